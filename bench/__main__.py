@@ -1,4 +1,6 @@
-"""`python -m bench`: measure, print a table; `--json FILE` also writes the numbers. Say what falls short, also here."""
+"""`python -m bench`: measure, print a table; `--json FILE` also writes the numbers. Say
+what falls short, also here.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def main() -> int:
     if sys.argv[1:2] == ["retrieval"] and "".join(sys.argv[2:3]).startswith("-"):  # it has options of its own
         return retrieval.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("what", nargs="*", help=f"one or more of {', '.join(MEASUREMENTS)}; all where none is named")
+    parser.add_argument(
+        "what", nargs="*", help=f"one or more of {', '.join(MEASUREMENTS)}; all where none is named"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="how often each is repeated; the median counts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     arguments = parser.parse_args()

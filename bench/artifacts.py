@@ -1,7 +1,9 @@
-"""An artifact of 100 MB in and out at the facade, on files and on PostgreSQL, beside the raw driver: the same chunks in calls of the same size.
+"""An artifact of 100 MB in and out at the facade, on files and on PostgreSQL, beside
+the raw driver: the same chunks in calls of the same size.
 
-Raw PostgreSQL is asyncpg on one connection, a row a chunk; raw files are a file a chunk, each with fsync. What the artifact takes of memory is told
-by a process of its own: the most it had, less what it had before.
+Raw PostgreSQL is asyncpg on one connection, a row a chunk; raw files are a file a
+chunk, each with fsync. What the artifact takes of memory is told by a process of its
+own: the most it had, less what it had before.
 """
 
 from __future__ import annotations
@@ -34,9 +36,17 @@ Portions = list[list[bytes]]
 
 async def artifacts(folder: Path, rounds: int) -> list[Figure]:
     placings = [
-        Placing("files", ("file",), lambda place: {"tiers": dict.fromkeys(("short", "mid", "long"), f"file://{place / 'files'}")}),
         Placing(
-            "postgresql", ("postgresql",), lambda _: {"tiers": dict.fromkeys(("short", "mid", "long"), postgres_servers.container().url(SCHEMA))}
+            "files",
+            ("file",),
+            lambda place: {"tiers": dict.fromkeys(("short", "mid", "long"), f"file://{place / 'files'}")},
+        ),
+        Placing(
+            "postgresql",
+            ("postgresql",),
+            lambda _: {
+                "tiers": dict.fromkeys(("short", "mid", "long"), postgres_servers.container().url(SCHEMA))
+            },
         ),
     ]
     return await on_each(placings, folder, "artifacts", lambda placing, place: _on(placing, place, rounds))
@@ -55,14 +65,20 @@ async def _on(placing: Placing, place: Path, rounds: int) -> list[Figure]:
                 await memory.artifacts.put("s1", f"put/{number}", _handed_out(portions))
 
             async def stream(number: int) -> None:
-                assert sum([len(piece) async for piece in memory.artifacts.stream(("s1", f"put/{number}"))]) == SIZE
+                assert (
+                    sum([len(piece) async for piece in memory.artifacts.stream(("s1", f"put/{number}"))])
+                    == SIZE
+                )
 
             async def raw_put(number: int) -> None:
                 for at, portion in enumerate(portions):
                     await raw.put(number, at * PORTION, portion)
 
             async def raw_read(number: int) -> None:
-                found = [sum(map(len, await raw.read(number, at * PORTION, len(portion)))) for at, portion in enumerate(portions)]
+                found = [
+                    sum(map(len, await raw.read(number, at * PORTION, len(portion))))
+                    for at, portion in enumerate(portions)
+                ]
                 assert sum(found) == SIZE
 
             took = await side_by_side(rounds, put, raw_put)
@@ -74,12 +90,18 @@ async def _on(placing: Placing, place: Path, rounds: int) -> list[Figure]:
     return [
         *_rates(f"{placing.name}: put an artifact of 100 MB", put_rate, raw_put_rate),
         *_rates(f"{placing.name}: stream it", read_rate, raw_read_rate),
-        *(Figure(f"{placing.name}: {what} it, memory more", most, "MB", MOST_MORE) for what, most in more.items()),
+        *(
+            Figure(f"{placing.name}: {what} it, memory more", most, "MB", MOST_MORE)
+            for what, most in more.items()
+        ),
     ]
 
 
 def _rates(name: str, rate: float, raw: float) -> list[Figure]:
-    return [Figure(name, rate, "MB/s", raw=raw), Figure(f"{name}, of the raw driver's rate", rate / raw, "", AT_LEAST, at_least=True)]
+    return [
+        Figure(name, rate, "MB/s", raw=raw),
+        Figure(f"{name}, of the raw driver's rate", rate / raw, "", AT_LEAST, at_least=True),
+    ]
 
 
 def _portions(data: bytes) -> Portions:
@@ -126,7 +148,9 @@ class _Rows:
     async def open(self) -> None:
         self._connection = await asyncpg.connect(**postgres_servers.container().settings)
         await self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-        await self._connection.execute(f"CREATE TABLE {SCHEMA}.raw (number integer, at integer, data bytea, PRIMARY KEY (number, at))")
+        await self._connection.execute(
+            f"CREATE TABLE {SCHEMA}.raw (number integer, at integer, data bytea, PRIMARY KEY (number, at))"
+        )
 
     async def put(self, number: int, first: int, chunks: Sequence[bytes]) -> None:
         rows = [(number, at, chunk) for at, chunk in enumerate(chunks, start=first)]
@@ -134,18 +158,23 @@ class _Rows:
 
     async def read(self, number: int, first: int, count: int) -> list[bytes]:
         asked = f"SELECT data FROM {SCHEMA}.raw WHERE number = $1 AND at = ANY($2::integer[]) ORDER BY at"  # noqa: S608
-        return [row["data"] for row in await self._connection.fetch(asked, number, list(range(first, first + count)))]
+        return [
+            row["data"]
+            for row in await self._connection.fetch(asked, number, list(range(first, first + count)))
+        ]
 
     async def close(self) -> None:
         await self._connection.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
         await self._connection.close()
 
 
-# -- what it takes of memory, in a process of its own --------------------------------------------------------------------------
+# -- what it takes of memory, in a process of its own ----------------------------------
 
 
 async def _more_memory(config: dict[str, Any]) -> dict[str, float]:
-    """How many MB more a process had at most that put an artifact, one that streamed it, and one that replaced it: none ever has it as a whole."""
+    """How many MB more a process had at most that put an artifact, one that streamed
+    it, and one that replaced it: none ever has it as a whole.
+    """
     found = dict[str, float]()
     for what in ("put", "stream", "replace"):
         command = [sys.executable, "-m", "bench.artifacts", what, json.dumps(config)]
@@ -173,8 +202,12 @@ async def _alone(what: str, config: dict[str, Any]) -> float:
 
 
 def _most_resident() -> int:
-    """The most bytes of memory that this process ever had (Linux): its own, not those of the process that began it, which getrusage counts too."""
-    said = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    """The most bytes of memory that this process ever had (Linux): its own, not those
+    of the process that began it, which getrusage counts too.
+    """
+    said = next(
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")
+    )
     return int(said.split()[1]) * 1024
 
 

@@ -1,6 +1,8 @@
-"""A store on a database server beside its bare driver on the same server: one put, the newest twenty of a partition, a bulk write.
+"""A store on a database server beside its bare driver on the same server: one put, the
+newest twenty of a partition, a bulk write.
 
-Raw is what one writes without a library: a plain table with the index that browsing needs, and for the bulk write also one whose words are found.
+Raw is what one writes without a library: a plain table with the index that browsing
+needs, and for the bulk write also one whose words are found.
 """
 
 from __future__ import annotations
@@ -49,7 +51,19 @@ def records(contents: list[str], start: int) -> list[Record]:
         vector = numbers.standard_normal(DIMENSIONS).astype("<f4").tobytes()
         key = Key(HERE.tenant, new_id(HERE.tenant, HERE.scope, n * 1_000))
         body = {"metadata": {"n": n, "from": "bench"}}
-        made.append(Record(key, HERE.scope, n, at, at, fields={"type": "fact"}, body=body, texts={"content": content}, vector=vector))
+        made.append(
+            Record(
+                key,
+                HERE.scope,
+                n,
+                at,
+                at,
+                fields={"type": "fact"},
+                body=body,
+                texts={"content": content},
+                vector=vector,
+            )
+        )
     return made
 
 
@@ -79,11 +93,15 @@ async def newest(name: str, store: Store, bare: Bare, rounds: int) -> Figure:
 
     await side_by_side(20, ours, raw)
     ours_s, raw_s = await side_by_side(300 * rounds, ours, raw)
-    return Figure(f"{name}, the 20 newest of a partition", ours_s * 1000, "ms", raw=raw_s * 1000, ratio_target=2)
+    return Figure(
+        f"{name}, the 20 newest of a partition", ours_s * 1000, "ms", raw=raw_s * 1000, ratio_target=2
+    )
 
 
 async def bulk(name: str, store: Store, bare: Bare, rounds: int) -> list[Figure]:
-    """Against a bare table that is not searched, and against one whose words are found as ours are."""
+    """Against a bare table that is not searched, and against one whose words are found
+    as ours are.
+    """
     ours: list[float] = []
     raw: dict[bool, list[float]] = {False: [], True: []}
     for round_ in range(rounds):
@@ -101,6 +119,13 @@ async def bulk(name: str, store: Store, bare: Bare, rounds: int) -> list[Figure]
             rates.append(BULK / (time.perf_counter() - begun))
     rate, title = median(ours), f"{name}, bulk write, {AT_ONCE} at once"
     return [
-        Figure(f"{title}, raw with a full-text index", rate, "records/s", median(raw[True]) / 2, at_least=True, raw=median(raw[True])),
+        Figure(
+            f"{title}, raw with a full-text index",
+            rate,
+            "records/s",
+            median(raw[True]) / 2,
+            at_least=True,
+            raw=median(raw[True]),
+        ),
         Figure(f"{title}, raw without one", rate, "records/s", raw=median(raw[False])),
     ]

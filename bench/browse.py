@@ -1,6 +1,8 @@
-"""A page of a tenant's entries by their last change, at the facade, beside a page of a plain table through the same driver.
+"""A page of a tenant's entries by their last change, at the facade, beside a page of a
+plain table through the same driver.
 
-The plain table has the same entries under the index that browsing needs; its rows are read as an application would, with their JSON taken apart.
+The plain table has the same entries under the index that browsing needs; its rows are
+read as an application would, with their JSON taken apart.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ Read = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 
 async def browse(folder: Path, rounds: int) -> list[Figure]:
     named = [placing for name in ("default", "postgres-only") for placing in MONTHS if placing.name == name]
-    return await on_each(named, folder, f"browse {PAGE} of {HELD:,}", lambda placing, place: _on(placing, place, rounds))
+    return await on_each(
+        named, folder, f"browse {PAGE} of {HELD:,}", lambda placing, place: _on(placing, place, rounds)
+    )
 
 
 async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
@@ -51,11 +55,18 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
         texts, entries = sentences(HELD, seed=31), list[Entry]()
         for start in range(0, HELD, AT_ONCE):
             drafts = [
-                {"content": text, "scope": f"user:u{n % SCOPES}", "tags": ["bench", f"t{n % 50}"], "metadata": {"n": n}}
+                {
+                    "content": text,
+                    "scope": f"user:u{n % SCOPES}",
+                    "tags": ["bench", f"t{n % 50}"],
+                    "metadata": {"n": n},
+                }
                 for n, text in enumerate(texts[start : start + AT_ONCE], start)
             ]
             entries += await memory.write_many(drafts)
-        async with (_sqlite if placing.name == "default" else _postgres)(folder, [_row(memory.tenant, entry) for entry in entries]) as (read, marks):
+        async with (_sqlite if placing.name == "default" else _postgres)(
+            folder, [_row(memory.tenant, entry) for entry in entries]
+        ) as (read, marks):
             first = FIRST.format(*marks, columns=COLUMNS, table="{table}")
             behind = BEHIND.format(*marks, columns=COLUMNS, table="{table}")
             page = await memory.browse(limit=PAGE)
@@ -63,7 +74,10 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
             deep = page
             return [
                 await _beside(
-                    f"{placing.name}: browse {PAGE} of {HELD:,}", rounds, lambda: memory.browse(limit=PAGE), lambda: read(first, memory.tenant)
+                    f"{placing.name}: browse {PAGE} of {HELD:,}",
+                    rounds,
+                    lambda: memory.browse(limit=PAGE),
+                    lambda: read(first, memory.tenant),
                 ),
                 await _beside(
                     f"{placing.name}: the {PAGE} behind those",
@@ -85,7 +99,12 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
             ]
 
 
-async def _beside(name: str, rounds: int, ours: Callable[[], Awaitable[Sequence[Entry]]], raw: Callable[[], Awaitable[Sequence[Any]]]) -> Figure:
+async def _beside(
+    name: str,
+    rounds: int,
+    ours: Callable[[], Awaitable[Sequence[Entry]]],
+    raw: Callable[[], Awaitable[Sequence[Any]]],
+) -> Figure:
     """The median of as many medians as there are rounds, each of both in turns."""
 
     async def entries(_: int) -> None:
@@ -93,17 +112,36 @@ async def _beside(name: str, rounds: int, ours: Callable[[], Awaitable[Sequence[
 
     async def rows(_: int) -> None:
         found = [dict(zip(COLUMNS.split(", "), row, strict=True)) for row in await raw()]
-        assert len([row | {"tags": json.loads(row["tags"]), "metadata": json.loads(row["metadata"])} for row in found]) == PAGE
+        assert (
+            len(
+                [
+                    row | {"tags": json.loads(row["tags"]), "metadata": json.loads(row["metadata"])}
+                    for row in found
+                ]
+            )
+            == PAGE
+        )
 
     await side_by_side(20, entries, rows)
-    taken = sorted([await side_by_side(CALLS, entries, rows) for _ in range(rounds)], key=lambda both: both[0] / both[1])
+    taken = sorted(
+        [await side_by_side(CALLS, entries, rows) for _ in range(rounds)], key=lambda both: both[0] / both[1]
+    )
     ours_s, raw_s = taken[len(taken) // 2]
     return Figure(name, ours_s * 1000, "ms", raw=raw_s * 1000, ratio_target=2)
 
 
 def _row(tenant: str, entry: Entry) -> tuple[Any, ...]:
     said = (json.dumps(entry.tags), entry.content, json.dumps(entry.metadata))
-    return (tenant, entry.id, str(entry.scope), entry.type.value, *said, micros(entry.created_at), micros(entry.updated_at), entry.version)
+    return (
+        tenant,
+        entry.id,
+        str(entry.scope),
+        entry.type.value,
+        *said,
+        micros(entry.created_at),
+        micros(entry.updated_at),
+        entry.version,
+    )
 
 
 @asynccontextmanager
@@ -144,7 +182,9 @@ async def _postgres(_: Path, rows: Sequence[tuple[Any, ...]]) -> AsyncIterator[t
         await connection.execute(CREATE.format(table=table))
         await connection.execute(ORDER.format(name=f"{table.split('.')[1]}_order", table=table))
         await connection.copy_records_to_table(table.split(".")[1], schema_name="topology", records=rows)
-        await connection.execute(f"ANALYZE {table}; ANALYZE topology.entries")  # as the server itself does within a minute
+        await connection.execute(
+            f"ANALYZE {table}; ANALYZE topology.entries"
+        )  # as the server itself does within a minute
         yield read, ("$1", "$2", "$3")
     finally:
         await connection.execute(f"DROP TABLE IF EXISTS {table}")

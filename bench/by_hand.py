@@ -1,7 +1,9 @@
-"""What a team writes that glues Redis, PostgreSQL and Qdrant Edge together by hand: the bare drivers on the same servers, no promises.
+"""What a team writes that glues Redis, PostgreSQL and Qdrant Edge together by hand: the
+bare drivers on the same servers, no promises.
 
-A fact for a session is `RPUSH` of a JSON text; one for a user is a row of a table. What is written in batches is embedded, goes to a table whose
-words are found, and then to a shard of Edge that is filtered by tenant, scope and type.
+A fact for a session is `RPUSH` of a JSON text; one for a user is a row of a table. What
+is written in batches is embedded, goes to a table whose words are found, and then to a
+shard of Edge that is filtered by tenant, scope and type.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class ByHand:
         self._embedder = WordLlamaEmbedder()
 
     async def append(self, content: str) -> None:
-        await self._redis.rpush("by-hand", json.dumps(_fact(content) | {"created_at": datetime.now(UTC).timestamp()}))
+        await self._redis.rpush(
+            "by-hand", json.dumps(_fact(content) | {"created_at": datetime.now(UTC).timestamp()})
+        )
 
     async def insert(self, content: str) -> None:
         from bench.postgresql import INSERT
@@ -42,7 +46,10 @@ class ByHand:
         vectors = await self._embedder.embed(contents)
         rows = [_row(content, vector) for content, vector in zip(contents, vectors, strict=True)]
         await self._connection.executemany(INSERT_FOUND, rows)
-        points = [edge.Point(row[0], {"dense": unpack_vector(v)}, _fact(row[6])) for row, v in zip(rows, vectors, strict=True)]
+        points = [
+            edge.Point(row[0], {"dense": unpack_vector(v)}, _fact(row[6]))
+            for row, v in zip(rows, vectors, strict=True)
+        ]
         self._shard.update(edge.UpdateOperation.upsert_points(points))
 
     async def analyse(self) -> None:
@@ -55,7 +62,16 @@ def _fact(content: str) -> dict[str, Any]:
 
 
 def _row(content: str, vector: bytes | None) -> tuple[Any, ...]:
-    return (str(uuid.uuid4()), "acme", "user:ada", datetime.now(UTC), "fact", json.dumps({"tags": ["bench"]}), content, vector)
+    return (
+        str(uuid.uuid4()),
+        "acme",
+        "user:ada",
+        datetime.now(UTC),
+        "fact",
+        json.dumps({"tags": ["bench"]}),
+        content,
+        vector,
+    )
 
 
 @contextlib.asynccontextmanager

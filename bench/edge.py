@@ -1,4 +1,6 @@
-"""A search by vector in Qdrant Edge, through the adapter and by Edge alone, on the same points."""
+"""A search by vector in Qdrant Edge, through the adapter and by Edge alone, on the same
+points.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +40,25 @@ def _record(n: int, content: str, chance: random.Random) -> Record:
     key = Key("acme", new_id("acme", scope, n * 1_000_000, chance.getrandbits))
     fields: dict[str, FieldValue] = {"type": "fact", "tags": ("a", "b"), "source": "talk"}
     texts = {"content": content, "title": content[:20]}
-    return Record(key, scope, n + 1, at, at, None, fields, {"content": content}, texts, pack_vector(_unit(chance)))
+    return Record(
+        key, scope, n + 1, at, at, None, fields, {"content": content}, texts, pack_vector(_unit(chance))
+    )
 
 
 async def searches(folder: Path, rounds: int) -> list[Figure]:
     if find_spec("qdrant_edge") is None:
-        return [Figure(name, None, "ms", ratio_target=1.5, note="qdrant-edge-py is not installed") for name in (HEADER_ONLY, WHOLE)]
+        return [
+            Figure(name, None, "ms", ratio_target=1.5, note="qdrant-edge-py is not installed")
+            for name in (HEADER_ONLY, WHOLE)
+        ]
     chance = random.Random(11)  # noqa: S311
     store = QdrantStore(f"qdrant+edge:///{folder / 'edge'}")
     await store.open(KINDS.collections)
     contents = sentences(POINTS, seed=11)
     for start in range(0, POINTS, AT_ONCE):
-        await store.apply([Put(ENTRIES, _record(n, contents[n], chance), Newer()) for n in range(start, start + AT_ONCE)])
+        await store.apply(
+            [Put(ENTRIES, _record(n, contents[n], chance), Newer()) for n in range(start, start + AT_ONCE)]
+        )
     asked = [_unit(chance) for _ in range(SEARCHES * rounds)]
     packed = [pack_vector(vector) for vector in asked]
     here, part = within(Partition("acme", "user:7")), Eq("type", "fact")
@@ -78,7 +87,11 @@ def _raw(shard: Any, vector: list[float]) -> list[tuple[Any, float, Any]]:
     import qdrant_edge as edge
 
     conditions = {"partition": "entries/4/acme/user:7", "role": "home", "entries.type": "fact"}
-    must: list[Any] = [edge.FieldCondition(path, match=edge.MatchValue(value)) for path, value in conditions.items()]
+    must: list[Any] = [
+        edge.FieldCondition(path, match=edge.MatchValue(value)) for path, value in conditions.items()
+    ]
     query = edge.Query.Nearest(vector, using=f"dense_{DIMENSIONS}")
-    found = shard.query(edge.QueryRequest(limit=LIMIT, query=query, filter=edge.Filter(must=must), with_payload=True))
+    found = shard.query(
+        edge.QueryRequest(limit=LIMIT, query=query, filter=edge.Filter(must=must), with_payload=True)
+    )
     return [(point.id, point.score, point.payload) for point in found]

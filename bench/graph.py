@@ -1,4 +1,6 @@
-"""What the graph takes: 50 entries within two steps, and a fact that takes the place of another, beside a plain write."""
+"""What the graph takes: 50 entries within two steps, and a fact that takes the place of
+another, beside a plain write.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from memory import Entry, Scope
 from tests.support.placings import MONTHS, Placing
 
 OTHERS, BRANCHES, LEAVES = 10_000, 7, 6
-"""Entries beside; those one step away, and those behind each of them: with the one in the middle 50."""
+"""Entries beside; those one step away, and those behind each of them: with the one in
+the middle 50.
+"""
 CALLS = 60
 TARGETS: Mapping[str, float] = {"default": 6, "postgres-only": 12}
 NAMES = ("default", "postgres-only", "redis-postgres-edge")
@@ -42,7 +46,9 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
         await memory.admin.sweep()
 
         async def expanded(_: int) -> None:
-            assert len((await memory.relations.expand(middle.id, depth=2)).nodes) == 1 + BRANCHES * (1 + LEAVES)
+            assert len((await memory.relations.expand(middle.id, depth=2)).nodes) == 1 + BRANCHES * (
+                1 + LEAVES
+            )
 
         async def superseded(number: int) -> None:
             await memory.write(f"version {number}", scope=ADA, supersedes=[(await fact(number)).id])
@@ -55,6 +61,13 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
         expand, both, write = (1000 * median(times) for times in zip(*taken, strict=True))
         await memory.admin.erase(ADA)
     return [
-        Figure(f"{placing.name}: expand to {1 + BRANCHES * (1 + LEAVES)} entries in two steps, p50", expand, "ms", TARGETS.get(placing.name)),
-        Figure(f"{placing.name}: a fact that supersedes another; a plain write", both - write, "ms", raw=write),
+        Figure(
+            f"{placing.name}: expand to {1 + BRANCHES * (1 + LEAVES)} entries in two steps, p50",
+            expand,
+            "ms",
+            TARGETS.get(placing.name),
+        ),
+        Figure(
+            f"{placing.name}: a fact that supersedes another; a plain write", both - write, "ms", raw=write
+        ),
     ]

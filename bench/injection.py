@@ -1,4 +1,6 @@
-"""What showing a model what memory knows takes beside the search it makes: injection by a `MemoryManager`, and the same search alone, in turns."""
+"""What showing a model what memory knows takes beside the search it makes: injection by
+a `MemoryManager`, and the same search alone, in turns.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from bench.texts import questions, sentences
 from memory import Memory, MemoryManager, NamedStore, Scope
 
 SIZE, ASKED, LIMIT = 10_000, 60, 5
-"""Entries of the scope, questions of a round after the first five, and entries that are shown (E44)."""
+"""Entries of the scope, questions of a round after the first five, and entries that are
+shown (E44).
+"""
 
 
 async def injections(folder: Path, rounds: int) -> list[Figure]:
@@ -36,4 +40,12 @@ async def injections(folder: Path, rounds: int) -> list[Figure]:
                 one, other = await side_by_side(ASKED, injected, searched)
                 taken.append((one * 1000, other * 1000))
     with_it, alone = (median(times) for times in zip(*taken, strict=True))
-    return [Figure(f"injection, {SIZE:,} entries in the scope, p50; the search alone", with_it, "ms", raw=alone, ratio_target=1.2)]
+    return [
+        Figure(
+            f"injection, {SIZE:,} entries in the scope, p50; the search alone",
+            with_it,
+            "ms",
+            raw=alone,
+            ratio_target=1.2,
+        )
+    ]

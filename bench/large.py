@@ -1,4 +1,6 @@
-"""Messages of a megabyte and of ten, said and read by a process that has not seen them, beside one row of each in the raw store."""
+"""Messages of a megabyte and of ten, said and read by a process that has not seen them,
+beside one row of each in the raw store.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Execute = Callable[..., Awaitable[Any]]
 
 
 async def large_messages(name: str, memory: Memory, config: dict[str, Any], raw: Execute) -> list[Figure]:
-    """`raw` carries out a statement, with parameters, in the store where messages are kept, and returns what it finds."""
+    """`raw` carries out a statement, with parameters, in the store where messages are
+    kept, and returns what it finds.
+    """
     figures: list[Figure] = []
     async with Memory(config) as other:
         for size, times in SIZES.items():
@@ -34,7 +38,9 @@ async def large_messages(name: str, memory: Memory, config: dict[str, Any], raw:
                 await raw("INSERT INTO large VALUES ($1, $2)", number, texts[number])
 
             async def read(number: int, sessions: list[Any] = sessions, texts: list[str] = texts) -> None:
-                assert (await other.session(sessions[number].id).context()).messages[0].content == texts[number]
+                assert (await other.session(sessions[number].id).context()).messages[0].content == texts[
+                    number
+                ]
 
             async def select(number: int, texts: list[str] = texts) -> None:
                 assert (await raw("SELECT said FROM large WHERE place = $1", number))[0][0] == texts[number]
@@ -56,6 +62,8 @@ def in_file(path: Path) -> Execute:
     connection.execute("PRAGMA synchronous = FULL")
 
     async def execute(statement: str, *parameters: object) -> Any:
-        return await asyncio.to_thread(lambda: connection.execute(statement.replace("$", "?"), parameters).fetchall())
+        return await asyncio.to_thread(
+            lambda: connection.execute(statement.replace("$", "?"), parameters).fetchall()
+        )
 
     return execute

@@ -1,4 +1,6 @@
-"""Conversations with questions, as LoCoMo has them: the turns, the questions with the turns that answer them, and how well those were found."""
+"""Conversations with questions, as LoCoMo has them: the turns, the questions with the
+turns that answer them, and how well those were found.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _LONGEST_RANGE = 20
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What was said at once. `id` is one of the whole file, `number` the place in the session, from 1; a picture's caption stands behind the text."""
+    """What was said at once. `id` is one of the whole file, `number` the place in the
+    session, from 1; a picture's caption stands behind the text.
+    """
 
     id: str
     conversation: str
@@ -46,27 +50,49 @@ class Question:
 
 
 def load(file: Path) -> tuple[list[Turn], list[Question]]:
-    """All turns in order, and the questions of which at least one answering turn is there."""
+    """All turns in order, and the questions of which at least one answering turn is
+    there.
+    """
     turns, questions = [], []
     for conversation in json.loads(file.read_text()):
         name, said = conversation["sample_id"], list(_turns(conversation))
         known = {turn.id for turn in said}
         turns += said
         for number, asked in enumerate(conversation["qa"]):
-            evidence = tuple(e for one in _turn_ids(asked.get("evidence") or []) if (e := f"{name}/{one}") in known)
+            evidence = tuple(
+                e for one in _turn_ids(asked.get("evidence") or []) if (e := f"{name}/{one}") in known
+            )
             if evidence:
-                questions.append(Question(f"{name}/q{number}", name, str(asked["question"]), int(asked["category"]), evidence))
+                questions.append(
+                    Question(
+                        f"{name}/q{number}", name, str(asked["question"]), int(asked["category"]), evidence
+                    )
+                )
     return turns, questions
 
 
 def _turns(conversation: Mapping[str, Any]) -> Iterator[Turn]:
     name, talk = conversation["sample_id"], conversation["conversation"]
-    for session in sorted(int(key[8:]) for key, value in talk.items() if re.fullmatch(r"session_\d+", key) and isinstance(value, list)):
-        at = datetime.strptime(talk[f"session_{session}_date_time"].strip(), "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+    for session in sorted(
+        int(key[8:])
+        for key, value in talk.items()
+        if re.fullmatch(r"session_\d+", key) and isinstance(value, list)
+    ):
+        at = datetime.strptime(talk[f"session_{session}_date_time"].strip(), "%I:%M %p on %d %B, %Y").replace(
+            tzinfo=UTC
+        )
         for number, turn in enumerate(talk[f"session_{session}"], 1):
             parts = (turn.get("text") or "").strip(), turn.get("blip_caption") or ""
             (turn_id,) = _turn_ids([turn["dia_id"]])
-            yield Turn(f"{name}/{turn_id}", name, session, number, turn["speaker"].strip(), "\n".join(filter(None, parts)), at)
+            yield Turn(
+                f"{name}/{turn_id}",
+                name,
+                session,
+                number,
+                turn["speaker"].strip(),
+                "\n".join(filter(None, parts)),
+                at,
+            )
 
 
 def _turn_ids(texts: Sequence[object]) -> list[str]:
@@ -81,13 +107,21 @@ def _turn_ids(texts: Sequence[object]) -> list[str]:
 
 
 def scores(questions: Sequence[Question], found: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """The averages over all questions but adversarial ones, in percent. `found` has the ids of turns by the question's id, best first."""
-    rows = [measured(question.evidence, found.get(question.id, ())) for question in questions if question.category != ADVERSARIAL]
+    """The averages over all questions but adversarial ones, in percent. `found` has the
+    ids of turns by the question's id, best first.
+    """
+    rows = [
+        measured(question.evidence, found.get(question.id, ()))
+        for question in questions
+        if question.category != ADVERSARIAL
+    ]
     return {name: 100 * sum(row[name] for row in rows) / len(rows) for name in rows[0]} if rows else {}
 
 
 def measured(evidence: Sequence[str], found: Sequence[str]) -> dict[str, float]:
-    """Of one question: the share of the evidence in the first 5 and 10, the gain that ranks discount, one over the rank of the first."""
+    """Of one question: the share of the evidence in the first 5 and 10, the gain that
+    ranks discount, one over the rank of the first.
+    """
     right = [turn in evidence for turn in dict.fromkeys(found[:DEPTH])]
     best = sum(_discount(rank) for rank in range(min(10, len(evidence))))
     return {

@@ -16,8 +16,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number. `target` is met at or below it, or at or above it where `at_least`, and so is `ratio_target`. A value of None was not
-    measured; `note` says why."""
+    """One measured number. `target` is met at or below it, or at or above it where
+    `at_least`, and so is `ratio_target`. A value of None was not measured; `note` says
+    why.
+    """
 
     name: str
     value: float | None
@@ -42,7 +44,9 @@ class Figure:
         if self.target is not None:
             verdicts.append(self.value >= self.target if self.at_least else self.value <= self.target)
         if self.ratio_target is not None and self.ratio is not None:
-            verdicts.append(self.ratio >= self.ratio_target if self.at_least else self.ratio <= self.ratio_target)
+            verdicts.append(
+                self.ratio >= self.ratio_target if self.at_least else self.ratio <= self.ratio_target
+            )
         return all(verdicts) if verdicts else None
 
     def as_json(self) -> dict[str, Any]:
@@ -67,7 +71,9 @@ async def seconds(call: Callable[[], Awaitable[object]]) -> float:
 
 
 async def side_by_side(rounds: int, *calls: Callable[[int], Awaitable[object]]) -> list[float]:
-    """The median seconds of each call, taking turns, so that what slows the machine slows all of them."""
+    """The median seconds of each call, taking turns, so that what slows the machine
+    slows all of them.
+    """
     taken: list[list[float]] = [[] for _ in calls]
     for number in range(rounds):
         for call, times in zip(calls, taken, strict=True):
@@ -110,11 +116,23 @@ def machine() -> str:
 
 
 def report(figures: Sequence[Figure], file: Path | None, how: str = "") -> None:
-    """Print the table, and what falls short; write the figures as JSON where a file is named."""
-    print("\n" + "; ".join(filter(None, [machine(), how, f"load {os.getloadavg()[0]:.1f}"])) + f"\n\n{table(figures)}")
+    """Print the table, and what falls short; write the figures as JSON where a file is
+    named.
+    """
+    print(
+        "\n"
+        + "; ".join(filter(None, [machine(), how, f"load {os.getloadavg()[0]:.1f}"]))
+        + f"\n\n{table(figures)}"
+    )
     if file is not None:
-        file.write_text(json.dumps({"machine": machine(), "figures": [f.as_json() for f in figures]}, indent=1) + "\n")
+        file.write_text(
+            json.dumps({"machine": machine(), "figures": [f.as_json() for f in figures]}, indent=1) + "\n"
+        )
     verdicts = {f.name: f.met for f in figures if f.met is not None}
     missed = [name for name, met in verdicts.items() if not met]
     if verdicts:
-        print("\nEvery target that was measured is met." if not missed else "\nTargets missed: " + "; ".join(missed) + ".")
+        print(
+            "\nEvery target that was measured is met."
+            if not missed
+            else "\nTargets missed: " + "; ".join(missed) + "."
+        )

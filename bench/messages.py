@@ -1,4 +1,6 @@
-"""Messages found by meaning, on the default file: what an append costs with and without, how long until they are found, and a search of 10,000."""
+"""Messages found by meaning, on the default file: what an append costs with and
+without, how long until they are found, and a search of 10,000.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,23 @@ from bench.texts import sentences
 from memory import Memory
 
 CALLS, HELD, SESSIONS = 1_000, 10_000, 20
-ASKED = ("where does she live", "what was said about the trip", "favourite food", "a problem at work", "plans for the summer", "music at the party")
+ASKED = (
+    "where does she live",
+    "what was said about the trip",
+    "favourite food",
+    "a problem at work",
+    "plans for the summer",
+    "music at the party",
+)
 
 
 async def messages(folder: Path, rounds: int) -> list[Figure]:
     said = sentences(400, seed=23)
-    async with Memory(_config(folder, "off")) as without, Memory(_config(folder, "home")) as memory, Memory(_config(folder, "home")) as other:
+    async with (
+        Memory(_config(folder, "off")) as without,
+        Memory(_config(folder, "home")) as memory,
+        Memory(_config(folder, "home")) as other,
+    ):
         sessions = [without.session("s"), memory.session("s")]
 
         def append(session: Any) -> Callable[[int], Awaitable[object]]:
@@ -33,15 +46,35 @@ async def messages(folder: Path, rounds: int) -> list[Figure]:
     async with Memory(_config(folder, "home", "many")) as memory:
         for number in range(SESSIONS):
             session, each = memory.session(f"s{number}"), HELD // SESSIONS
-            await session.append([{"role": "user", "content": f"{said[n % len(said)]} ({number}, {n})"} for n in range(each)])
+            await session.append(
+                [{"role": "user", "content": f"{said[n % len(said)]} ({number}, {n})"} for n in range(each)]
+            )
         made = await seconds(memory._engine.conversations.passages.catch_up)
         ways: tuple[Literal["words", "meaning", "both"], ...] = ("words", "meaning", "both")
-        found = [median([await seconds(lambda q=q, way=way: memory.search_messages(q, by=way)) for q in ASKED * rounds]) for way in ways]  # type: ignore[misc]
+        found = [
+            median(
+                [
+                    await seconds(lambda q=q, way=way: memory.search_messages(q, by=way))  # type: ignore[misc]
+                    for q in ASKED * rounds
+                ]
+            )
+            for way in ways
+        ]
     return [
-        Figure("messages: append, found by meaning behind it", home * 1000, "ms", raw=off * 1000, ratio_target=1.05, note="raw: by words alone"),
+        Figure(
+            "messages: append, found by meaning behind it",
+            home * 1000,
+            "ms",
+            raw=off * 1000,
+            ratio_target=1.05,
+            note="raw: by words alone",
+        ),
         Figure("messages: until another process finds it by meaning", median(until), "s", 5.0),
         Figure(f"messages: {HELD:,} made ready", made, "s"),
-        *(Figure(f"messages: search of {HELD:,}, by {way}", value * 1000, "ms") for way, value in zip(ways, found, strict=True)),
+        *(
+            Figure(f"messages: search of {HELD:,}, by {way}", value * 1000, "ms")
+            for way, value in zip(ways, found, strict=True)
+        ),
     ]
 
 

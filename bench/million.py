@@ -1,4 +1,6 @@
-"""One file with a million entries of others, beside one with ten thousand: what a user waits for must not grow with what others remember."""
+"""One file with a million entries of others, beside one with ten thousand: what a user
+waits for must not grow with what others remember.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MINE = Scope.user("ada")
 
 
 async def million(folder: Path, rounds: int) -> list[Figure]:
-    """Each call on both files in turn; the larger one's time stands where `raw` is the smaller one's."""
+    """Each call on both files in turn; the larger one's time stands where `raw` is the
+    smaller one's.
+    """
     async with _memory(folder / "few.db") as few, _memory(folder / "many.db") as many:
         await _fill(few, FEW)
         before = resident()
@@ -29,15 +33,23 @@ async def million(folder: Path, rounds: int) -> list[Figure]:
         spare = sentences(CALLS * rounds + 10, seed=8)
         asked = questions(CALLS * rounds + 10, seed=9)
 
-        async def beside(what: str, call: Callable[[Memory, int], Awaitable[object]], times: int = CALLS * rounds) -> Figure:
+        async def beside(
+            what: str, call: Callable[[Memory, int], Awaitable[object]], times: int = CALLS * rounds
+        ) -> Figure:
             await side_by_side(10, lambda n: call(few, n), lambda n: call(many, n))
-            small, large = await side_by_side(times, lambda n: call(few, n + 10), lambda n: call(many, n + 10))
-            return Figure(f"beside {MANY:,} entries of others ({FEW:,}): {what}", large * 1000, "ms", raw=small * 1000)
+            small, large = await side_by_side(
+                times, lambda n: call(few, n + 10), lambda n: call(many, n + 10)
+            )
+            return Figure(
+                f"beside {MANY:,} entries of others ({FEW:,}): {what}", large * 1000, "ms", raw=small * 1000
+            )
 
         return [
             await beside("write", lambda memory, n: memory.write(spare[n], scope=MINE)),
             await beside("newest 20", lambda memory, _: memory.retrieve(MINE, limit=20)),
-            await beside(f"search of {A_SCOPE}", lambda memory, n: memory.search(asked[n], scope=MINE, limit=10)),
+            await beside(
+                f"search of {A_SCOPE}", lambda memory, n: memory.search(asked[n], scope=MINE, limit=10)
+            ),
             await beside("a sweep with nothing to do", lambda memory, _: memory.admin.sweep(), rounds),
             Figure(f"memory of the process by {MANY:,} entries more", grown / 2**20, "MB", 300),
         ]
@@ -50,7 +62,10 @@ def _memory(path: Path) -> Memory:
 async def _fill(memory: Memory, others: int) -> None:
     texts = sentences(MADE, seed=5)
     for start in range(0, others, AT_ONCE):
-        batch = [{"content": texts[i % MADE], "scope": Scope.user(f"other-{i // A_SCOPE}")} for i in range(start, start + AT_ONCE)]
+        batch = [
+            {"content": texts[i % MADE], "scope": Scope.user(f"other-{i // A_SCOPE}")}
+            for i in range(start, start + AT_ONCE)
+        ]
         await memory.write_many(batch)
         if start % 100_000 == 0 and others > FEW:
             print(f"{start:,} … ", end="", file=sys.stderr, flush=True)

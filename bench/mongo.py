@@ -1,4 +1,5 @@
-"""The MongoDB adapter beside bare pymongo with the same write concern, on the same server; see `bench.beside`.
+"""The MongoDB adapter beside bare pymongo with the same write concern, on the same
+server; see `bench.beside`.
 
 Raw's searched collection has a text index.
 """
@@ -36,15 +37,33 @@ class BarePymongo:
 
     async def newest(self) -> Sequence[object]:
         newest = {"created_at": -1, "_id": -1}
-        return await self.plain.find({"tenant": HERE.tenant, "scope": HERE.scope}).sort(newest).limit(NEWEST).to_list()
+        return (
+            await self.plain.find({"tenant": HERE.tenant, "scope": HERE.scope})
+            .sort(newest)
+            .limit(NEWEST)
+            .to_list()
+        )
 
     async def fill(self, records: Sequence[Record], *, found: bool) -> None:
-        await (self.found if found else self.plain).insert_many([_document(r) for r in records], ordered=False)
+        await (self.found if found else self.plain).insert_many(
+            [_document(r) for r in records], ordered=False
+        )
 
 
 def _document(record: Record) -> dict[str, Any]:
-    given: Mapping[str, Any] = {"tenant": HERE.tenant, "scope": record.scope, "created_at": record.created_at, "type": "fact"}
-    return {"_id": record.key.id, **given, "body": dict(record.body), "content": record.texts["content"], "vector": record.vector}
+    given: Mapping[str, Any] = {
+        "tenant": HERE.tenant,
+        "scope": record.scope,
+        "created_at": record.created_at,
+        "type": "fact",
+    }
+    return {
+        "_id": record.key.id,
+        **given,
+        "body": dict(record.body),
+        "content": record.texts["content"],
+        "vector": record.vector,
+    }
 
 
 async def mongo(folder: Path, rounds: int) -> list[Figure]:
@@ -57,14 +76,20 @@ async def mongo(folder: Path, rounds: int) -> list[Figure]:
 
 
 async def measured(name: str, server: mongo_servers.Mongo, rounds: int) -> list[Figure]:
-    client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(server.url("admin"), w="majority", journal=True)
+    client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
+        server.url("admin"), w="majority", journal=True
+    )
     await client.drop_database(DATABASE)
     bare = BarePymongo(client[DATABASE])
     await bare.make_ready()
     store = MongoStore(server.url(DATABASE))
     try:
         await store.open(KINDS.collections)
-        return [await puts(name, store, bare, rounds), await newest(name, store, bare, rounds), *await bulk(name, store, bare, rounds)]
+        return [
+            await puts(name, store, bare, rounds),
+            await newest(name, store, bare, rounds),
+            *await bulk(name, store, bare, rounds),
+        ]
     finally:
         await store.close()
         await client.drop_database(DATABASE)

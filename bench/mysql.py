@@ -1,6 +1,8 @@
-"""The SQL adapter on MariaDB or MySQL beside bare asyncmy on one held connection, on the same server; see `bench.beside`.
+"""The SQL adapter on MariaDB or MySQL beside bare asyncmy on one held connection, on
+the same server; see `bench.beside`.
 
-Like the adapter raw uses prepared statements and lets each statement commit itself; its searched table has a FULLTEXT index.
+Like the adapter raw uses prepared statements and lets each statement commit itself; its
+searched table has a FULLTEXT index.
 """
 
 from __future__ import annotations
@@ -41,20 +43,41 @@ class BareAsyncmy:
 
     async def newest(self) -> Sequence[object]:
         rows = await self._connection.fetch(FIND, HERE.tenant, HERE.scope)
-        return [{"id": r[0].decode(), "at": r[3], "body": json.loads(r[5]), "content": r[6].decode(), "vector": r[7]} for r in rows]
+        return [
+            {
+                "id": r[0].decode(),
+                "at": r[3],
+                "body": json.loads(r[5]),
+                "content": r[6].decode(),
+                "vector": r[7],
+            }
+            for r in rows
+        ]
 
     async def fill(self, records: Sequence[Record], *, found: bool) -> None:
         await self._connection.begin()
         for at in range(0, len(records), ROWS):
             some = records[at : at + ROWS]
-            await self._connection.change(insert("raw_found" if found else "raw", len(some)), *[value for r in some for value in _row(r)])
+            await self._connection.change(
+                insert("raw_found" if found else "raw", len(some)),
+                *[value for r in some for value in _row(r)],
+            )
         await self._connection.commit()
 
 
 def _row(record: Record) -> tuple[Any, ...]:
     body = json.dumps(dict(record.body))
     at = micros(record.created_at)
-    return (f"raw-{record.key.id}", HERE.tenant, record.scope, at, "fact", body, record.texts["content"], record.vector)
+    return (
+        f"raw-{record.key.id}",
+        HERE.tenant,
+        record.scope,
+        at,
+        "fact",
+        body,
+        record.texts["content"],
+        record.vector,
+    )
 
 
 async def mysql(folder: Path, rounds: int) -> list[Figure]:
@@ -69,7 +92,11 @@ async def mysql(folder: Path, rounds: int) -> list[Figure]:
         await connection.tell(f"CREATE TABLE raw {COLUMNS.format('')}")
         await connection.tell(f"CREATE TABLE raw_found {COLUMNS.format(', FULLTEXT KEY (content)')}")
         bare = BareAsyncmy(connection)
-        return [await puts(name, store, bare, rounds), await newest(name, store, bare, rounds), *await bulk(name, store, bare, rounds)]
+        return [
+            await puts(name, store, bare, rounds),
+            await newest(name, store, bare, rounds),
+            *await bulk(name, store, bare, rounds),
+        ]
     finally:
         await store.close()
         await connection.goodbye()

@@ -1,7 +1,9 @@
-"""What a checked write finds: `python -m bench.near FILE`, where FILE has the facts of conversations (see `locomo`).
+"""What a checked write finds: `python -m bench.near FILE`, where FILE has the facts of
+conversations (see `locomo`).
 
-Pairs of short facts of which the second contradicts (`!`) or repeats (`=`) the first should be found; ordinary facts about one person should seldom
-find another, and then few. The thresholds of `memory.policies.nearness` were chosen by both.
+Pairs of short facts of which the second contradicts (`!`) or repeats (`=`) the first
+should be found; ordinary facts about one person should seldom find another, and then
+few. The thresholds of `memory.policies.nearness` were chosen by both.
 """
 
 from __future__ import annotations
@@ -70,26 +72,42 @@ Tom runs five kilometres every morning = Every morning Tom goes for a run of fiv
 
 def pairs() -> list[tuple[str, str]]:
     """The first text and the second of each."""
-    return [(one, other) for line in PAIRS.strip().splitlines() for one, other in [line.replace(" ! ", " = ").split(" = ")]]
+    return [
+        (one, other)
+        for line in PAIRS.strip().splitlines()
+        for one, other in [line.replace(" ! ", " = ").split(" = ")]
+    ]
 
 
 async def found(texts: Sequence[str], *, by_meaning: bool) -> list[int]:
-    """Of each text but the first, how many of those before it are near it, of which so many are shown at most."""
+    """Of each text but the first, how many of those before it are near it, of which so
+    many are shown at most.
+    """
     vectors = await WordLlamaEmbedder().embed(texts)
     said = [content_words(text) for text in texts]
     counts: list[int] = []
     for at in range(1, len(texts)):
-        cosines: Sequence[float | None] = exact_cosines(vectors[at], vectors[:at]) if by_meaning else [None] * at
+        cosines: Sequence[float | None] = (
+            exact_cosines(vectors[at], vectors[:at]) if by_meaning else [None] * at
+        )
         close = [near(in_common(said[at], said[before]), cosine) for before, cosine in enumerate(cosines)]
         counts.append(min(sum(close), SHOWN))
     return counts
 
 
-async def measured(scopes: Sequence[Sequence[str]] = (), *, by_meaning: bool = True) -> tuple[float, float, float]:
-    """The part of the pairs that are found, the part of the ordinary facts that find another, and how many each of these finds."""
+async def measured(
+    scopes: Sequence[Sequence[str]] = (), *, by_meaning: bool = True
+) -> tuple[float, float, float]:
+    """The part of the pairs that are found, the part of the ordinary facts that find
+    another, and how many each of these finds.
+    """
     of_pairs = [(await found(pair, by_meaning=by_meaning))[0] for pair in pairs()]
     ordinary = [count for texts in scopes for count in await found(texts, by_meaning=by_meaning)] or [0]
-    return sum(of_pairs) / len(of_pairs), sum(count > 0 for count in ordinary) / len(ordinary), sum(ordinary) / len(ordinary)
+    return (
+        sum(of_pairs) / len(of_pairs),
+        sum(count > 0 for count in ordinary) / len(ordinary),
+        sum(ordinary) / len(ordinary),
+    )
 
 
 def facts_of(file: Path) -> list[list[str]]:
@@ -107,7 +125,9 @@ def facts_of(file: Path) -> list[list[str]]:
 async def main(file: Path) -> None:
     for by_meaning in (True, False):
         part, finding, each = await measured(facts_of(file), by_meaning=by_meaning)
-        print(f"{'words and meaning' if by_meaning else 'words alone'}: pairs {part:.2f}, facts that find another {finding:.2f}, found {each:.2f}")
+        print(
+            f"{'words and meaning' if by_meaning else 'words alone'}: pairs {part:.2f}, facts that find another {finding:.2f}, found {each:.2f}"
+        )
 
 
 if __name__ == "__main__":

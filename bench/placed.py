@@ -1,4 +1,6 @@
-"""A measurement on several topologies, each on a clean place of its own, and a clean place in any store."""
+"""A measurement on several topologies, each on a clean place of its own, and a clean
+place in any store.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,20 @@ from tests.support.backends import BACKENDS
 from tests.support.placings import Placing, forget
 
 
-async def on_each(placings: Iterable[Placing], folder: Path, what: str, measured: Callable[[Placing, Path], Awaitable[list[Figure]]]) -> list[Figure]:
-    """The figures of each; where a backend of it cannot be had, that `what` was not measured, and why."""
+async def on_each(
+    placings: Iterable[Placing],
+    folder: Path,
+    what: str,
+    measured: Callable[[Placing, Path], Awaitable[list[Figure]]],
+) -> list[Figure]:
+    """The figures of each; where a backend of it cannot be had, that `what` was not
+    measured, and why.
+    """
     figures: list[Figure] = []
     for placing in placings:
-        missing = next((reason for backend in placing.backends if (reason := BACKENDS[backend].missing())), None)
+        missing = next(
+            (reason for backend in placing.backends if (reason := BACKENDS[backend].missing())), None
+        )
         if missing is not None:
             figures.append(Figure(f"{placing.name}: {what}", None, "ms", note=missing))
             continue
@@ -31,6 +42,8 @@ async def on_each(placings: Iterable[Placing], folder: Path, what: str, measured
 
 
 def opened(config: str | dict[str, Any], embedder: str | None = None) -> Memory:
-    """A memory of a tenant that nothing was kept of yet, with no maintenance beside what is measured. `embedder`: a name, or an encoder's folder."""
+    """A memory of a tenant that nothing was kept of yet, with no maintenance beside
+    what is measured. `embedder`: a name, or an encoder's folder.
+    """
     embeds = {"use": "folder", "path": embedder} if embedder and Path(embedder).is_dir() else embedder
     return Memory(config, tenant=f"bench-{uuid.uuid4().hex}", embedder=embeds, durations={"sweep_every": 0})

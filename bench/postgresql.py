@@ -1,6 +1,8 @@
-"""The SQL adapter on PostgreSQL beside bare asyncpg on one held connection, on the same server; see `bench.beside`.
+"""The SQL adapter on PostgreSQL beside bare asyncpg on one held connection, on the same
+server; see `bench.beside`.
 
-Raw uses prepared statements; its searched table has a generated tsvector and a GIN index over it.
+Raw uses prepared statements; its searched table has a generated tsvector and a GIN
+index over it.
 """
 
 from __future__ import annotations
@@ -47,7 +49,16 @@ class BareAsyncpg:
 
 def _row(record: Record) -> tuple[Any, ...]:
     body = json.dumps(dict(record.body))
-    return (f"raw-{record.key.id}", HERE.tenant, record.scope, record.created_at, "fact", body, record.texts["content"], record.vector)
+    return (
+        f"raw-{record.key.id}",
+        HERE.tenant,
+        record.scope,
+        record.created_at,
+        "fact",
+        body,
+        record.texts["content"],
+        record.vector,
+    )
 
 
 async def postgresql(folder: Path, rounds: int) -> list[Figure]:
@@ -61,7 +72,9 @@ async def postgresql(folder: Path, rounds: int) -> list[Figure]:
         await connection.execute(CREATE)
         bare = BareAsyncpg(connection)
         put = await puts(name, store, bare, rounds)
-        await connection.execute(f"ANALYZE {SCHEMA}.raw; ANALYZE {SCHEMA}.memory_entries")  # as the server itself does within a minute
+        await connection.execute(
+            f"ANALYZE {SCHEMA}.raw; ANALYZE {SCHEMA}.memory_entries"
+        )  # as the server itself does within a minute
         return [put, await newest(name, store, bare, rounds), *await bulk(name, store, bare, rounds)]
     finally:
         await store.close()

@@ -1,4 +1,6 @@
-"""The raw engine, as bare as one can use it: the adapter's own driver and thread, one table, one statement, no promises."""
+"""The raw engine, as bare as one can use it: the adapter's own driver and thread, one
+table, one statement, no promises.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from memory.adapters.sql.sqlite.session import Session
 from memory.ports.collections import Collection
 
 UPSERT = (
-    "INSERT INTO entries (id, scope, body, vector) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body, vector = excluded.vector"
+    "INSERT INTO entries (id, scope, body, vector) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (id) DO UPDATE SET body = excluded.body, vector = excluded.vector"
 )
 
 
@@ -44,18 +47,25 @@ class RawStore:
     async def upsert_many(self, scope: str, contents: Sequence[str]) -> None:
         """Embed the texts together and store and index them in one transaction."""
         vectors = await self._embedder.embed(contents)
-        rows = [(str(uuid.uuid4()), scope, json.dumps({"content": c}), v) for c, v in zip(contents, vectors, strict=True)]
+        rows = [
+            (str(uuid.uuid4()), scope, json.dumps({"content": c}), v)
+            for c, v in zip(contents, vectors, strict=True)
+        ]
 
         def store(session: Session) -> None:
             for row, content in zip(rows, contents, strict=True):
                 session.run(UPSERT, row)
-                session.run("INSERT INTO words (id, scope, content) VALUES (?, ?, ?)", (row[0], scope, content))
+                session.run(
+                    "INSERT INTO words (id, scope, content) VALUES (?, ?, ?)", (row[0], scope, content)
+                )
 
         await self._driver.write(store)
         self._matrix = numpy.vstack([self._matrix, *(numpy.frombuffer(v, dtype="<f4") for v in vectors)])
 
     async def search(self, scope: str, query: str) -> int:
-        """The ten best by FTS5's bm25 and the ten nearest by an exact scan of everything written; how many were found."""
+        """The ten best by FTS5's bm25 and the ten nearest by an exact scan of
+        everything written; how many were found.
+        """
         (vector,) = await self._embedder.embed([query])
         match = " OR ".join(f'"{word}"' for word in query.split())
         sql = "SELECT id FROM words WHERE words MATCH ? AND scope = ? ORDER BY bm25(words) LIMIT 10"
@@ -65,7 +75,11 @@ class RawStore:
 
 
 def _create(session: Session) -> Mapping[str, Collection]:
-    session.run("CREATE TABLE entries (id TEXT PRIMARY KEY, scope TEXT NOT NULL, body TEXT NOT NULL, vector BLOB)")
+    session.run(
+        "CREATE TABLE entries (id TEXT PRIMARY KEY, scope TEXT NOT NULL, body TEXT NOT NULL, vector BLOB)"
+    )
     session.run("CREATE INDEX by_scope ON entries (scope)")
-    session.run("CREATE VIRTUAL TABLE words USING fts5(id UNINDEXED, scope UNINDEXED, content, tokenize='porter unicode61')")
+    session.run(
+        "CREATE VIRTUAL TABLE words USING fts5(id UNINDEXED, scope UNINDEXED, content, tokenize='porter unicode61')"
+    )
     return {}

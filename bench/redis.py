@@ -1,6 +1,8 @@
-"""The Redis adapter beside redis-py on the same server: one awaited put, and the newest twenty of a partition.
+"""The Redis adapter beside redis-py on the same server: one awaited put, and the newest
+twenty of a partition.
 
-Raw is what one writes without a library: `RPUSH` of a JSON text, and `LRANGE` of the last twenty, decoded.
+Raw is what one writes without a library: `RPUSH` of a JSON text, and `LRANGE` of the
+last twenty, decoded.
 """
 
 from __future__ import annotations
@@ -34,7 +36,17 @@ def _record(content: str) -> Record:
     now = system_clock()
     key = Key(HERE.tenant, new_id(HERE.tenant, HERE.scope, micros(now)))
     fields: dict[str, FieldValue] = {"type": "message", "tags": ("bench",), "scope_kind": "session"}
-    return Record(key, HERE.scope, micros(now), now, now, fields=fields, body={"content": content}, texts={"content": content}, tier="short")
+    return Record(
+        key,
+        HERE.scope,
+        micros(now),
+        now,
+        now,
+        fields=fields,
+        body={"content": content},
+        texts={"content": content},
+        tier="short",
+    )
 
 
 @contextlib.asynccontextmanager
@@ -54,7 +66,10 @@ async def redis(folder: Path, rounds: int) -> list[Figure]:
     figures: list[Figure] = []
     if reason := servers.missing("redis"):
         return [Figure("Redis, put and newest 20", None, "ms", note=reason)]
-    for how, server in (("default settings", redis_servers.default()), ("every write on disk", redis_servers.durable())):
+    for how, server in (
+        ("default settings", redis_servers.default()),
+        ("every write on disk", redis_servers.durable()),
+    ):
         figures += await _measured(server.port, how, rounds)
     return figures
 
@@ -68,7 +83,12 @@ async def _measured(port: int, how: str, rounds: int) -> list[Figure]:
             assert outcome.applied
 
         async def append(number: int) -> None:
-            record = {"content": contents[number], "type": "message", "tags": ["bench"], "at": micros(system_clock())}
+            record = {
+                "content": contents[number],
+                "type": "message",
+                "tags": ["bench"],
+                "at": micros(system_clock()),
+            }
             await raw.rpush("bench-raw", json.dumps(record))
 
         async def recent(_: int) -> None:
@@ -82,5 +102,11 @@ async def _measured(port: int, how: str, rounds: int) -> list[Figure]:
         recent_s, last_s = await side_by_side(ROUNDS * rounds, recent, last)
     return [
         Figure(f"Redis, {how}: one awaited put", put_s * 1000, "ms", raw=append_s * 1000, ratio_target=2),
-        Figure(f"Redis, {how}: the newest twenty of a partition", recent_s * 1000, "ms", raw=last_s * 1000, ratio_target=2),
+        Figure(
+            f"Redis, {how}: the newest twenty of a partition",
+            recent_s * 1000,
+            "ms",
+            raw=last_s * 1000,
+            ratio_target=2,
+        ),
     ]

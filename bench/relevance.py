@@ -1,8 +1,10 @@
-"""How well relevance tells answers from nonsense, and its constants: `python -m bench relevance`, with `--write` to store the constants.
+"""How well relevance tells answers from nonsense, and its constants: `python -m bench
+relevance`, with `--write` to store the constants.
 
-Each question of the open conversations is asked to its own conversation, and to others, which cannot answer it; unrelated
-questions are asked to all. An answer is a hit that the file names as evidence. The constants of a conversation's figures
-are fitted without that conversation.
+Each question of the open conversations is asked to its own conversation, and to others,
+which cannot answer it; unrelated questions are asked to all. An answer is a hit that
+the file names as evidence. The constants of a conversation's figures are fitted without
+that conversation.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ NONSENSE = 0.2
 QUIET = 0.95
 """The share of the nonsense that is to stay under it."""
 WEIGHTS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
-"""What one nonsense hit weighs in a fit, in answers. The first that keeps nonsense quiet is taken."""
+"""What one nonsense hit weighs in a fit, in answers. The first that keeps nonsense
+quiet is taken.
+"""
 UNRELATED_QUESTIONS = (
     "How do I bake sourdough bread?",
     "quantum chromodynamics",
@@ -132,15 +136,30 @@ def without_names(turns: Sequence[Turn], questions: Sequence[Question]) -> tuple
 
 
 async def gather(memory: Memory, embedder: Embedder, corpus: Corpus, by: By, rivals: int) -> list[Hit]:
-    """Ask every question to its conversation and to so many others, and the unrelated ones to all."""
+    """Ask every question to its conversation and to so many others, and the unrelated
+    ones to all.
+    """
     conversations = list(dict.fromkeys(turn.conversation for turn in corpus.turns))
-    background = np.array([np.frombuffer(vector, "<f4") for vector in await embedder.embed(UNRELATED_TEXTS)]).mean(axis=0)
+    background = np.array(
+        [np.frombuffer(vector, "<f4") for vector in await embedder.embed(UNRELATED_TEXTS)]
+    ).mean(axis=0)
     turn_of = dict(await _written(memory, corpus))
-    asked: list[tuple[str, str | None, frozenset[str], list[str]]] = [(text, None, frozenset(), conversations) for text in UNRELATED_QUESTIONS]
-    for number, question in enumerate(one for one in corpus.questions if one.category != ADVERSARIAL and one.text):
+    asked: list[tuple[str, str | None, frozenset[str], list[str]]] = [
+        (text, None, frozenset(), conversations) for text in UNRELATED_QUESTIONS
+    ]
+    for number, question in enumerate(
+        one for one in corpus.questions if one.category != ADVERSARIAL and one.text
+    ):
         others = [name for name in conversations if name != question.conversation]
         some = [others[(number + step) % len(others)] for step in range(min(rivals, len(others)))]
-        asked.append((question.text, question.conversation, frozenset(question.evidence), [question.conversation, *some]))
+        asked.append(
+            (
+                question.text,
+                question.conversation,
+                frozenset(question.evidence),
+                [question.conversation, *some],
+            )
+        )
     found: list[Hit] = []
     for text, conversation, evidence, places in asked:
         [vector] = await embedder.embed([read(text).embedded])
@@ -150,7 +169,19 @@ async def gather(memory: Memory, embedder: Embedder, corpus: Corpus, by: By, riv
             hits = await memory.search(text, scope=corpus.way.scope(place), limit=limit, by=by, explain=True)
             for rank, hit in enumerate(hits, 1):
                 right = place == conversation and turn_of[hit.id].id in evidence
-                found.append(_hit(hit, turn_of[hit.id], text, conversation, place, rank, right, baseline, corpus.has_names))
+                found.append(
+                    _hit(
+                        hit,
+                        turn_of[hit.id],
+                        text,
+                        conversation,
+                        place,
+                        rank,
+                        right,
+                        baseline,
+                        corpus.has_names,
+                    )
+                )
     for name in conversations:
         await memory.admin.erase(corpus.way.scope(name))
     return found
@@ -161,14 +192,27 @@ async def _written(memory: Memory, corpus: Corpus) -> list[tuple[str, Turn]]:
     for start in range(0, len(given), AT_ONCE):
         some = given[start : start + AT_ONCE]
         drafts = [corpus.way.draft(turn) for turn in some]
-        drafts = [draft.model_copy(update={"speaker": None}) if draft.speaker == NOBODY else draft for draft in drafts]
+        drafts = [
+            draft.model_copy(update={"speaker": None}) if draft.speaker == NOBODY else draft
+            for draft in drafts
+        ]
         entries = await memory.write_many(drafts)
         written += [(entry.id, turn) for entry, turn in zip(entries, some, strict=True)]
     await memory.admin.sweep()
     return written
 
 
-def _hit(hit: FoundEntry, turn: Turn, text: str, of: str | None, asked: str, place: int, right: bool, baseline: float, has_names: bool) -> Hit:
+def _hit(
+    hit: FoundEntry,
+    turn: Turn,
+    text: str,
+    of: str | None,
+    asked: str,
+    place: int,
+    right: bool,
+    baseline: float,
+    has_names: bool,
+) -> Hit:
     evidence = hit.explanation["relevance"]
     cosines = [evidence.get(name) for name in ("cosine", "cosine_with_neighbours")]
     above = sum(cosines) / 2 - baseline if None not in cosines else 0.0
@@ -176,13 +220,15 @@ def _hit(hit: FoundEntry, turn: Turn, text: str, of: str | None, asked: str, pla
     return Hit(of, asked, place, right, has_names, shares, above, evidence["lexical_share"])
 
 
-# -- fitting ----------------------------------------------------------------------------------------------------------
+# -- fitting ---------------------------------------------------------------------------
 
 
 def fitted(hits: Iterable[Hit], by: By, semantic: Constants | None = None) -> Constants:
-    """Fit the constants on answers and nonsense, with the least weight of nonsense that keeps named nonsense quiet.
+    """Fit the constants on answers and nonsense, with the least weight of nonsense that
+    keeps named nonsense quiet.
 
-    Where `semantic` is given, those of a search by meaning, the larger of both values counts, as in a search.
+    Where `semantic` is given, those of a search by meaning, the larger of both values
+    counts, as in a search.
     """
     used = [hit for hit in hits if hit.right or hit.is_nonsense]
     named = [hit for hit in used if hit.is_nonsense and hit.has_names]
@@ -202,7 +248,9 @@ def predicted(constants: Sequence[Constants | None], hits: Sequence[Hit]) -> Num
 
 def _logistic(hits: Sequence[Hit], by: By, weight: float) -> Constants:
     """Fit by Newton's method, with a slight ridge."""
-    columns = [np.array([hit.above for hit in hits])] * (by != "words") + [np.array([hit.share for hit in hits])] * (by != "meaning")
+    columns = [np.array([hit.above for hit in hits])] * (by != "words") + [
+        np.array([hit.share for hit in hits])
+    ] * (by != "meaning")
     table = np.stack([np.ones(len(hits)), *columns], axis=1)
     right = np.array([float(hit.right) for hit in hits])
     weights = np.where(right > 0, 1.0, weight)
@@ -220,8 +268,12 @@ def _logistic(hits: Sequence[Hit], by: By, weight: float) -> Constants:
     return Constants(offset, semantic, slopes.pop(0) if slopes else 0.0)
 
 
-def left_out(hits: Sequence[Hit], trained_on: Sequence[Hit], by: By, by_meaning: Sequence[Hit] = ()) -> list[tuple[Hit, float]]:
-    """Return the relevance of each hit, with constants fitted without its conversation. `by_meaning`: hits of searches by meaning."""
+def left_out(
+    hits: Sequence[Hit], trained_on: Sequence[Hit], by: By, by_meaning: Sequence[Hit] = ()
+) -> list[tuple[Hit, float]]:
+    """Return the relevance of each hit, with constants fitted without its conversation.
+    `by_meaning`: hits of searches by meaning.
+    """
     found: list[tuple[Hit, float]] = []
     for name in sorted({hit.of or hit.asked for hit in hits}):
         rest = [hit for hit in by_meaning if name not in (hit.of, hit.asked)]
@@ -239,14 +291,16 @@ def auc(right: Sequence[float], wrong: Sequence[float]) -> float:
     return float((below + up_to).mean() / 2 / len(ordered))
 
 
-# -- figures ----------------------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------
 
 ASKED = {"as they are": 0.95, "names and speakers removed": 0.85}
 """The AUC that is asked for, by corpus."""
 
 
 def figures(name: str, judged: Sequence[tuple[Hit, float]], *, has_targets: bool) -> list[Figure]:
-    """How well relevance tells right top hits from the best hits of conversations that cannot answer."""
+    """How well relevance tells right top hits from the best hits of conversations that
+    cannot answer.
+    """
     right = [value for hit, value in judged if hit.is_best_answer]
     others = [value for hit, value in judged if hit.is_nonsense and hit.of is not None]
     nonsense = [value for hit, value in judged if hit.is_nonsense]
@@ -257,7 +311,15 @@ def figures(name: str, judged: Sequence[tuple[Hit, float]], *, has_targets: bool
         "right hits among ten": [value for hit, value in judged if hit.right and not hit.shares_word],
     }.items():
         if apart:
-            told.append(Figure(f"{name}: AUC of {len(apart)} {kind} that share no content word", auc(apart, others), "", 0.75, at_least=True))
+            told.append(
+                Figure(
+                    f"{name}: AUC of {len(apart)} {kind} that share no content word",
+                    auc(apart, others),
+                    "",
+                    0.75,
+                    at_least=True,
+                )
+            )
     quiet = sum(value < NONSENSE for value in nonsense) / len(nonsense)
     chosen = sum(value >= 0.5 for value in right), sum(value >= 0.5 for value in nonsense)
     told.append(Figure(f"{name}: nonsense under {NONSENSE}", 100 * quiet, "%", 100 * QUIET, at_least=True))
@@ -267,14 +329,23 @@ def figures(name: str, judged: Sequence[tuple[Hit, float]], *, has_targets: bool
 
 
 def corpora() -> tuple[list[Corpus], Corpus]:
-    """The conversations as they are and without names, and their turns as facts that stand alone."""
+    """The conversations as they are and without names, and their turns as facts that
+    stand alone.
+    """
     turns, questions = load(OPEN)
-    told = [Corpus("as they are", turns, questions), Corpus("names and speakers removed", *without_names(turns, questions), has_names=False)]
+    told = [
+        Corpus("as they are", turns, questions),
+        Corpus("names and speakers removed", *without_names(turns, questions), has_names=False),
+    ]
     return told, Corpus("plain facts", turns, questions, Way("plain facts", plain=True))
 
 
-async def calibrate(folder: Path, rivals: int, embedder: str | None = None) -> tuple[list[Figure], dict[By, Calibration], str]:
-    """Measure and fit. Returns the figures, the constants by way, and the embedder's fingerprint."""
+async def calibrate(
+    folder: Path, rivals: int, embedder: str | None = None
+) -> tuple[list[Figure], dict[By, Calibration], str]:
+    """Measure and fit. Returns the figures, the constants by way, and the embedder's
+    fingerprint.
+    """
     told: list[Figure] = []
     constants: dict[By, Calibration] = {}
     in_order, plain = corpora()
@@ -285,16 +356,25 @@ async def calibrate(folder: Path, rivals: int, embedder: str | None = None) -> t
         ways: tuple[By, ...] = ("words", "meaning", "both")
         by_meaning: tuple[list[Hit], list[Hit]] = [], []
         for by in ways:
-            found = {corpus.name: await gather(memory, used, corpus, by, rivals) for corpus in (*in_order, plain)}
+            found = {
+                corpus.name: await gather(memory, used, corpus, by, rivals) for corpus in (*in_order, plain)
+            }
             together = [hit for corpus in in_order for hit in found[corpus.name]]
             alone = found[plain.name]
             semantic = constants["meaning"] if by == "both" else None
             inside = fitted(together, by, None if semantic is None else semantic.in_conversation)
-            constants[by] = Calibration(inside, fitted(alone, by, None if semantic is None else semantic.alone))
+            constants[by] = Calibration(
+                inside, fitted(alone, by, None if semantic is None else semantic.alone)
+            )
             for corpus in (*in_order, plain):
-                trained_on, by_cosine = (alone, by_meaning[1]) if corpus is plain else (together, by_meaning[0])
+                trained_on, by_cosine = (
+                    (alone, by_meaning[1]) if corpus is plain else (together, by_meaning[0])
+                )
                 judged = left_out(found[corpus.name], trained_on, by, by_cosine if by == "both" else ())
-                told += [replace(one, name=f"by {by}, {one.name}") for one in figures(corpus.name, judged, has_targets=by == "both")]
+                told += [
+                    replace(one, name=f"by {by}, {one.name}")
+                    for one in figures(corpus.name, judged, has_targets=by == "both")
+                ]
             if by == "meaning":
                 by_meaning = together, alone
             _say(f"by {by}: {constants[by]}")
@@ -303,9 +383,16 @@ async def calibrate(folder: Path, rivals: int, embedder: str | None = None) -> t
 
 def written(constants: Mapping[By, Calibration], fingerprint: str) -> str:
     """Return `calibrated.py` with these constants; those of other embedders stay."""
-    embedders = {**calibrated.EMBEDDERS, fingerprint: EmbedderCalibration(constants["both"], constants["meaning"])}
+    embedders = {
+        **calibrated.EMBEDDERS,
+        fingerprint: EmbedderCalibration(constants["both"], constants["meaning"]),
+    }
     head, mark, _ = Path(str(calibrated.__file__)).read_text().partition("# written from here on\n")
-    lines = [f"LEXICAL = {constants.get('words', LEXICAL)!r}", "", "EMBEDDERS: Mapping[str, EmbedderCalibration] = {"]
+    lines = [
+        f"LEXICAL = {constants.get('words', LEXICAL)!r}",
+        "",
+        "EMBEDDERS: Mapping[str, EmbedderCalibration] = {",
+    ]
     lines += [f"    {name!r}: {embedder!r}," for name, embedder in sorted(embedders.items())]
     return head + mark + "\n".join([*lines, "}", ""])
 
@@ -322,16 +409,32 @@ def _say(line: str) -> None:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench relevance", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="store the constants in memory/policies/ranking/calibrated.py")
-    parser.add_argument("--rivals", type=int, default=4, choices=range(1, 5), help="so many other conversations are asked each question")
-    parser.add_argument("--embedder", metavar="NAME", help="instead of the bundled one: its name, or the folder of an encoder")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench relevance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="store the constants in memory/policies/ranking/calibrated.py"
+    )
+    parser.add_argument(
+        "--rivals",
+        type=int,
+        default=4,
+        choices=range(1, 5),
+        help="so many other conversations are asked each question",
+    )
+    parser.add_argument(
+        "--embedder", metavar="NAME", help="instead of the bundled one: its name, or the folder of an encoder"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     arguments = parser.parse_args(given)
     if not OPEN.exists():
         parser.error(f"the open conversations are not beside this clone ({OPEN.name})")
     with tempfile.TemporaryDirectory(prefix="memory-bench-") as folder:
-        told, constants, fingerprint = asyncio.run(calibrate(Path(folder), arguments.rivals, arguments.embedder))
+        told, constants, fingerprint = asyncio.run(
+            calibrate(Path(folder), arguments.rivals, arguments.embedder)
+        )
     if arguments.write:
         Path(str(calibrated.__file__)).write_text(written(constants, fingerprint))
     report(told, arguments.json)

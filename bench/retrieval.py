@@ -1,7 +1,10 @@
-"""How well what was said is found again, and how fast: `python -m bench retrieval --data FILE --out RUN.jsonl`, or this file as a program.
+"""How well what was said is found again, and how fast: `python -m bench retrieval
+--data FILE --out RUN.jsonl`, or this file as a program.
 
-Each turn becomes an entry, each conversation a scope, each session of it a conversation of entries, and each question a search. What was found is
-written a line a question, `{"qid": ..., "ids": [...]}`, best first. With `--speed` made-up texts are searched instead, on several topologies.
+Each turn becomes an entry, each conversation a scope, each session of it a conversation
+of entries, and each question a search. What was found is written a line a question,
+`{"qid": ..., "ids": [...]}`, best first. With `--speed` made-up texts are searched
+instead, on several topologies.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ SHUFFLED_BY = 7
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the turns are given: `plain` shuffles them and leaves out moment, conversation and speaker; `together` puts all of them in one scope."""
+    """How the turns are given: `plain` shuffles them and leaves out moment,
+    conversation and speaker; `together` puts all of them in one scope.
+    """
 
     name: str = "told in order"
     plain: bool = False
@@ -57,7 +62,10 @@ class Way:
         entry: dict[str, Any] = {"content": turn.text, "scope": self.scope(turn.conversation)}
         if self.plain:
             return EntryDraft(**entry)
-        place = {"conversation_id": f"{turn.conversation}/{turn.session}", "number_in_conversation": turn.number}
+        place = {
+            "conversation_id": f"{turn.conversation}/{turn.session}",
+            "number_in_conversation": turn.number,
+        }
         return EntryDraft(**entry, **place, speaker=turn.speaker, created_at=turn.at)
 
 
@@ -77,7 +85,11 @@ class Run:
     seconds: list[float]
 
     def write(self, file: Path) -> None:
-        file.write_text("".join(json.dumps({"qid": question, "ids": turns}) + "\n" for question, turns in self.found.items()))
+        file.write_text(
+            "".join(
+                json.dumps({"qid": question, "ids": turns}) + "\n" for question, turns in self.found.items()
+            )
+        )
 
 
 async def run(memory: Memory, turns: Sequence[Turn], questions: Sequence[Question], way: Way) -> Run:
@@ -103,10 +115,15 @@ async def run(memory: Memory, turns: Sequence[Turn], questions: Sequence[Questio
     return asked
 
 
-def figures(name: str, questions: Sequence[Question], asked: Run, targets: Mapping[str, float] | None = None) -> list[Figure]:
+def figures(
+    name: str, questions: Sequence[Question], asked: Run, targets: Mapping[str, float] | None = None
+) -> list[Figure]:
     quality = scores(questions, asked.found)
     return [
-        *(Figure(f"{name}: {metric}", value, "%", (targets or {}).get(metric), at_least=True) for metric, value in quality.items()),
+        *(
+            Figure(f"{name}: {metric}", value, "%", (targets or {}).get(metric), at_least=True)
+            for metric, value in quality.items()
+        ),
         Figure(f"{name}: a search, p50", median(asked.seconds) * 1000, "ms"),
         Figure(f"{name}: a search, p95", percentile(asked.seconds, 0.95) * 1000, "ms"),
     ]
@@ -120,7 +137,12 @@ async def retrieval(folder: Path, rounds: int) -> list[Figure]:
     found: list[Figure] = []
     async with opened(f"sqlite:///{folder / 'retrieval.db'}") as memory:
         for way, targets in TARGETS.items():
-            found += figures(f"open conversations, {way.name}", questions, await run(memory, turns, questions, way), targets)
+            found += figures(
+                f"open conversations, {way.name}",
+                questions,
+                await run(memory, turns, questions, way),
+                targets,
+            )
     return found
 
 
@@ -139,7 +161,9 @@ async def _measured(arguments: argparse.Namespace, folder: Path) -> list[Figure]
 
     async def there(name: str, config: str | dict[str, Any]) -> list[Figure]:
         memory = opened(config, arguments.embedder)
-        return await (of(name, memory, arguments.rounds, sizes) if arguments.speed else _asked(arguments, name, memory))
+        return await (
+            of(name, memory, arguments.rounds, sizes) if arguments.speed else _asked(arguments, name, memory)
+        )
 
     if arguments.config is not None:
         return await there("as configured", arguments.config)
@@ -147,7 +171,12 @@ async def _measured(arguments: argparse.Namespace, folder: Path) -> list[Figure]
         return await speed(folder, arguments.rounds, sizes)
     if arguments.on is None and arguments.data is None:
         return await retrieval(folder, 1)
-    return await on_each([named(arguments.on or "default")], folder, "searches", lambda placing, place: there(placing.name, placing.config(place)))
+    return await on_each(
+        [named(arguments.on or "default")],
+        folder,
+        "searches",
+        lambda placing, place: there(placing.name, placing.config(place)),
+    )
 
 
 def _say(line: str) -> None:
@@ -155,17 +184,42 @@ def _say(line: str) -> None:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench retrieval", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, metavar="FILE", help="conversations with questions; the open ones, in every way, where none is named")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench retrieval",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="conversations with questions; the open ones, in every way, where none is named",
+    )
     parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="where what was found is written")
     parser.add_argument("--config", help="a memory.toml or a URL")
-    parser.add_argument("--on", choices=NAMES, help="a topology, on servers that are started for it; one file where neither is given")
-    parser.add_argument("--embedder", metavar="NAME", help="instead of the configured one: its name, or the folder of an encoder")
-    parser.add_argument("--plain", action="store_true", help="the turns shuffled, without moment, conversation and speaker")
+    parser.add_argument(
+        "--on",
+        choices=NAMES,
+        help="a topology, on servers that are started for it; one file where neither is given",
+    )
+    parser.add_argument(
+        "--embedder",
+        metavar="NAME",
+        help="instead of the configured one: its name, or the folder of an encoder",
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="the turns shuffled, without moment, conversation and speaker"
+    )
     parser.add_argument("--together", action="store_true", help="all conversations in one scope")
-    parser.add_argument("--speed", action="store_true", help=f"searches of scopes of {', '.join(f'{size:,}' for size in SIZES)} entries instead")
+    parser.add_argument(
+        "--speed",
+        action="store_true",
+        help=f"searches of scopes of {', '.join(f'{size:,}' for size in SIZES)} entries instead",
+    )
     parser.add_argument("--largest", action="store_true", help=f"of {LARGEST:,} too")
-    parser.add_argument("--rounds", type=int, default=3, help="how often the searches are repeated; the median counts")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often the searches are repeated; the median counts"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     arguments = parser.parse_args(given)
     if arguments.data is not None and arguments.out is None:

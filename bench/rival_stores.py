@@ -1,8 +1,10 @@
-"""A search among what others remember, beside ours, with the same texts, questions and vectors: LangGraph's store in memory, mem0 on local Qdrant.
+"""A search among what others remember, beside ours, with the same texts, questions and
+vectors: LangGraph's store in memory, mem0 on local Qdrant.
 
-They are not among what this project installs. `pip install --target FOLDER langgraph mem0ai`, then
-`MEMORY_RIVALS=FOLDER python -m bench retrieval --speed`. Each is asked as its own documentation shows. LangGraph's store finds by vectors alone, and
-so does mem0 where nothing but its own wheel is installed.
+They are not among what this project installs. `pip install --target FOLDER langgraph
+mem0ai`, then `MEMORY_RIVALS=FOLDER python -m bench retrieval --speed`. Each is asked as
+its own documentation shows. LangGraph's store finds by vectors alone, and so does mem0
+where nothing but its own wheel is installed.
 """
 
 from __future__ import annotations
@@ -30,9 +32,16 @@ RATIO = 1 / 5
 Search = Callable[[str], Awaitable[object]]
 
 
-async def beside(folder: Path, memory: Memory, scope: Scope, contents: Sequence[str], rounds: int) -> list[Figure]:
-    """Ours over a scope that holds just these contents, beside each of theirs over the same."""
-    os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": str(folder / "mem0")}  # before it is imported: it tells its makers of its calls otherwise
+async def beside(
+    folder: Path, memory: Memory, scope: Scope, contents: Sequence[str], rounds: int
+) -> list[Figure]:
+    """Ours over a scope that holds just these contents, beside each of theirs over the
+    same.
+    """
+    os.environ |= {
+        "MEM0_TELEMETRY": "False",
+        "MEM0_DIR": str(folder / "mem0"),
+    }  # before it is imported: it tells its makers of its calls otherwise
     found = []
     for name, module, made in RIVALS:
         what = f"search of {len(contents):,}, beside {name}"
@@ -85,15 +94,29 @@ async def _langgraph(folder: Path, contents: Sequence[str]) -> Search:
 
 
 async def _mem0(folder: Path, contents: Sequence[str]) -> Search:
-    qdrant = {"path": str(folder / "mem0-qdrant"), "collection_name": "bench", "embedding_model_dims": DIMENSIONS, "on_disk": True}
+    qdrant = {
+        "path": str(folder / "mem0-qdrant"),
+        "collection_name": "bench",
+        "embedding_model_dims": DIMENSIONS,
+        "on_disk": True,
+    }
     unused = {"provider": "openai", "config": {"api_key": "none"}}
-    config = {"vector_store": {"provider": "qdrant", "config": qdrant}, "llm": unused, "embedder": unused, "history_db_path": str(folder / "mem0.db")}
+    config = {
+        "vector_store": {"provider": "qdrant", "config": qdrant},
+        "llm": unused,
+        "embedder": unused,
+        "history_db_path": str(folder / "mem0.db"),
+    }
     memory: Any = importlib.import_module("mem0").Memory.from_config(config)
     memory.embedding_model = vectors = Vectors()
-    for start in range(0, len(contents), AT_ONCE):  # what `add(infer=False)` does with each alone, in a tenth of its time
+    for start in range(
+        0, len(contents), AT_ONCE
+    ):  # what `add(infer=False)` does with each alone, in a tenth of its time
         some = list(contents[start : start + AT_ONCE])
         payloads = [{"data": content, "user_id": "ada"} for content in some]
-        memory.vector_store.insert(vectors=vectors.embed_batch(some), payloads=payloads, ids=[str(uuid.uuid4()) for _ in some])
+        memory.vector_store.insert(
+            vectors=vectors.embed_batch(some), payloads=payloads, ids=[str(uuid.uuid4()) for _ in some]
+        )
 
     async def search(query: str) -> object:
         return memory.search(query, filters={"user_id": "ada"}, top_k=LIMIT)["results"]
@@ -101,4 +124,7 @@ async def _mem0(folder: Path, contents: Sequence[str]) -> Search:
     return search
 
 
-RIVALS = (("LangGraph's store in memory", "langgraph.store.memory", _langgraph), ("mem0 on local Qdrant", "mem0", _mem0))
+RIVALS = (
+    ("LangGraph's store in memory", "langgraph.store.memory", _langgraph),
+    ("mem0 on local Qdrant", "mem0", _mem0),
+)

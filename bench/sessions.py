@@ -1,4 +1,6 @@
-"""A session at the facade, on Redis with PostgreSQL and on one SQLite file, beside the same rows put into the raw stores one after the other."""
+"""A session at the facade, on Redis with PostgreSQL and on one SQLite file, beside the
+same rows put into the raw stores one after the other.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ HELD = 10_000
 
 
 async def sessions(folder: Path, rounds: int) -> list[Figure]:
-    named = [placing for name in ("volatile-redis-postgres", "default") for placing in MONTHS if placing.name == name]
+    named = [
+        placing
+        for name in ("volatile-redis-postgres", "default")
+        for placing in MONTHS
+        if placing.name == name
+    ]
     return await on_each(named, folder, "sessions", lambda placing, place: _on(placing, place, rounds))
 
 
@@ -43,7 +50,12 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
                 *await _calls(placing.name, memory, raw, rounds),
                 *await _many(placing.name, memory, config, rounds),
                 *await _lists(placing.name, memory),
-                *await large_messages(placing.name, memory, config, raw.execute if raw is not None else in_file(folder / "raw.db")),
+                *await large_messages(
+                    placing.name,
+                    memory,
+                    config,
+                    raw.execute if raw is not None else in_file(folder / "raw.db"),
+                ),
             ]
         finally:
             if raw is not None:
@@ -62,17 +74,38 @@ async def _calls(name: str, memory: Memory, raw: _Raw | None, rounds: int) -> li
 
     turns = [await appends(short), *([raw.append] if raw else [])]
     taken = await side_by_side(CALLS, *turns)
-    compared = await side_by_side(CALLS, await appends(await _read(memory, SHORT, texts)), await appends(long))
+    compared = await side_by_side(
+        CALLS, await appends(await _read(memory, SHORT, texts)), await appends(long)
+    )
     shown = len((await thousand.context(4_000)).messages)
-    reads = [lambda _: thousand.context(last=20), lambda _: thousand.context(4_000), *([raw.newest(20), raw.newest(shown)] if raw else [])]
+    reads = [
+        lambda _: thousand.context(last=20),
+        lambda _: thousand.context(4_000),
+        *([raw.newest(20), raw.newest(shown)] if raw else []),
+    ]
     if raw is not None:
         await raw.filled(texts)
     read = await side_by_side(CALLS // 4, *reads)
     return [
-        _figure(f"{name}: append", taken[0], raw=taken[1] if raw else None, ratio=1.7 if raw else None, target=None if raw else 1.0),
-        Figure(f"{name}: append at {LONG:,} messages, times one at {SHORT}", compared[1] / compared[0], "", 1.1),
-        _figure(f"{name}: last 20 of {SAID:,}", read[0], raw=read[2] if raw else None, ratio=1.5 if raw else None),
-        _figure(f"{name}: window under 4,000 tokens", read[1], raw=read[3] if raw else None, ratio=2.0 if raw else None),
+        _figure(
+            f"{name}: append",
+            taken[0],
+            raw=taken[1] if raw else None,
+            ratio=1.7 if raw else None,
+            target=None if raw else 1.0,
+        ),
+        Figure(
+            f"{name}: append at {LONG:,} messages, times one at {SHORT}", compared[1] / compared[0], "", 1.1
+        ),
+        _figure(
+            f"{name}: last 20 of {SAID:,}", read[0], raw=read[2] if raw else None, ratio=1.5 if raw else None
+        ),
+        _figure(
+            f"{name}: window under 4,000 tokens",
+            read[1],
+            raw=read[3] if raw else None,
+            ratio=2.0 if raw else None,
+        ),
     ]
 
 
@@ -95,12 +128,20 @@ async def _many(name: str, memory: Memory, config: dict[str, Any], rounds: int) 
     shared = uuid.uuid4().hex
     await memory.sessions.create(shared)
     async with AsyncExitStack() as stack:
-        others = [await stack.enter_async_context(Memory(config)) for _ in range(WRITERS)]  # each as another process has it: they share nothing
+        others = [
+            await stack.enter_async_context(Memory(config)) for _ in range(WRITERS)
+        ]  # each as another process has it: they share nothing
         in_one = await rate([other.session(shared) for other in others], EACH)
     info = await memory.session(shared).info()
     assert info.message_count == WRITERS * EACH, info
     return [
-        Figure(f"{name}: {AT_ONCE} sessions appending at once, times the rate of one", all_of_them / one, "", 1.5, at_least=True),
+        Figure(
+            f"{name}: {AT_ONCE} sessions appending at once, times the rate of one",
+            all_of_them / one,
+            "",
+            1.5,
+            at_least=True,
+        ),
         Figure(f"{name}: {WRITERS} writers in one session", in_one, "messages/s", 150, at_least=True),
     ]
 
@@ -111,7 +152,9 @@ async def _lists(name: str, memory: Memory) -> list[Figure]:
         begun = time.perf_counter()
         await memory.sessions.create(f"s{number}", user="ada")
         creates.append(time.perf_counter() - begun)
-        await asyncio.gather(*[memory.sessions.create(f"s{number + n}", user="bob") for n in range(1, AT_ONCE)])
+        await asyncio.gather(
+            *[memory.sessions.create(f"s{number + n}", user="bob") for n in range(1, AT_ONCE)]
+        )
     lists = []
     for _ in range(20):
         begun = time.perf_counter()
@@ -130,7 +173,9 @@ async def _lists(name: str, memory: Memory) -> list[Figure]:
 
 async def _filled(memory: Memory, messages: int, texts: Sequence[str]) -> Any:
     session = await memory.sessions.create()
-    said = [{"role": "assistant" if n % 2 else "user", "content": texts[n % len(texts)]} for n in range(messages)]
+    said = [
+        {"role": "assistant" if n % 2 else "user", "content": texts[n % len(texts)]} for n in range(messages)
+    ]
     for start in range(0, messages, 500):
         await session.append(said[start : start + 500])
     return session
@@ -142,12 +187,23 @@ async def _read(memory: Memory, messages: int, texts: Sequence[str]) -> Any:
     return session
 
 
-def _figure(name: str, seconds: float, *, raw: float | None = None, ratio: float | None = None, target: float | None = None) -> Figure:
-    return Figure(name, seconds * 1000, "ms", target, raw=None if raw is None else raw * 1000, ratio_target=ratio)
+def _figure(
+    name: str,
+    seconds: float,
+    *,
+    raw: float | None = None,
+    ratio: float | None = None,
+    target: float | None = None,
+) -> Figure:
+    return Figure(
+        name, seconds * 1000, "ms", target, raw=None if raw is None else raw * 1000, ratio_target=ratio
+    )
 
 
 class _Raw:
-    """What a program by hand does: a row to PostgreSQL, then the same to a list in Redis."""
+    """What a program by hand does: a row to PostgreSQL, then the same to a list in
+    Redis.
+    """
 
     def __init__(self, tiers: dict[str, str]) -> None:
         self._redis_at = urlsplit(tiers["short"])
@@ -162,7 +218,9 @@ class _Raw:
 
         self._redis = Redis(host=self._redis_at.hostname or "", port=self._redis_at.port or 0)
         self._postgres = await asyncpg.connect(**postgres_servers.container().settings)
-        await self._postgres.execute("CREATE TABLE IF NOT EXISTS bench_said (session text, place bigint, said jsonb, PRIMARY KEY (session, place))")
+        await self._postgres.execute(
+            "CREATE TABLE IF NOT EXISTS bench_said (session text, place bigint, said jsonb, PRIMARY KEY (session, place))"
+        )
 
     async def close(self) -> None:
         await self._postgres.execute("DROP TABLE bench_said")
@@ -175,13 +233,20 @@ class _Raw:
 
     async def append(self, number: int) -> None:
         self._place += 1
-        row = json.dumps({"role": "user", "content": f"so it was said, for the {number}th time, that herons are grey"})
-        await self._postgres.execute("INSERT INTO bench_said VALUES ($1, $2, $3)", self._key, self._place, row)
+        row = json.dumps(
+            {"role": "user", "content": f"so it was said, for the {number}th time, that herons are grey"}
+        )
+        await self._postgres.execute(
+            "INSERT INTO bench_said VALUES ($1, $2, $3)", self._key, self._place, row
+        )
         await self._redis.rpush(self._key, row)
 
     async def filled(self, texts: Sequence[str]) -> None:
         rows = [json.dumps({"role": "user", "content": texts[n % len(texts)]}) for n in range(SAID)]
-        await self._postgres.executemany("INSERT INTO bench_said VALUES ($1, $2, $3)", [(self._key, 10**6 + n, row) for n, row in enumerate(rows)])
+        await self._postgres.executemany(
+            "INSERT INTO bench_said VALUES ($1, $2, $3)",
+            [(self._key, 10**6 + n, row) for n, row in enumerate(rows)],
+        )
 
     def newest(self, most: int) -> Callable[[int], Awaitable[object]]:
         """From the store that has ours too."""

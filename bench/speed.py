@@ -1,4 +1,6 @@
-"""How long a search takes by the size of what is searched, on one file, on stores of different kinds, and beside what others remember."""
+"""How long a search takes by the size of what is searched, on one file, on stores of
+different kinds, and beside what others remember.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from bench.texts import questions, sentences
 from memory import Memory, Scope
 from tests.support.placings import BESIDE_EDGE, MONTHS, Placing
 
-NAMES = ("default", "redis-postgres-edge", "postgres-edge", "mongo-edge", "postgres-only", "mariadb-only", "mongo-only")
+NAMES = (
+    "default",
+    "redis-postgres-edge",
+    "postgres-edge",
+    "mongo-edge",
+    "postgres-only",
+    "mariadb-only",
+    "mongo-only",
+)
 SIZES = (100, 1_000, 10_000)
 LARGEST = 100_000
 SESSION = 1_000
@@ -24,7 +34,12 @@ ASKED, LIMIT = 40, 10
 """Searches of each size in a round, after five that are not counted."""
 TARGETS: Mapping[str, Mapping[str, float]] = {
     "default": {"100": 1.5, "1,000": 4, "10,000": 8, "100,000": 25},
-    "redis-postgres-edge": {"100": 4, "10,000": 15, "a session of 1,000": 5, "10,000 and a session of 1,000": 20},
+    "redis-postgres-edge": {
+        "100": 4,
+        "10,000": 15,
+        "a session of 1,000": 5,
+        "10,000 and a session of 1,000": 20,
+    },
     "postgres-only": {"10,000": 12},
 }
 """Milliseconds, by the topology and what is searched."""
@@ -34,7 +49,13 @@ async def speed(folder: Path, rounds: int, sizes: Sequence[int] = SIZES) -> list
     """On every topology; beside others on the default one."""
 
     async def measured(placing: Placing, place: Path) -> list[Figure]:
-        return await of(placing.name, opened(placing.config(place)), rounds, sizes, place if placing.name == "default" else None)
+        return await of(
+            placing.name,
+            opened(placing.config(place)),
+            rounds,
+            sizes,
+            place if placing.name == "default" else None,
+        )
 
     return await on_each(map(named, NAMES), folder, "searches", measured)
 
@@ -43,14 +64,23 @@ def named(name: str) -> Placing:
     return next(placing for placing in (*MONTHS, *BESIDE_EDGE) if placing.name == name)
 
 
-async def of(name: str, memory: Memory, rounds: int, sizes: Sequence[int] = SIZES, rivals: Path | None = None) -> list[Figure]:
-    """One memory's median search over scopes of these sizes, over a session, and over that with the largest of the usual sizes."""
+async def of(
+    name: str, memory: Memory, rounds: int, sizes: Sequence[int] = SIZES, rivals: Path | None = None
+) -> list[Figure]:
+    """One memory's median search over scopes of these sizes, over a session, and over
+    that with the largest of the usual sizes.
+    """
     session, largest = Scope.session(f"of-{uuid.uuid4().hex}"), max(size for size in sizes if size < LARGEST)
     user = {size: Scope.user(f"of-{size}") for size in sizes}
     searched: dict[str, list[Scope]] = {f"{size:,}": [scope] for size, scope in user.items()}
-    searched |= {f"a session of {SESSION:,}": [session], f"{largest:,} and a session of {SESSION:,}": [user[largest], session]}
+    searched |= {
+        f"a session of {SESSION:,}": [session],
+        f"{largest:,} and a session of {SESSION:,}": [user[largest], session],
+    }
     async with memory:
-        for seed, (scope, size) in enumerate([*zip(user.values(), sizes, strict=True), (session, SESSION)], 31):
+        for seed, (scope, size) in enumerate(
+            [*zip(user.values(), sizes, strict=True), (session, SESSION)], 31
+        ):
             await fill(memory, scope, sentences(size, seed))
         await memory.admin.sweep()
         taken: dict[str, list[float]] = {what: [] for what in searched}
@@ -58,7 +88,10 @@ async def of(name: str, memory: Memory, rounds: int, sizes: Sequence[int] = SIZE
             for what, scopes in searched.items():
                 taken[what].append(await _median(memory, scopes, questions(ASKED + 5, seed=round_)))
         asked_of = TARGETS.get(name, {})
-        figures = [Figure(f"{name}: search of {what}, p50", median(p50) * 1000, "ms", asked_of.get(what)) for what, p50 in taken.items()]
+        figures = [
+            Figure(f"{name}: search of {what}, p50", median(p50) * 1000, "ms", asked_of.get(what))
+            for what, p50 in taken.items()
+        ]
         if rivals is not None:
             contents = sentences(largest, 31 + list(sizes).index(largest))
             figures += await rival_stores.beside(rivals, memory, user[largest], contents, rounds)

@@ -1,4 +1,6 @@
-"""What it costs to start: whole processes, nothing subtracted; a Python that does nothing stands beside."""
+"""What it costs to start: whole processes, nothing subtracted; a Python that does
+nothing stands beside.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ asyncio.run(main())
 
 
 def taken(commands: list[list[str]]) -> list[float]:
-    """The median milliseconds of each command over ten runs, taking turns, after one that warms the disk."""
+    """The median milliseconds of each command over ten runs, taking turns, after one
+    that warms the disk.
+    """
     times: list[list[float]] = [[] for _ in commands]
     with tempfile.TemporaryDirectory() as folder:
         for number in range(RUNS + 1):
@@ -44,13 +48,20 @@ def taken(commands: list[list[str]]) -> list[float]:
 
 
 async def first_search(folder: Path, size: int) -> Figure:
-    """The first of a process, once its memory is open: it reads the model, and what searches keep of the scope."""
+    """The first of a process, once its memory is open: it reads the model, and what
+    searches keep of the scope.
+    """
     url = f"sqlite:///{folder / f'first-{size}.db'}"
     async with Memory(url, durations={"sweep_every": 0}) as memory:
         await fill(memory, Scope.user("ada"), sentences(size, 31))
     command = [sys.executable, "-c", _FIRST, url, questions(1, seed=1)[0]]
-    seconds = [float(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(RUNS + 1)]  # noqa: ASYNC221
-    return Figure(f"the first search in a process, {size:,} entries in the scope", median(seconds[1:]) * 1000, "ms", 200)
+    seconds = [
+        float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: ASYNC221
+        for _ in range(RUNS + 1)
+    ]
+    return Figure(
+        f"the first search in a process, {size:,} entries in the scope", median(seconds[1:]) * 1000, "ms", 200
+    )
 
 
 async def starts(folder: Path, rounds: int) -> list[Figure]:
@@ -58,7 +69,12 @@ async def starts(folder: Path, rounds: int) -> list[Figure]:
     script = Path(python).parent / "memory"
     helping = [str(script)] if script.exists() else [python, "-m", "memory_tiers"]
     bare, imported, used, helped = taken(
-        [[python, "-c", "pass"], [python, "-c", "import memory"], [python, "-c", "from memory import Memory"], [*helping, "--help"]]
+        [
+            [python, "-c", "pass"],
+            [python, "-c", "import memory"],
+            [python, "-c", "from memory import Memory"],
+            [*helping, "--help"],
+        ]
     )
     return [
         Figure("`import memory`, whole process", imported, "ms", 150, raw=bare),

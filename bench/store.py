@@ -39,7 +39,11 @@ async def writes(folder: Path, rounds: int) -> list[Figure]:
         await side_by_side(20, ours, bare)  # warm
         ours_s, raw_s = await side_by_side(WRITES * rounds, ours, bare)
     await raw.close()
-    return [Figure("one awaited write, embedding included", ours_s * 1000, "ms", raw=raw_s * 1000, ratio_target=2.5)]
+    return [
+        Figure(
+            "one awaited write, embedding included", ours_s * 1000, "ms", raw=raw_s * 1000, ratio_target=2.5
+        )
+    ]
 
 
 async def searches(folder: Path, rounds: int) -> list[Figure]:
@@ -75,7 +79,10 @@ async def crowded(folder: Path, rounds: int) -> list[Figure]:
     async with Memory(f"sqlite:///{folder / 'crowded.db'}") as memory:
         begun = time.perf_counter()
         for start in range(0, OTHERS, AT_ONCE):
-            drafts = [{"content": c, "scope": Scope.user(f"other-{(start + i) // A_SCOPE}")} for i, c in enumerate(others[start : start + AT_ONCE])]
+            drafts = [
+                {"content": c, "scope": Scope.user(f"other-{(start + i) // A_SCOPE}")}
+                for i, c in enumerate(others[start : start + AT_ONCE])
+            ]
             await memory.write_many(drafts)
         filled = OTHERS / (time.perf_counter() - begun)
         await fill(memory, mine, sentences(A_SCOPE, seed=6))
@@ -88,8 +95,12 @@ async def crowded(folder: Path, rounds: int) -> list[Figure]:
     ]
 
 
-async def _timed(memory: Memory, scope: Scope, asked: list[str], raw: RawStore | None) -> tuple[list[float], list[float], float]:
-    """The seconds of each search, ours and the raw engine's in turn, and of our very first."""
+async def _timed(
+    memory: Memory, scope: Scope, asked: list[str], raw: RawStore | None
+) -> tuple[list[float], list[float], float]:
+    """The seconds of each search, ours and the raw engine's in turn, and of our very
+    first.
+    """
     ours, bare = [], []
     found = 0
     for query in asked:

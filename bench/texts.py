@@ -1,4 +1,6 @@
-"""Made-up sentences: the same for the same seed, with words as unevenly spread as in real text."""
+"""Made-up sentences: the same for the same seed, with words as unevenly spread as in
+real text.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,11 @@ def sentences(count: int, seed: int, words: int = 14) -> list[str]:
 
 
 def questions(count: int, seed: int) -> list[str]:
-    """Short queries over the same words, the most frequent ones left out as stopwords would be."""
+    """Short queries over the same words, the most frequent ones left out as stopwords
+    would be.
+    """
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    return [" ".join(chance.choices(WORDS[30:4000], _WEIGHTS[30:4000], k=chance.randint(2, 5))) for _ in range(count)]
+    return [
+        " ".join(chance.choices(WORDS[30:4000], _WEIGHTS[30:4000], k=chance.randint(2, 5)))
+        for _ in range(count)
+    ]

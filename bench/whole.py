@@ -1,4 +1,6 @@
-"""What a user waits for, at the facade, on one file and on stores of different kinds: each store may be quick and the whole slow."""
+"""What a user waits for, at the facade, on one file and on stores of different kinds:
+each store may be quick and the whole slow.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ AT_ONCE = 200
 
 COUNTED = ", once the server has counted its rows"
 
-WRITE, SESSIONS_NEWEST, USERS_NEWEST, UPDATE = "write to a user", "newest 20 of a session", "newest 20 of a user", "update"
+WRITE, SESSIONS_NEWEST, USERS_NEWEST, UPDATE = (
+    "write to a user",
+    "newest 20 of a session",
+    "newest 20 of a user",
+    "update",
+)
 BURST, END, IDLE = (
     f"{AT_ONCE} writes at once",
     f"end of a session of {SESSION}",
@@ -60,7 +67,10 @@ async def whole(folder: Path, rounds: int) -> list[Figure]:
 
 
 async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
-    async with Memory(placing.config(folder) | {"durations": {"sweep_every": 0}}) as memory, stores_by_hand(placing) as raw:
+    async with (
+        Memory(placing.config(folder) | {"durations": {"sweep_every": 0}}) as memory,
+        stores_by_hand(placing) as raw,
+    ):
         asked_for = TARGETS.get(placing.name, {})
         ada = Scope.user("ada")
         contents = sentences(HELD + CALLS * 4 + 20 + AT_ONCE * rounds, seed=11)
@@ -84,7 +94,10 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
             await _timed(of("get"), lambda: memory.get(written[-1])),
             await _timed(of(SESSIONS_NEWEST), lambda: memory.retrieve(chat, limit=20)),
             await _timed(of(USERS_NEWEST), lambda: memory.retrieve(ada, limit=20)),
-            await _timed(of(f"search of a user with {HELD:,} entries"), lambda: memory.search(next(asked), scope=ada, limit=10)),
+            await _timed(
+                of(f"search of a user with {HELD:,} entries"),
+                lambda: memory.search(next(asked), scope=ada, limit=10),
+            ),
             await _timed(of(UPDATE), lambda: memory.update(written[-1], content=next(spare))),
         ]
         if raw is not None:
@@ -95,13 +108,23 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
         for _ in range(rounds):
             at_once.append(await seconds(lambda: asyncio.gather(*(write(ada) for _ in range(AT_ONCE)))))
             session = uuid.uuid4().hex
-            await memory.write_many([{"content": c, "scope": Scope.session(session), **FACTS} for c in sentences(SESSION, seed=13)])
+            await memory.write_many(
+                [
+                    {"content": c, "scope": Scope.session(session), **FACTS}
+                    for c in sentences(SESSION, seed=13)
+                ]
+            )
             begun = time.perf_counter()
             report = await memory.sessions.end(session)
             ends.append(time.perf_counter() - begun)
             assert len(report.moved) == SESSION, f"{len(report.moved)} of {SESSION} moved"
         for start in range(0, IN_SESSIONS, SESSION):
-            await memory.write_many([{"content": c, "scope": Scope.session(uuid.uuid4().hex)} for c in sentences(SESSION, seed=start)])
+            await memory.write_many(
+                [
+                    {"content": c, "scope": Scope.session(uuid.uuid4().hex)}
+                    for c in sentences(SESSION, seed=start)
+                ]
+            )
         await memory.admin.sweep()
         for _ in range(rounds):
             idle.append(await seconds(memory.admin.sweep))
@@ -115,7 +138,9 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
 
 
 async def _bulk(named: str, memory: Memory, raw: ByHand | None) -> list[Figure]:
-    """Entries a second until all are acknowledged, and until their replicas stand; and by hand, where nothing of ours is under way."""
+    """Entries a second until all are acknowledged, and until their replicas stand; and
+    by hand, where nothing of ours is under way.
+    """
     contents = sentences(BULK, seed=14)
     batches = [contents[start : start + TOGETHER] for start in range(0, BULK, TOGETHER)]
     begun = time.perf_counter()
@@ -132,20 +157,31 @@ async def _bulk(named: str, memory: Memory, raw: ByHand | None) -> list[Figure]:
         by_hand = BULK / (time.perf_counter() - begun)
     asked_for = (ACKNOWLEDGED, REPLICATED) if raw is not None else (None, None)
     return [
-        Figure(f"{named}, {what}", rate, "/s", target, at_least=True, raw=by_hand, ratio_target=by_hand and 0.5)
-        for what, rate, target in zip(("acknowledged", "replicas included"), (acknowledged, replicated), asked_for, strict=True)
+        Figure(
+            f"{named}, {what}", rate, "/s", target, at_least=True, raw=by_hand, ratio_target=by_hand and 0.5
+        )
+        for what, rate, target in zip(
+            ("acknowledged", "replicas included"), (acknowledged, replicated), asked_for, strict=True
+        )
     ]
 
 
 async def _timed(
-    figure: Figure, call: Callable[[], Awaitable[object]], bare: Callable[[str], Awaitable[None]] | None = None, times_raw: float | None = None
+    figure: Figure,
+    call: Callable[[], Awaitable[object]],
+    bare: Callable[[str], Awaitable[None]] | None = None,
+    times_raw: float | None = None,
 ) -> Figure:
-    """The median of the calls but the first ten; with a bare driver's, in turns with it."""
+    """The median of the calls but the first ten; with a bare driver's, in turns with
+    it.
+    """
     contents = sentences(CALLS, seed=15) if bare is not None else []
     calls = [lambda _: call(), *([lambda n: bare(contents[n])] if bare is not None else [])]
     await side_by_side(10, *calls)
     ours, *raw = await side_by_side(CALLS - 10, *calls)
-    return replace(figure, value=ours * 1000, raw=raw[0] * 1000 if raw else None, ratio_target=times_raw if raw else None)
+    return replace(
+        figure, value=ours * 1000, raw=raw[0] * 1000 if raw else None, ratio_target=times_raw if raw else None
+    )
 
 
 def _median(figure: Figure, taken: list[float]) -> Figure:

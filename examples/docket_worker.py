@@ -1,9 +1,12 @@
-"""Maintenance as a task of Docket (`pip install pydocket`): a step of it every minute, and again at once where something is left.
+"""Maintenance as a task of Docket (`pip install pydocket`): a step of it every minute,
+and again at once where something is left.
 
     MEMORY_CONFIG=memory.toml DOCKET_URL=redis://localhost:6379/1 python examples/docket_worker.py
 
-Docket keeps in Redis when the task is due and gives it to one worker at a time; should that one die, another gets it. In a worker of your own:
-`docket worker --docket maintenance --url redis://localhost:6379/1 --tasks docket_worker:tasks`, beside your other tasks.
+Docket keeps in Redis when the task is due and gives it to one worker at a time; should
+that one die, another gets it. In a worker of your own: `docket worker --docket
+maintenance --url redis://localhost:6379/1 --tasks docket_worker:tasks`, beside your
+other tasks.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ EVERY, BUDGET = timedelta(minutes=1), "20s"
 
 @asynccontextmanager
 async def opened() -> AsyncIterator[Memory]:
-    """The memory that MEMORY_CONFIG names; what is to be done in it is done by the task alone."""
+    """The memory that MEMORY_CONFIG names; what is to be done in it is done by the task
+    alone.
+    """
     async with Memory(durations={"sweep_every": "0s"}) as memory:
         yield memory
 

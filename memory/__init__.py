@@ -1,4 +1,6 @@
-"""Tiered hybrid memory for AI agents, on the stores a team already runs. These names are the public ones; each is loaded when first asked for."""
+"""Tiered hybrid memory for AI agents, on the stores a team already runs. These names
+are the public ones; each is loaded when first asked for.
+"""
 
 from __future__ import annotations
 

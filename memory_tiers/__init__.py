@@ -1,7 +1,9 @@
-"""The door of the `memory` command, outside the `memory` package: it can still speak where another `memory` stands in front of it.
+"""The door of the `memory` command, outside the `memory` package: it can still speak
+where another `memory` stands in front of it.
 
-A file `memory.py`, or a folder `memory` with an `__init__.py`, in a directory that Python searches first hides the library of that name.
-Nothing inside the library can say so then; this can. It imports nothing but the standard library until it has looked.
+A file `memory.py`, or a folder `memory` with an `__init__.py`, in a directory that
+Python searches first hides the library of that name. Nothing inside the library can say
+so then; this can. It imports nothing but the standard library until it has looked.
 """
 
 from __future__ import annotations
@@ -13,11 +15,15 @@ from pathlib import Path
 
 LIBRARY = Path(__file__).resolve().parent.parent / "memory" / "__init__.py"
 IN_THE_WAY = 2
-"""The exit code where another `memory` is found first: like a wrong argument, it is for the caller to mend."""
+"""The exit code where another `memory` is found first: like a wrong argument, it is for
+the caller to mend.
+"""
 
 
 def shadowing() -> str | None:
-    """The file that Python finds under the name `memory` in place of this library, or None where it finds the library."""
+    """The file that Python finds under the name `memory` in place of this library, or
+    None where it finds the library.
+    """
     spec = importlib.util.find_spec("memory")
     if spec is None:
         return f"nothing at all, though it belongs at {LIBRARY}"
@@ -35,7 +41,9 @@ def explain(found: str) -> str:
 
 
 RARELY = 100_000
-"""How many new objects make Python look for garbage, where 700 is usual: a command makes many, keeps most and ends soon."""
+"""How many new objects make Python look for garbage, where 700 is usual: a command
+makes many, keeps most and ends soon.
+"""
 
 
 def main() -> None:

@@ -1,6 +1,8 @@
-"""Loads the contract suite's plugin into a pytest run that asks for the contract, and into no other.
+"""Loads the contract suite's plugin into a pytest run that asks for the contract, and
+into no other.
 
-pytest imports this wherever the library is installed, also in projects whose own tests have a `memory` of theirs: it must not import ours unasked.
+pytest imports this wherever the library is installed, also in projects whose own tests
+have a `memory` of theirs: it must not import ours unasked.
 """
 
 from __future__ import annotations

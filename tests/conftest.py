@@ -32,8 +32,14 @@ LONGEST_FIRST = (
     "facade",
 )
 
-# Drawn examples are the same on every run, and as many as the run takes; a busy machine is no failure. `make nightly` draws fresh ones.
-_EXAMPLES: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "derandomize": not NIGHTLY, "database": None}
+# Drawn examples are the same on every run, and as many as the run takes; a busy machine
+# is no failure. `make nightly` draws fresh ones.
+_EXAMPLES: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+    "derandomize": not NIGHTLY,
+    "database": None,
+}
 settings.register_profile("memory", settings(), max_examples=drawn(settings().max_examples), **_EXAMPLES)
 settings.load_profile("memory")
 
@@ -41,17 +47,23 @@ pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.ins
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ.setdefault("PYTHONHASHSEED", "0")  # workers walk sets of strings in the same order on every run
+    os.environ.setdefault(
+        "PYTHONHASHSEED", "0"
+    )  # workers walk sets of strings in the same order on every run
     config.pluginmanager.register(BackendReport(config), "memory-backends")
     if config.option.contract_depth is None and not NIGHTLY:
         config.option.contract_depth = "quick"
     if not THOROUGH and quick_folders.programs_run_there():
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(quick_folders.IN_MEMORY))  # where `tmp_path` is; CI has it on the disk
+        os.environ.setdefault(
+            "PYTEST_DEBUG_TEMPROOT", str(quick_folders.IN_MEMORY)
+        )  # where `tmp_path` is; CI has it on the disk
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays to the end: Python does not look through it for garbage again and again, now or in a test."""
+    """What is collected stays to the end: Python does not look through it for garbage
+    again and again, now or in a test.
+    """
     gc.disable()
     try:
         return (yield)
@@ -63,7 +75,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The files that take longest come first: workers take them in this order, and none is left alone with a long one at the end."""
+    """The files that take longest come first: workers take them in this order, and none
+    is left alone with a long one at the end.
+    """
     for item in items:
         if not LEFT_TO_NIGHTLY.isdisjoint({item.nodeid, item.nodeid.partition("[")[0]}):
             item.add_marker(pytest.mark.nightly)
@@ -81,25 +95,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if THOROUGH:
         return
-    terminalreporter.write_line("This run draws 20 examples each, on the default store. Not run here, and run by CI:")
-    terminalreporter.write_line("  the contract and acceptance on other stores where they are asked what SQLite is asked, faulty stores, most")
-    terminalreporter.write_line("  mutants, snippets of the documents after the first, the suite's tools, and what tests/slow.txt names.")
+    terminalreporter.write_line(
+        "This run draws 20 examples each, on the default store. Not run here, and run by CI:"
+    )
+    terminalreporter.write_line(
+        "  the contract and acceptance on other stores where they are asked what SQLite is asked, faulty stores, most"
+    )
+    terminalreporter.write_line(
+        "  mutants, snippets of the documents after the first, the suite's tools, and what tests/slow.txt names."
+    )
     terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs all that CI runs; make nightly runs more.")
 
 
 def _is_left_out(config: pytest.Config, item: pytest.Item) -> bool:
-    """Whether a longer run runs it: CI what is `thorough`, `make nightly` what is `nightly`. What measures the processor runs where `-m processor`
-    chooses it."""
+    """Whether a longer run runs it: CI what is `thorough`, `make nightly` what is
+    `nightly`. What measures the processor runs where `-m processor` chooses it.
+    """
     if item.get_closest_marker("processor") is not None:
         return "processor" not in config.option.markexpr
     if not NIGHTLY and item.get_closest_marker("nightly") is not None:
         return True
-    return not THOROUGH and (item.get_closest_marker("thorough") is not None or item.nodeid.partition("[")[0] in SLOW)
+    return not THOROUGH and (
+        item.get_closest_marker("thorough") is not None or item.nodeid.partition("[")[0] in SLOW
+    )
 
 
 def _share(item: pytest.Item) -> str:
-    """What one worker takes as a whole, its fixtures and servers made once: the contract of one harness, what needs the wheel, tests on
-    the same servers, or a file."""
+    """What one worker takes as a whole, its fixtures and servers made once: the
+    contract of one harness, what needs the wheel, tests on the same servers, or a file.
+    """
     chosen = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
     if chosen is not None:
         return str(chosen.name)

@@ -1,12 +1,15 @@
-"""Growth and slow-down: a hundred entries are updated twenty thousand times, and the store is to be as quick and as small afterwards.
+"""Growth and slow-down: a hundred entries are updated twenty thousand times, and the
+store is to be as quick and as small afterwards.
 
 python -m tests.growth                                every store of this machine, for `make prove`
 python -m tests.growth --store sqlite --updates 2000   one, for less long
 
-After each tenth of the updates times are taken, of updates and of questions by words, by filter and by key; the last tenth is compared with the
-second, for the first pays for what is made once. Bytes are those that the store keeps once it has been vacuumed, after the fifth tenth and after the
-last; in between it is left to itself. A store may take room step by step at first (InnoDB gives each part of an index a page of its own in the end):
-what it needs it has had half-way. Times tell something on a quiet machine only.
+After each tenth of the updates times are taken, of updates and of questions by words,
+by filter and by key; the last tenth is compared with the second, for the first pays for
+what is made once. Bytes are those that the store keeps once it has been vacuumed, after
+the fifth tenth and after the last; in between it is left to itself. A store may take
+room step by step at first (InnoDB gives each part of an index a page of its own in the
+end): what it needs it has had half-way. Times tell something on a quiet machine only.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ HALF_WAY = TENTHS // 2
 SLOWER = 2.0
 """How much slower the end may be than the beginning: more than the noise of a machine."""
 LEFT_BEHIND = 200.0
-"""Bytes an update may leave behind once there was a vacuum: less than the smallest row, more than a log that is cut now and then."""
+"""Bytes an update may leave behind once there was a vacuum: less than the smallest row,
+more than a log that is cut now and then.
+"""
 WORDS = ("harbour", "lantern", "violin", "ferry", "copper", "orchard", "thistle", "granite")
 
 
@@ -65,13 +70,23 @@ class Course:
     def verdicts(self) -> list[str]:
         """What has grown beyond what is allowed."""
         times = (("updates", self.updates), ("questions", self.questions))
-        slower = [f"{name} take {took[-1] / took[1]:.1f} times as long" for name, took in times if took[-1] > SLOWER * took[1]]
-        larger = [f"each update leaves {self.left_behind:.0f} bytes behind"] if self.left_behind > LEFT_BEHIND else []
+        slower = [
+            f"{name} take {took[-1] / took[1]:.1f} times as long"
+            for name, took in times
+            if took[-1] > SLOWER * took[1]
+        ]
+        larger = (
+            [f"each update leaves {self.left_behind:.0f} bytes behind"]
+            if self.left_behind > LEFT_BEHIND
+            else []
+        )
         return slower + larger
 
 
 async def course(harness: Harness, store: Store, updates: int) -> Course:
-    """Update the entries in turn, one call an update, each time to other words, and measure."""
+    """Update the entries in turn, one call an update, each time to other words, and
+    measure.
+    """
     await store.open(DECLARED)
     await done(store, *[put(_entry(n, 1)) for n in range(ENTRIES_KEPT)])
     come_to, version = Course(each=updates // TENTHS), 1
@@ -96,7 +111,13 @@ def _entry(n: int, version: int) -> Record:
     words = " ".join(WORDS[(n + version * place) % len(WORDS)] for place in range(1, 6))
     tags = ("even",) if version % 2 == 0 else ("odd",)
     content = f"{words} number{n} version{version}"
-    return record(n, version=version, updated_at=T0, fields={"type": "context", "tags": tags}, texts={"content": content})
+    return record(
+        n,
+        version=version,
+        updated_at=T0,
+        fields={"type": "context", "tags": tags},
+        texts={"content": content},
+    )
 
 
 async def _asked(store: Store, word: str) -> float:
@@ -127,7 +148,9 @@ async def _size(harness: Harness) -> int:
     if isinstance(harness, MariaDb):
         server = harness.running()
         ((where,),) = await server.run_sql("SELECT @@datadir")
-        return int((await asyncio.to_thread(server.run, "du", "-sk", f"{where}/{DATABASE}")).split()[0]) * 1024
+        return (
+            int((await asyncio.to_thread(server.run, "du", "-sk", f"{where}/{DATABASE}")).split()[0]) * 1024
+        )
     if isinstance(harness, MongoAlone):
         return mongo_servers.size(harness.running(), MONGO_DATABASE)
     return 0
@@ -138,7 +161,9 @@ async def _measured(kind: type[Harness], updates: int) -> Course:
         harness = kind(Path(folder))
         store = await harness.make()
         if isinstance(harness, MongoAlone):
-            mongo_servers.keep_no_history(harness.running())  # a replica set keeps what was replaced for five minutes: longer than this takes
+            mongo_servers.keep_no_history(
+                harness.running()
+            )  # a replica set keeps what was replaced for five minutes: longer than this takes
         try:
             return await course(harness, store, updates)
         finally:
@@ -146,13 +171,23 @@ async def _measured(kind: type[Harness], updates: int) -> Course:
 
 
 def main() -> int:
-    stores = {harness.name: harness for harness in HARNESSES if not harness.name.startswith(("in_memory_", "split", "wrapped"))}
-    parser = argparse.ArgumentParser(prog="tests.growth", description="A hundred entries, updated many times.")
-    parser.add_argument("--store", choices=sorted(stores), action="append", help="this one only; may be repeated")
+    stores = {
+        harness.name: harness
+        for harness in HARNESSES
+        if not harness.name.startswith(("in_memory_", "split", "wrapped"))
+    }
+    parser = argparse.ArgumentParser(
+        prog="tests.growth", description="A hundred entries, updated many times."
+    )
+    parser.add_argument(
+        "--store", choices=sorted(stores), action="append", help="this one only; may be repeated"
+    )
     parser.add_argument("--updates", type=int, default=20_000, help="how many in all")
     options = parser.parse_args()
     failed = False
-    print(f"{'':20} {'update, ms':>19} {'questions, ms':>19} {'kilobytes':>19}   (second tenth and last; half-way and at the end)")
+    print(
+        f"{'':20} {'update, ms':>19} {'questions, ms':>19} {'kilobytes':>19}   (second tenth and last; half-way and at the end)"
+    )
     for name in options.store or stores:
         found = asyncio.run(_measured(stores[name], options.updates))
         times = [f"{took[1] * 1e3:9.2f} {took[-1] * 1e3:9.2f}" for took in (found.updates, found.questions)]

@@ -1,4 +1,6 @@
-"""Rows and decisions of the catalogue that no longer hold as they are written there, and why."""
+"""Rows and decisions of the catalogue that no longer hold as they are written there,
+and why.
+"""
 
 from __future__ import annotations
 

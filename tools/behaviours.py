@@ -1,9 +1,11 @@
-"""Which test proves which row of the behaviour catalogue: reads the `behaviour` markers, writes docs/behaviours.md.
+"""Which test proves which row of the behaviour catalogue: reads the `behaviour`
+markers, writes docs/behaviours.md.
 
     python -m tools.behaviours            write it
     python -m tools.behaviours --check    exit 1 where what is written is stale
 
-The markers are read from the source, without importing it. Their arguments must be literal strings.
+The markers are read from the source, without importing it. Their arguments must be
+literal strings.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ def _claims_in(node: ast.AST, file: str, inside: tuple[str, ...]) -> Iterator[tu
 
 def _is_marker(function: ast.expr) -> bool:
     """`pytest.mark.behaviour`, or the same under an alias."""
-    return (isinstance(function, ast.Attribute) and function.attr == "behaviour") or (isinstance(function, ast.Name) and function.id == "behaviour")
+    return (isinstance(function, ast.Attribute) and function.attr == "behaviour") or (
+        isinstance(function, ast.Name) and function.id == "behaviour"
+    )
 
 
 def _numbers(call: ast.Call, file: str) -> Iterator[str]:
@@ -65,7 +69,9 @@ def _numbers(call: ast.Call, file: str) -> Iterator[str]:
         raise WrongMarker(f"{at}: behaviour() takes one or more rows or cases, and nothing else")
     for argument in call.args:
         if not isinstance(argument, ast.Constant):
-            raise WrongMarker(f"{at}: behaviour() takes literal strings only, so that it can be read without running it")
+            raise WrongMarker(
+                f"{at}: behaviour() takes literal strings only, so that it can be read without running it"
+            )
         if problem := catalogue.problem(argument.value):
             raise WrongMarker(f"{at}: {problem}")
         yield str(argument.value)
@@ -134,7 +140,9 @@ def _runs(numbers: list[str]) -> str:
         else:
             runs.append([value])
     width = 2 if step == 2 else 1
-    return ", ".join(f"{head}{r[0]:0{width}}" + (f"–{head}{r[-1]:0{width}}" if len(r) > 1 else "") for r in runs)
+    return ", ".join(
+        f"{head}{r[0]:0{width}}" + (f"–{head}{r[-1]:0{width}}" if len(r) > 1 else "") for r in runs
+    )
 
 
 def main(arguments: list[str]) -> int:

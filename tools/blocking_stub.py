@@ -1,4 +1,5 @@
-"""Writes memory/facade/blocking.pyi: what type checkers see of the blocking twins, made from the async classes' own source.
+"""Writes memory/facade/blocking.pyi: what type checkers see of the blocking twins, made
+from the async classes' own source.
 
 python -m tools.blocking_stub          writes it
 python -m tools.blocking_stub --check  fails where it is stale
@@ -17,9 +18,17 @@ from memory.facade import blocking
 from memory.facade.twin import CONTEXT, Twin
 
 STUB = Path(blocking.__file__).with_suffix(".pyi")
-TWINS = {name: twin.__wrapped__ for name, twin in vars(blocking).items() if inspect.isclass(twin) and issubclass(twin, Twin)}
+TWINS = {
+    name: twin.__wrapped__
+    for name, twin in vars(blocking).items()
+    if inspect.isclass(twin) and issubclass(twin, Twin)
+}
 """By the name of the twin, the async class."""
-RENAMED = {"AsyncIterator": "Iterator", "AbstractAsyncContextManager": "AbstractContextManager", "Provider": "Any"}
+RENAMED = {
+    "AsyncIterator": "Iterator",
+    "AbstractAsyncContextManager": "AbstractContextManager",
+    "Provider": "Any",
+}
 RENAMED |= {original.__name__: name for name, original in TWINS.items()}
 DUNDERS = {"__init__": "__init__", **CONTEXT}
 
@@ -41,15 +50,26 @@ def main() -> int:
 
 
 def stub() -> str:
-    imports: list[str] = ["from collections.abc import Iterator", "from contextlib import AbstractContextManager"]
+    imports: list[str] = [
+        "from collections.abc import Iterator",
+        "from contextlib import AbstractContextManager",
+    ]
     classes: list[str] = []
     for name, original in TWINS.items():
         members: dict[str, list[ast.stmt]] = {}
         for base in reversed(original.__mro__[:-1]):
             tree = ast.parse(inspect.getsource(inspect.getmodule(base) or blocking))
-            imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-            imports += [f"from {base.__module__} import {one}" for one in map(_defined, tree.body) if one is not None and one not in RENAMED]
-            found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == base.__name__)
+            imports += [
+                ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)
+            ]
+            imports += [
+                f"from {base.__module__} import {one}"
+                for one in map(_defined, tree.body)
+                if one is not None and one not in RENAMED
+            ]
+            found = next(
+                node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == base.__name__
+            )
             members |= _members(found)
         classes.append(_class([node for nodes in members.values() for node in nodes], name))
     text = "\n\n".join(classes)
@@ -70,7 +90,13 @@ def _defined(node: ast.stmt) -> str | None:
     """The name of a class, a type alias or a constant of a module."""
     if isinstance(node, ast.ClassDef):
         return node.name
-    target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+    target = (
+        node.target
+        if isinstance(node, ast.AnnAssign)
+        else node.targets[0]
+        if isinstance(node, ast.Assign)
+        else None
+    )
     return target.id if isinstance(target, ast.Name) else None
 
 
@@ -79,7 +105,9 @@ def _named(node: ast.stmt) -> str:
 
 
 def _members(found: ast.ClassDef) -> dict[str, list[ast.stmt]]:
-    """What stands in a class, by its kind and name: of what is overloaded the overloads, and not what implements them."""
+    """What stands in a class, by its kind and name: of what is overloaded the
+    overloads, and not what implements them.
+    """
     members: dict[str, list[ast.stmt]] = {}
     for node in found.body:
         there = members.setdefault(f"{type(node).__name__} {_named(node)}", [])
@@ -95,8 +123,14 @@ def _is_overload(node: ast.stmt) -> bool:
 def _class(members: Iterable[ast.stmt], name: str) -> str:
     lines = [f"class {name}:"]
     for node in members:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (not node.name.startswith("_") or node.name in DUNDERS):
-            lines += [f"    @{ast.unparse(decorator)}" for decorator in node.decorator_list if ast.unparse(decorator) != "lends_reads"]
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
+            not node.name.startswith("_") or node.name in DUNDERS
+        ):
+            lines += [
+                f"    @{ast.unparse(decorator)}"
+                for decorator in node.decorator_list
+                if ast.unparse(decorator) != "lends_reads"
+            ]
             lines.append(_method(node))
         elif isinstance(node, ast.AnnAssign) and not _named(node).startswith("_"):
             lines.append(f"    {_named(node)}: {ast.unparse(_Rename().visit(node.annotation))}")

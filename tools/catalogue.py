@@ -1,4 +1,6 @@
-"""The numbers of the behaviour catalogue and of its acceptance cases: what a test may claim to prove. Titles stay where the catalogue is."""
+"""The numbers of the behaviour catalogue and of its acceptance cases: what a test may
+claim to prove. Titles stay where the catalogue is.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ ROWS = {"A": 130, "B": 88, "C": 55, "D": 133, "E": 95}
 """Rows per section, numbered from 1 without gaps."""
 
 CONTEXT = {"A": (range(94, 111), range(128, 131))}
-"""Rows that describe a vendor's product: no behaviour of ours. E88 to E94, which do so too, are what our two stores on plain files do."""
+"""Rows that describe a vendor's product: no behaviour of ours. E88 to E94, which do so
+too, are what our two stores on plain files do.
+"""
 
 CASES = {
     "A": (1, 3, 5, 7, 9, 11, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 41),
@@ -47,6 +51,8 @@ def problem(number: object) -> str | None:
         return f"{number!r} is not a string such as 'A33' or 'AC-A15'"
     if number in KNOWN:
         return None
-    if re.fullmatch(r"[A-E]\d+", number) and int(number[1:]) in {n for r in CONTEXT.get(number[0], ()) for n in r}:
+    if re.fullmatch(r"[A-E]\d+", number) and int(number[1:]) in {
+        n for r in CONTEXT.get(number[0], ()) for n in r
+    }:
         return f"{number} is a context row: it describes a vendor's product, and nothing of ours can prove it"
     return f"the catalogue has no row or case {number!r}"

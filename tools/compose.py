@@ -1,7 +1,10 @@
-"""Start and stop the servers of a topology: `python tools/compose.py up redis-postgres-qdrant`. Needs Docker and nothing else.
+"""Start and stop the servers of a topology: `python tools/compose.py up
+redis-postgres-qdrant`. Needs Docker and nothing else.
 
-`up` ends when every server answers its health check, or says which does not. With `worker` after it a worker runs beside them, of the image that
-`make image` makes; it has no health check, and is up when it runs. What they keep stays in named volumes until `docker volume rm`.
+`up` ends when every server answers its health check, or says which does not. With
+`worker` after it a worker runs beside them, of the image that `make image` makes; it
+has no health check, and is up when it runs. What they keep stays in named volumes until
+`docker volume rm`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,10 @@ def topologies() -> list[str]:
 
 def compose(topology: str) -> list[str]:
     """The command of the compose that is here."""
-    has_plugin = shutil.which("docker") and subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+    has_plugin = (
+        shutil.which("docker")
+        and subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+    )
     if not has_plugin and not shutil.which("docker-compose"):
         raise SystemExit("neither `docker compose` nor `docker-compose` is installed")
     program = ["docker", "compose"] if has_plugin else ["docker-compose"]
@@ -32,13 +38,22 @@ def compose(topology: str) -> list[str]:
 
 
 def wait(command: list[str]) -> int:
-    """Until every container is healthy, or runs if it has no health check; 1 and the names of those that are not when it takes too long."""
-    containers = subprocess.run([*command, "ps", "-q"], capture_output=True, text=True, check=True).stdout.split()
+    """Until every container is healthy, or runs if it has no health check; 1 and the
+    names of those that are not when it takes too long.
+    """
+    containers = subprocess.run(
+        [*command, "ps", "-q"], capture_output=True, text=True, check=True
+    ).stdout.split()
     state = "{{.Name}} {{if .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}"
     inspect = ["docker", "inspect", "--format", state, *containers]
     ends = time.monotonic() + PATIENCE
     while True:
-        states = [line.lstrip("/").split() for line in subprocess.run(inspect, capture_output=True, text=True, check=True).stdout.splitlines()]
+        states = [
+            line.lstrip("/").split()
+            for line in subprocess.run(
+                inspect, capture_output=True, text=True, check=True
+            ).stdout.splitlines()
+        ]
         waiting = [f"{name} is {state}" for name, state in states if state not in ("healthy", "running")]
         if not waiting:
             print("\n".join(f"{name} is {state}" for name, state in states))
@@ -58,7 +73,9 @@ def main(arguments: list[str]) -> int:
     if do == "down":  # with the worker, where there is one
         return subprocess.run([*command, "--profile", "worker", "down"], check=False).returncode
     if more:
-        if subprocess.run(["docker", "image", "inspect", WORKER], capture_output=True, check=False).returncode:
+        if subprocess.run(
+            ["docker", "image", "inspect", WORKER], capture_output=True, check=False
+        ).returncode:
             print(f"the worker's image '{WORKER}' is not here: `make image` makes it", file=sys.stderr)
             return 1
         command += ["--profile", "worker"]

@@ -1,7 +1,9 @@
-"""The image of `memory worker`: `python -m tools.image python:3.13-slim memory-tiers:latest`. Needs Docker, and a base that has Python and glibc.
+"""The image of `memory worker`: `python -m tools.image python:3.13-slim
+memory-tiers:latest`. Needs Docker, and a base that has Python and glibc.
 
-What is installed in it are the wheels that requirements/dev.lock pins, each held to its hash, for the Python and the machine of the base; and this
-project's own. The build itself fetches nothing: see compose/Dockerfile.
+What is installed in it are the wheels that requirements/dev.lock pins, each held to its
+hash, for the Python and the machine of the base; and this project's own. The build
+itself fetches nothing: see compose/Dockerfile.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Base:
-    """An image with a Python to install into. `markers` are what requirements ask of an environment (`python_version`, `platform_machine`, …)."""
+    """An image with a Python to install into. `markers` are what requirements ask of an
+    environment (`python_version`, `platform_machine`, …).
+    """
 
     name: str
     markers: Mapping[str, str]
@@ -50,26 +54,45 @@ class Base:
     @classmethod
     def asked(cls, name: str) -> Base:
         """The image of that name, whose own Python tells the rest."""
-        command = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "python3", name, "-c", _QUESTION]
+        command = [
+            "docker",
+            "run",
+            "--rm",
+            "--network",
+            "none",
+            "--entrypoint",
+            "python3",
+            name,
+            "-c",
+            _QUESTION,
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise Unfit(f"'{name}' runs no python3: {done.stderr.strip()}")
         said = json.loads(done.stdout)
         markers: dict[str, str] = said["markers"]
         if tuple(map(int, markers["python_version"].split("."))) < OLDEST:
-            raise Unfit(f"the Python of '{name}' is {markers['python_full_version']}; it has to be {'.'.join(map(str, OLDEST))} or newer")
+            raise Unfit(
+                f"the Python of '{name}' is {markers['python_full_version']}; it has to be {'.'.join(map(str, OLDEST))} or newer"
+            )
         if not (glibc := re.fullmatch(r"2\.(\d+)", said["glibc"])):
-            raise Unfit(f"'{name}' has no glibc, for which there are wheels of every dependency: take a base of Debian, Ubuntu, Fedora or the like")
+            raise Unfit(
+                f"'{name}' has no glibc, for which there are wheels of every dependency: take a base of Debian, Ubuntu, Fedora or the like"
+            )
         return cls(name, markers, int(glibc[1]))
 
     def platforms(self) -> list[str]:
         """The tags of wheels that run on it, newest first."""
         machine = self.markers["platform_machine"]
-        return [f"manylinux_2_{minor}_{machine}" for minor in range(self.glibc, 4, -1)] + [f"{name}_{machine}" for name in ("manylinux2014", "linux")]
+        return [f"manylinux_2_{minor}_{machine}" for minor in range(self.glibc, 4, -1)] + [
+            f"{name}_{machine}" for name in ("manylinux2014", "linux")
+        ]
 
 
 def pinned(names: Collection[str], markers: Mapping[str, str], lock: str) -> str:
-    """What the lock says of these distributions for such an environment, as pip reads it on any other."""
+    """What the lock says of these distributions for such an environment, as pip reads
+    it on any other.
+    """
     found: dict[str, str] = {}
     for line, hashes in re.findall(r"(?m)^([a-z0-9][^\\\n]*) \\\n((?: +--hash=\S+(?: \\)?\n)+)", lock):
         wanted = Requirement(line)
@@ -87,9 +110,25 @@ def gather(base: Base, folder: Path) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
         wanted.write(pinned(names, base.markers, LOCK.read_text()))
         wanted.flush()
-        choice = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", base.markers["python_version"]]
+        choice = [
+            "--only-binary",
+            ":all:",
+            "--implementation",
+            "cp",
+            "--python-version",
+            base.markers["python_version"],
+        ]
         choice += [word for platform in base.platforms() for word in ("--platform", platform)]
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps", "--require-hashes"]
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--require-hashes",
+        ]
         subprocess.run([*pip, *choice, "--dest", str(folder), "--requirement", wanted.name], check=True)
 
 
@@ -100,11 +139,36 @@ def build(base: Base, image: str) -> None:
         (context / "wheels").mkdir()
         gather(base, context / "wheels")
         arguments = {"BASE": base.name, "EXTRAS": ",".join(EXTRAS), "BUILD": context.name}
-        given = [word for argument, value in arguments.items() for word in ("--build-arg", f"{argument}={value}")]
+        given = [
+            word for argument, value in arguments.items() for word in ("--build-arg", f"{argument}={value}")
+        ]
         try:
-            subprocess.run(["docker", "build", "--force-rm", "--file", str(DOCKERFILE), "--tag", image, *given, str(context)], check=True)
+            subprocess.run(
+                [
+                    "docker",
+                    "build",
+                    "--force-rm",
+                    "--file",
+                    str(DOCKERFILE),
+                    "--tag",
+                    image,
+                    *given,
+                    str(context),
+                ],
+                check=True,
+            )
         finally:
-            subprocess.run(["docker", "image", "prune", "--force", "--filter", f"label=memory-tiers.build={context.name}"], check=True)
+            subprocess.run(
+                [
+                    "docker",
+                    "image",
+                    "prune",
+                    "--force",
+                    "--filter",
+                    f"label=memory-tiers.build={context.name}",
+                ],
+                check=True,
+            )
 
 
 def main(arguments: list[str]) -> int:

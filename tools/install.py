@@ -1,7 +1,9 @@
 """Makes the project's own environment: `python3 tools/install.py run|dev`.
 
-Run by the machine's Python, so it needs nothing but the standard library. Packages come from the lock file, each held to its hash, all as wheels: no
-compiler is needed. uv installs them in a quarter of pip's time; where uv cannot, pip does. The project itself is installed editable.
+Run by the machine's Python, so it needs nothing but the standard library. Packages come
+from the lock file, each held to its hash, all as wheels: no compiler is needed. uv
+installs them in a quarter of pip's time; where uv cannot, pip does. The project itself
+is installed editable.
 """
 
 from __future__ import annotations
@@ -29,13 +31,17 @@ def stamp(kind: str) -> Path:
 
 def make_environment() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036 - an older Python runs this file before any metadata is read
-        sys.exit(f"This needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11 …")
+        sys.exit(
+            f"This needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11 …"
+        )
     if PYTHON.exists():
         return
     print(f"Making {VENV.name}/ with Python {sys.version.split()[0]} …", flush=True)
     done = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"{done.stdout}{done.stderr}\nPython could not make an environment. On Debian and Ubuntu: apt-get install python3-venv")
+        sys.exit(
+            f"{done.stdout}{done.stderr}\nPython could not make an environment. On Debian and Ubuntu: apt-get install python3-venv"
+        )
 
 
 def pip_install(what: str, total: int, *arguments: str) -> None:
@@ -44,7 +50,12 @@ def pip_install(what: str, total: int, *arguments: str) -> None:
     on_terminal = sys.stdout.isatty()
     said: list[str] = []
     seen = 0
-    with subprocess.Popen([*PIP, "install", "--progress-bar", "off", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+    with subprocess.Popen(
+        [*PIP, "install", "--progress-bar", "off", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
             said.append(line)
@@ -62,9 +73,14 @@ def pip_install(what: str, total: int, *arguments: str) -> None:
 
 
 def uv_install(total: int, *arguments: str) -> bool:
-    """Run `uv pip install` with pip's package index. False where uv cannot be had or fails; pip, which reads all its settings, may still succeed."""
+    """Run `uv pip install` with pip's package index. False where uv cannot be had or
+    fails; pip, which reads all its settings, may still succeed.
+    """
     begun = time.monotonic()
-    if subprocess.run([*PIP, "install", "-q", "--require-hashes", "--only-binary", ":all:", "-r", str(UV_LOCK)], capture_output=True).returncode:
+    if subprocess.run(
+        [*PIP, "install", "-q", "--require-hashes", "--only-binary", ":all:", "-r", str(UV_LOCK)],
+        capture_output=True,
+    ).returncode:
         return False
     print(f"Installing {total} packages …", flush=True)
     configured = {name: _pip_setting(name) for name in ("index-url", "cert")}
@@ -78,7 +94,9 @@ def uv_install(total: int, *arguments: str) -> bool:
 
 
 def _pip_setting(name: str) -> str:
-    """What pip is told by the environment or by a configuration file; empty where by neither."""
+    """What pip is told by the environment or by a configuration file; empty where by
+    neither.
+    """
     for place in (":env:", "global", "install"):
         told = subprocess.run([*PIP, "config", "get", f"{place}.{name}"], capture_output=True, text=True)
         if not told.returncode:
@@ -87,11 +105,29 @@ def _pip_setting(name: str) -> str:
 
 
 def compile_all() -> None:
-    """What was installed and what is here, on every processor; pip would take one file after the other. Other packages' tests are left; what fails is
-    compiled when it is imported."""
+    """What was installed and what is here, on every processor; pip would take one file
+    after the other. Other packages' tests are left; what fails is compiled when it is
+    imported.
+    """
     site = sysconfig.get_path("purelib", "venv", vars={"base": str(VENV), "platbase": str(VENV)})
-    ours = [str(ROOT / name) for name in ("memory", "memory_tiers", "tests", "tools") if (ROOT / name).is_dir()]
-    subprocess.run([str(PYTHON), "-m", "compileall", "-qq", "-j", "0", "-x", r"site-packages.*[/\\]tests?[/\\]", site, *ours], capture_output=True)
+    ours = [
+        str(ROOT / name) for name in ("memory", "memory_tiers", "tests", "tools") if (ROOT / name).is_dir()
+    ]
+    subprocess.run(
+        [
+            str(PYTHON),
+            "-m",
+            "compileall",
+            "-qq",
+            "-j",
+            "0",
+            "-x",
+            r"site-packages.*[/\\]tests?[/\\]",
+            site,
+            *ours,
+        ],
+        capture_output=True,
+    )
 
 
 def main() -> None:

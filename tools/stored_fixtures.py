@@ -1,13 +1,16 @@
-"""Fixtures of stored data: what a version of the library leaves in each store, for tests that later versions open it.
+"""Fixtures of stored data: what a version of the library leaves in each store, for
+tests that later versions open it.
 
     python -m tools.stored_fixtures write [BACKEND …] [--to FOLDER]
 
-writes `tests/fixtures/stored/format_N/BACKEND.tar.xz` for the format N of the code that runs: the dump of the store
-(`dump/`) and what the facade told of it (`told.json`). To write those of another checkout, run this file there:
+writes `tests/fixtures/stored/format_N/BACKEND.tar.xz` for the format N of the code that
+runs: the dump of the store (`dump/`) and what the facade told of it (`told.json`). To
+write those of another checkout, run this file there:
 
     cd CHECKOUT && PYTHONPATH=$PWD python …/tools/stored_fixtures.py write --to …
 
-`restore` puts a dump into an empty store through its driver, without other programs. All texts are invented here.
+`restore` puts a dump into an empty store through its driver, without other programs.
+All texts are invented here.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ FIXTURES = Path(__file__).parent.parent / "tests" / "fixtures" / "stored"
 EMBEDDED = ("sqlite", "file", "qdrant_edge")
 SERVERS = ("redis", "postgresql", "mariadb", "mongo")
 ADA, BOB = "user:ada", "user:bob"
-LONG = " ".join(f"On day {day % 30} the barometer showed {990 + day % 30} and the wind turned." for day in range(1_200))
+LONG = " ".join(
+    f"On day {day % 30} the barometer showed {990 + day % 30} and the wind turned." for day in range(1_200)
+)
 """Over 64 KiB: it is stored apart from its message."""
 
 
@@ -58,16 +63,20 @@ def memory_has_index(url: str) -> bool:
     return url.startswith(("sqlite", "file", "qdrant"))
 
 
-# -- content ----------------------------------------------------------------------------------------------------------
+# -- content ---------------------------------------------------------------------------
 
 
 async def fill(url: str, *, pending: bool = True) -> None:
-    """Write something of every kind that the library stores; with `pending` a step that is not done, too."""
+    """Write something of every kind that the library stores; with `pending` a step that
+    is not done, too.
+    """
     async with memory_over(url) as memory:
         await _entries(memory)
         await _conversations(memory)
         await _others(memory)
-        await memory.for_tenant("acme").write("The acme warehouse opens at seven", scope="org:acme", tags=["hours"])
+        await memory.for_tenant("acme").write(
+            "The acme warehouse opens at seven", scope="org:acme", tags=["hours"]
+        )
         if memory_has_index(url):
             await memory.admin.embed_messages()
         await memory.admin.flush()
@@ -77,9 +86,19 @@ async def fill(url: str, *, pending: bool = True) -> None:
 
 async def _entries(memory: Memory) -> None:
     for scope in ("session:walk", ADA, "workspace:boats", "org:rowers", "object:thing:lamp"):
-        await memory.write(f"The lantern hangs beside the {scope.partition(':')[0]} door", scope=scope, tags=["lantern", "door"])
+        await memory.write(
+            f"The lantern hangs beside the {scope.partition(':')[0]} door",
+            scope=scope,
+            tags=["lantern", "door"],
+        )
     for kind in ("user", "feedback", "project", "reference", "learning", "context"):
-        await memory.write(f"A note of the kind {kind} about the harbour", scope=ADA, type=kind, title=f"On {kind}", source=f"file:{kind}.md")
+        await memory.write(
+            f"A note of the kind {kind} about the harbour",
+            scope=ADA,
+            type=kind,
+            title=f"On {kind}",
+            source=f"file:{kind}.md",
+        )
     tea = await memory.write(
         "Ada drinks green tea — 緑茶 — in the morning",
         scope=ADA,
@@ -100,7 +119,12 @@ async def _entries(memory: Memory) -> None:
     ended = await memory.write("The ferry sails on Sundays", scope=ADA)
     await memory.entries.invalidate(ended.id)
     await memory.write("This expires far from now", scope=ADA, expires_at="2099-01-01T00:00:00+00:00")
-    await memory.write("This expires at once", scope=ADA, expires_at="2026-11-29T00:00:00+00:00", created_at="2026-11-28T00:00:00+00:00")
+    await memory.write(
+        "This expires at once",
+        scope=ADA,
+        expires_at="2026-11-29T00:00:00+00:00",
+        created_at="2026-11-28T00:00:00+00:00",
+    )
     await memory.write(LONG[:6_000], scope=BOB, title="A long report on the weather")  # passages
     kept = await memory.write("Bob keeps his oars in the shed", scope=BOB, key="oars")
     await memory.admin.hold("case-17", entry_id=kept.id, reason="a test of holds")
@@ -108,31 +132,70 @@ async def _entries(memory: Memory) -> None:
     shared = await memory.write("The tide table hangs in the hall", scope=ADA, tags=["tide"])
     await memory.promote(shared.id, "org:rowers")
     several = [await memory.write(f"Leg {n} of the trip took {n} hours", scope=BOB) for n in range(3)]
-    await memory.compact([one.id for one in several], lambda entries: f"{len(entries)} legs of the trip took 3 hours")
+    await memory.compact(
+        [one.id for one in several], lambda entries: f"{len(entries)} legs of the trip took 3 hours"
+    )
     await memory.numbers.of([tea.id, porto.id])
 
 
 async def _conversations(memory: Memory) -> None:
     session = await memory.sessions.create(
-        "ada/trip", user="ada", agent="assistant", namespace="travel", system="You are a ferryman.", title="A trip", tags=["boats"], metadata={"a": 1}
+        "ada/trip",
+        user="ada",
+        agent="assistant",
+        namespace="travel",
+        system="You are a ferryman.",
+        title="A trip",
+        tags=["boats"],
+        metadata={"a": 1},
     )
-    await session.append({"id": "m1", "role": "user", "content": "Where do we land? My number is 555-0199.", "at": "2026-11-20T10:00:00+00:00"})
+    await session.append(
+        {
+            "id": "m1",
+            "role": "user",
+            "content": "Where do we land? My number is 555-0199.",
+            "at": "2026-11-20T10:00:00+00:00",
+        }
+    )
     await session.append(
         [
-            {"role": "assistant", "content": "Let me look.", "tool_calls": [_call("c1", "tide", {"port": "Porto"})]},
+            {
+                "role": "assistant",
+                "content": "Let me look.",
+                "tool_calls": [_call("c1", "tide", {"port": "Porto"})],
+            },
             {"role": "tool", "tool_call_id": "c1", "content": "High at noon"},
-            {"id": "m4", "role": "assistant", "content": [{"type": "text", "text": "At the old pier, at noon."}]},
+            {
+                "id": "m4",
+                "role": "assistant",
+                "content": [{"type": "text", "text": "At the old pier, at noon."}],
+            },
         ]
     )
     picture = "data:image/png;base64," + base64.b64encode(hashlib.sha256(b"picture").digest()).decode()
-    await session.append({"role": "user", "content": [{"type": "text", "text": "Like here?"}, {"type": "image_url", "image_url": {"url": picture}}]})
+    await session.append(
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Like here?"},
+                {"type": "image_url", "image_url": {"url": picture}},
+            ],
+        }
+    )
     await session.append({"id": "long", "role": "user", "content": LONG})
-    await session.append({"id": "m7", "role": "assistant", "content": "I will take a blue boat.", "metadata": {"mood": "calm"}})
+    await session.append(
+        {"id": "m7", "role": "assistant", "content": "I will take a blue boat.", "metadata": {"mood": "calm"}}
+    )
     await session.update("m7", content="I will take a red boat.")
     before = await session.checkpoint("before")
     await session.append({"id": "m8", "role": "user", "content": "Forget the anchor."})
     await session.roll_back(before)
-    await session.append([{"id": f"n{n}", "role": ("user", "assistant")[n % 2], "content": f"Stage {n} of the trip"} for n in range(6)])
+    await session.append(
+        [
+            {"id": f"n{n}", "role": ("user", "assistant")[n % 2], "content": f"Stage {n} of the trip"}
+            for n in range(6)
+        ]
+    )
     await session.exclude("n1", "a slip")
     await session.compact(lambda messages: f"{len(messages)} messages about landing at the pier", keep_last=3)
     async with session.stream() as out:
@@ -140,16 +203,28 @@ async def _conversations(memory: Memory) -> None:
         await out.write("at dawn.")
     await session.tasks.save("t1", title="Book the ferry", status="in_progress", metadata={"seats": 2})
     await session.tasks.save("t2", title="Pack the tent", parent_id="t1", status="completed", result="packed")
-    await session.runs.save("r1", child_id="ada/trip/search", status="completed", message_count=12, metadata={"model": "none"})
+    await session.runs.save(
+        "r1", child_id="ada/trip/search", status="completed", message_count=12, metadata={"model": "none"}
+    )
     fork = await session.fork("n3", "ada/fork")
     await fork.append({"role": "user", "content": "In the fork we take the train."})
     lunch = memory.session("ada/lunch", user="ada")
-    await lunch.append([{"role": "user", "content": "I like figs."}, {"role": "assistant", "content": "Noted."}])
+    await lunch.append(
+        [{"role": "user", "content": "I like figs."}, {"role": "assistant", "content": "Noted."}]
+    )
     await lunch.end()
     room = await memory.sessions.create("room", shared=True)
     await room.append({"role": "user", "content": "Who is here?"})
-    await memory.session("room", user="bob").append({"role": "user", "content": "Bob is here, with his boat."})
-    await memory.write("Ada lands at the old pier", scope=ADA, conversation_id="ada/trip", number_in_conversation=3, speaker="assistant")
+    await memory.session("room", user="bob").append(
+        {"role": "user", "content": "Bob is here, with his boat."}
+    )
+    await memory.write(
+        "Ada lands at the old pier",
+        scope=ADA,
+        conversation_id="ada/trip",
+        number_in_conversation=3,
+        speaker="assistant",
+    )
 
 
 def _call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -157,8 +232,12 @@ def _call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _others(memory: Memory) -> None:
-    small = await memory.artifacts.put("ada/trip", "out/plan.md", b"# The plan\n\nLeave at dawn.\n", media_type="text/markdown")
-    await memory.artifacts.put("ada/trip", "out/map.bin", hashlib.shake_256(b"map").digest(64) * 4_800)  # several chunks
+    small = await memory.artifacts.put(
+        "ada/trip", "out/plan.md", b"# The plan\n\nLeave at dawn.\n", media_type="text/markdown"
+    )
+    await memory.artifacts.put(
+        "ada/trip", "out/map.bin", hashlib.shake_256(b"map").digest(64) * 4_800
+    )  # several chunks
     await memory.write("The plan is written down", scope=ADA, artifact_id=small.id)
     await memory.scratchpads.append("next: ask Bob about the oars", agent="assistant")
     await memory.scratchpads.append("the shared list", None)
@@ -167,7 +246,9 @@ async def _others(memory: Memory) -> None:
 
 
 async def owe(url: str) -> None:
-    """Write an entry that waits for an advisor, and die while the advisor thinks: the step stays pending."""
+    """Write an entry that waits for an advisor, and die while the advisor thinks: the
+    step stays pending.
+    """
 
     def think(_: Any) -> str:
         os._exit(0)
@@ -179,39 +260,78 @@ async def owe(url: str) -> None:
     sys.exit("the advisor was not asked")
 
 
-# -- what the facade tells of it --------------------------------------------------------------------------------------
+# -- what the facade tells of it -------------------------------------------------------
 
 
 async def told(memory: Memory) -> dict[str, Any]:
-    """All of a memory that `fill` made, as JSON, long texts by their digests. Reading counts are left out: they change by looking."""
+    """All of a memory that `fill` made, as JSON, long texts by their digests. Reading
+    counts are left out: they change by looking.
+    """
     scopes = ("session:walk", ADA, BOB, "workspace:boats", "org:rowers", "object:thing:lamp")
     entries = [entry async for entry in memory.entries.all(retired=True)]
     found: dict[str, Any] = {
         "entries": {entry.id: _plain(entry) for entry in entries},
         "by scope": {scope: sorted(entry.id for entry in await memory.retrieve(scope)) for scope in scopes},
-        "versions": {e.id: [_plain(version) for version in await memory.entries.history(e.id)] for e in entries if e.valid_to is None},
+        "versions": {
+            e.id: [_plain(version) for version in await memory.entries.history(e.id)]
+            for e in entries
+            if e.valid_to is None
+        },
         "relations": sorted([[r.source_id, r.label, r.target_id] async for r in memory.relations.all()]),
-        "words": {q: [hit.entry.id for hit in await memory.search(q, scope=[ADA, BOB], by="words")] for q in ("white tea", "oars", "brass bell")},
-        "meaning": {q: (await memory.search(q, scope=[ADA, BOB], by="meaning"))[0].entry.id for q in ("a hot drink at breakfast", "the weather")},
+        "words": {
+            q: [hit.entry.id for hit in await memory.search(q, scope=[ADA, BOB], by="words")]
+            for q in ("white tea", "oars", "brass bell")
+        },
+        "meaning": {
+            q: (await memory.search(q, scope=[ADA, BOB], by="meaning"))[0].entry.id
+            for q in ("a hot drink at breakfast", "the weather")
+        },
         "messages": sorted([one.item.message.id for one in await memory.search_messages("boat", by="words")]),
         "sessions": {},
-        "scratchpads": [(await memory.scratchpads.read(agent)).content for agent in ("assistant", None, "cook")],
+        "scratchpads": [
+            (await memory.scratchpads.read(agent)).content for agent in ("assistant", None, "cook")
+        ],
         "holds": [[hold.name, hold.target, hold.reason] for hold in await memory.admin.holds()],
         "distrusted": [[one.origin, one.reason] for one in await memory.admin.distrusted()],
-        "numbers": [[one.kind, one.id] for one in await memory.numbers.resolve_many(["#1", "#2"]) if one is not None],
+        "numbers": [
+            [one.kind, one.id] for one in await memory.numbers.resolve_many(["#1", "#2"]) if one is not None
+        ],
     }
     for name in ("ada/trip", "ada/fork", "ada/lunch", "room"):
         session = memory.session(name)
         files = (await memory.artifacts.list(name)).artifacts
         info = await session.info()
         found["sessions"][name] = {
-            "info": [info.user, info.agent, info.namespace, info.title, info.status, sorted(info.tags), info.metadata, info.message_count],
+            "info": [
+                info.user,
+                info.agent,
+                info.namespace,
+                info.title,
+                info.status,
+                sorted(info.tags),
+                info.metadata,
+                info.message_count,
+            ],
             "context": [[m.id, m.role, m.text] for m in (await session.context()).messages],
-            "history": [[i.message.id, i.number, i.excluded, _plain(i.message)] for i in (await session.history()).items],
-            "tasks": [[t.id, t.title, t.status, t.parent_id, t.result] for t in (await session.tasks.list()).tasks],
+            "history": [
+                [i.message.id, i.number, i.excluded, _plain(i.message)]
+                for i in (await session.history()).items
+            ],
+            "tasks": [
+                [t.id, t.title, t.status, t.parent_id, t.result] for t in (await session.tasks.list()).tasks
+            ],
             "runs": [[r.id, r.child_id, r.status, r.message_count] for r in (await session.runs.list()).runs],
             "compactions": [c.summary.text for c in await session.compactions()],
-            "artifacts": [[a.path, a.media_type, a.size, a.sha256, hashlib.sha256(await memory.artifacts.read(a.id)).hexdigest()] for a in files],
+            "artifacts": [
+                [
+                    a.path,
+                    a.media_type,
+                    a.size,
+                    a.sha256,
+                    hashlib.sha256(await memory.artifacts.read(a.id)).hexdigest(),
+                ]
+                for a in files
+            ],
         }
     found["acme"] = [entry.content for entry in await memory.for_tenant("acme").retrieve("org:acme")]
     return dict(_short(json.loads(json.dumps(found, default=str))))
@@ -230,15 +350,19 @@ def _short(value: Any) -> Any:
         return {name: _short(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_short(one) for one in value]
-    return hashlib.sha256(value.encode()).hexdigest() if isinstance(value, str) and len(value) > 200 else value
+    return (
+        hashlib.sha256(value.encode()).hexdigest() if isinstance(value, str) and len(value) > 200 else value
+    )
 
 
-# -- dumps ------------------------------------------------------------------------------------------------------------
+# -- dumps -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Place:
-    """An empty store: its URL for a memory, and how to dump it into a folder and to restore it from one."""
+    """An empty store: its URL for a memory, and how to dump it into a folder and to
+    restore it from one.
+    """
 
     url: str
     dump: Callable[[Path], Awaitable[None]]
@@ -281,8 +405,17 @@ def redis(url: str) -> Place:
                     kind = str(_text(await client.type(key)))
                     value = await read[kind](client, key)
                     pairs = value.items() if kind == "hash" else value
-                    flat = [value] if kind == "string" else [part for one in pairs for part in (one if isinstance(one, tuple) else (one,))]
-                    line = {"key": _text(key), "type": kind, "expires": await client.pexpiretime(key), "value": [_text(part) for part in flat]}
+                    flat = (
+                        [value]
+                        if kind == "string"
+                        else [part for one in pairs for part in (one if isinstance(one, tuple) else (one,))]
+                    )
+                    line = {
+                        "key": _text(key),
+                        "type": kind,
+                        "expires": await client.pexpiretime(key),
+                        "value": [_text(part) for part in flat],
+                    }
                     out.write(json.dumps(line) + "\n")
 
     async def restore(dumped: Path) -> None:
@@ -326,8 +459,12 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text[1:]) if text.startswith("\0") else text.encode()
 
 
-def postgresql(url: str, connect: Callable[[], Awaitable[Any]], run: Callable[..., str], password: str) -> Place:
-    """The schema `memory` of a PostgreSQL server, dumped by its own `pg_dump`; `run` runs a command beside the server."""
+def postgresql(
+    url: str, connect: Callable[[], Awaitable[Any]], run: Callable[..., str], password: str
+) -> Place:
+    """The schema `memory` of a PostgreSQL server, dumped by its own `pg_dump`; `run`
+    runs a command beside the server.
+    """
 
     async def dump(to: Path) -> None:
         text = run(
@@ -343,7 +480,9 @@ def postgresql(url: str, connect: Callable[[], Awaitable[Any]], run: Callable[..
             "--no-comments",
             "postgres",
         )
-        (to / "dump.sql").write_text("".join(line for line in text.splitlines(True) if not line.startswith("\\")))
+        (to / "dump.sql").write_text(
+            "".join(line for line in text.splitlines(True) if not line.startswith("\\"))
+        )
 
     async def restore(dumped: Path) -> None:
         connection = await connect()
@@ -359,8 +498,25 @@ def mariadb(url: str, connect: Callable[[], Awaitable[Any]], run: Callable[..., 
     """The database `memory` of a MariaDB or MySQL server, dumped by its own program."""
 
     async def dump(to: Path) -> None:
-        options = ("--hex-blob", "--skip-add-locks", "--skip-comments", "--skip-add-drop-table", "--skip-set-charset", "--order-by-primary")
-        (to / "dump.sql").write_text(run("sh", "-c", 'mariadb-dump -h "$(hostname -i)" -uroot "$@"', "sh", f"-p{password}", *options, "memory"))
+        options = (
+            "--hex-blob",
+            "--skip-add-locks",
+            "--skip-comments",
+            "--skip-add-drop-table",
+            "--skip-set-charset",
+            "--order-by-primary",
+        )
+        (to / "dump.sql").write_text(
+            run(
+                "sh",
+                "-c",
+                'mariadb-dump -h "$(hostname -i)" -uroot "$@"',
+                "sh",
+                f"-p{password}",
+                *options,
+                "memory",
+            )
+        )
 
     async def restore(dumped: Path) -> None:
         connection = await connect()
@@ -377,17 +533,26 @@ def mariadb(url: str, connect: Callable[[], Awaitable[Any]], run: Callable[..., 
 
 
 def mongo(url: str, connect: Callable[[], Any]) -> Place:
-    """The database `memory` of a MongoDB server: collections with their indexes, and their documents."""
+    """The database `memory` of a MongoDB server: collections with their indexes, and
+    their documents.
+    """
     from bson import json_util
 
     def lines(database: Any) -> Iterator[dict[str, Any]]:
         for name in sorted(database.list_collection_names()):
             indexes = [dict(index) for index in database[name].list_indexes() if index["name"] != "_id_"]
-            yield {"collection": name, "indexes": indexes, "documents": list(database[name].find().sort("_id", 1))}
+            yield {
+                "collection": name,
+                "indexes": indexes,
+                "documents": list(database[name].find().sort("_id", 1)),
+            }
 
     async def dump(to: Path) -> None:
         with connect() as client:
-            text = "".join(json_util.dumps(one, json_options=json_util.CANONICAL_JSON_OPTIONS) + "\n" for one in lines(client["memory"]))
+            text = "".join(
+                json_util.dumps(one, json_options=json_util.CANONICAL_JSON_OPTIONS) + "\n"
+                for one in lines(client["memory"])
+            )
             (to / "collections.jsonl").write_text(text)
 
     async def restore(dumped: Path) -> None:
@@ -397,7 +562,9 @@ def mongo(url: str, connect: Callable[[], Any]) -> Place:
                 collection = client["memory"].create_collection(one["collection"])
                 for index in one["indexes"]:
                     keys = list(index.pop("key").items())
-                    collection.create_index(keys, **{name: value for name, value in index.items() if name != "v"})
+                    collection.create_index(
+                        keys, **{name: value for name, value in index.items() if name != "v"}
+                    )
                 if one["documents"]:
                     collection.insert_many(one["documents"])
 
@@ -416,15 +583,25 @@ def served(backend: str) -> Place:
         import asyncpg
 
         server = postgres_servers.container()
-        return postgresql(server.url("memory"), lambda: asyncpg.connect(**server.settings), server.run, postgres_servers.PASSWORD)
+        return postgresql(
+            server.url("memory"),
+            lambda: asyncpg.connect(**server.settings),
+            server.run,
+            postgres_servers.PASSWORD,
+        )
     if backend == "mariadb":
         database = mysql_servers.container()
-        return mariadb(database.url("memory"), lambda: mysql_servers._connect(database.port, "memory"), database.run, mysql_servers.PASSWORD)
+        return mariadb(
+            database.url("memory"),
+            lambda: mysql_servers._connect(database.port, "memory"),
+            database.run,
+            mysql_servers.PASSWORD,
+        )
     replica_set = mongo_servers.replica_set()
     return mongo(replica_set.url("memory"), replica_set.connected)
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------
 
 
 async def write(backend: str, to: Path) -> None:
@@ -443,7 +620,16 @@ async def write(backend: str, to: Path) -> None:
             (packed / "told.json").write_text(json.dumps(await told(memory), indent=1, ensure_ascii=False))
         to.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240
         archive = str(to.absolute() / f"{backend}.tar.xz")  # noqa: ASYNC240
-        pack = ["tar", "--sparse", "--hole-detection=raw", "--format=gnu", "--sort=name", "--owner=0", "--group=0", "--mtime=@0"]
+        pack = [
+            "tar",
+            "--sparse",
+            "--hole-detection=raw",
+            "--format=gnu",
+            "--sort=name",
+            "--owner=0",
+            "--group=0",
+            "--mtime=@0",
+        ]
         subprocess.run([*pack, "-cJf", archive, "dump", "told.json"], cwd=packed, check=True)  # noqa: ASYNC221
 
 
@@ -459,7 +645,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     writing = commands.add_parser("write", help="write the fixtures of the code that runs")
-    writing.add_argument("backends", nargs="*", help=f"of {', '.join((*EMBEDDED, *SERVERS))}; all unless told")
+    writing.add_argument(
+        "backends", nargs="*", help=f"of {', '.join((*EMBEDDED, *SERVERS))}; all unless told"
+    )
     writing.add_argument("--to", type=Path, help="the folder; that of the current format unless told")
     owing = commands.add_parser("owe", help="write an entry, and die while an advisor is asked about it")
     owing.add_argument("url")

@@ -1,9 +1,11 @@
-"""The strings that are stored: names of collections, fields, steps, kinds, keys, tables and files, as the code has them now.
+"""The strings that are stored: names of collections, fields, steps, kinds, keys, tables
+and files, as the code has them now.
 
     python -m tools.stored_strings          # write tests/fixtures/stored/strings.json anew
 
-`tests/unit/stored/test_stored_strings.py` compares that file with the code. They come from the declarations, and from
-what a memory over SQLite and one over a folder hold once `tools.stored_fixtures` has filled them.
+`tests/unit/stored/test_stored_strings.py` compares that file with the code. They come
+from the declarations, and from what a memory over SQLite and one over a folder hold
+once `tools.stored_fixtures` has filled them.
 """
 
 from __future__ import annotations
@@ -48,7 +50,13 @@ def _declared() -> dict[str, Any]:
 
     def said(one: Collection) -> dict[str, Any]:
         fields = [[f.name, f.type.value, f.indexed, f.required] for f in one.fields]
-        return {"fields": fields, "texts": [p.name for p in one.texts], "vector": one.vector, "indexes": one.indexes, "orders": one.orders}
+        return {
+            "fields": fields,
+            "texts": [p.name for p in one.texts],
+            "vector": one.vector,
+            "indexes": one.indexes,
+            "orders": one.orders,
+        }
 
     made = [one for one in vars(collections).values() if isinstance(one, Collection)]
     enums = {
@@ -69,7 +77,9 @@ def _declared() -> dict[str, Any]:
 
 
 def _constants() -> Iterator[str]:
-    """Texts that modules of the engine give a name in capitals: steps, notes, keys of bodies, scopes of the engine's own records."""
+    """Texts that modules of the engine give a name in capitals: steps, notes, keys of
+    bodies, scopes of the engine's own records.
+    """
     import memory.orchestrator as engine
 
     for module in pkgutil.walk_packages(engine.__path__, f"{engine.__name__}."):
@@ -98,7 +108,12 @@ def _adapters() -> dict[str, Any]:
         "sql": {
             "layouts": [BARE_FORM, FORM],
             "columns": [name for name, _, _ in SYSTEM],
-            "tables": [*[getattr(names, one) for one in plain], names.table("entries"), names.words("entries"), names.index("ix", "entries", "tags")],
+            "tables": [
+                *[getattr(names, one) for one in plain],
+                names.table("entries"),
+                names.words("entries"),
+                names.index("ix", "entries", "tags"),
+            ],
         },
         "redis": {
             "layout": keys.SCHEMA,
@@ -113,7 +128,14 @@ def _adapters() -> dict[str, Any]:
         },
         "qdrant": {
             "layout": codec.SCHEMA,
-            "payload": [*codec._SEALED, codec.REALS, codec.UNTAGGED, codec.LENGTH, codec.QUARANTINED, codec.GENERATION],
+            "payload": [
+                *codec._SEALED,
+                codec.REALS,
+                codec.UNTAGGED,
+                codec.LENGTH,
+                codec.QUARANTINED,
+                codec.GENERATION,
+            ],
             "vectors": [engine.WORDS, engine.dense_name(256)],
             "points": [
                 points.FORMAT_POINT,
@@ -127,7 +149,9 @@ def _adapters() -> dict[str, Any]:
 
 
 async def _written(folder: Path) -> dict[str, Any]:
-    """What a memory writes: the tables of SQLite with the keys inside their JSON, and the files of a folder with theirs."""
+    """What a memory writes: the tables of SQLite with the keys inside their JSON, and
+    the files of a folder with theirs.
+    """
     (folder / "sqlite").mkdir()
     (folder / "file").mkdir()
     await stored_fixtures.fill(stored_fixtures.embedded("sqlite", folder / "sqlite").url, pending=False)
@@ -141,26 +165,42 @@ async def _written(folder: Path) -> dict[str, Any]:
         re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", str(one.relative_to(folder / "file" / "data"))): one
         for one in (folder / "file" / "data").rglob("*")
     }
-    return {"sqlite": tables, "folder": {name: sorted(json.loads(one.read_text())) if one.suffix == ".json" else None for name, one in files.items()}}
+    return {
+        "sqlite": tables,
+        "folder": {
+            name: sorted(json.loads(one.read_text())) if one.suffix == ".json" else None
+            for name, one in files.items()
+        },
+    }
 
 
 def _tables(connection: sqlite3.Connection) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    masters = connection.execute("SELECT name, type FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name").fetchall()
+    masters = connection.execute(
+        "SELECT name, type FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
+    ).fetchall()
     found["indexes"] = [name for name, kind in masters if kind == "index"]
-    for name in [name for name, kind in masters if kind == "table" and not re.search("_(config|content|data|docsize|idx)$", name)]:
+    for name in [
+        name
+        for name, kind in masters
+        if kind == "table" and not re.search("_(config|content|data|docsize|idx)$", name)
+    ]:
         columns = [column[1] for column in connection.execute(f"PRAGMA table_info({name})")]
         found[name] = {"columns": columns}
         for column in {"body", "note"} & set(columns):
             texts = connection.execute(f"SELECT {column} FROM {name} WHERE {column} IS NOT NULL")  # noqa: S608
             found[name][column] = sorted({path for (text,) in texts for path in _paths(json.loads(text))})
-    own = connection.execute("SELECT DISTINCT scope, lower(hex(id)) FROM settings WHERE tenant = '~memory' ORDER BY 1, 2")
+    own = connection.execute(
+        "SELECT DISTINCT scope, lower(hex(id)) FROM settings WHERE tenant = '~memory' ORDER BY 1, 2"
+    )
     found["settings"]["the engine's own"] = [list(row) for row in own]
     return found
 
 
 def _paths(value: Any, at: str = "") -> Iterator[str]:
-    """The keys in a value. One that is no plain name (an id, a caller's text) is told as `*`."""
+    """The keys in a value. One that is no plain name (an id, a caller's text) is told
+    as `*`.
+    """
     if isinstance(value, dict):
         for name, one in value.items():
             path = f"{at}/{name if _A_NAME.fullmatch(name) else '*'}"

@@ -1,10 +1,11 @@
-"""The README's table of backends: what each claims, which tiers it may serve, and how that is tested.
+"""The README's table of backends: what each claims, which tiers it may serve, and how
+that is tested.
 
     python -m tools.support_matrix            write it
     python -m tools.support_matrix --check    exit 1 where what is written is stale
 
-Everything comes from what the tests hold the backends to: the claims pinned in their contract harnesses, the engine's needs, the image names,
-and what CI requires.
+Everything comes from what the tests hold the backends to: the claims pinned in their
+contract harnesses, the engine's needs, the image names, and what CI requires.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ BEGIN, END = "<!-- support matrix: make docs -->", "<!-- end of support matrix -
 
 @dataclass(frozen=True)
 class Shown:
-    """How a backend is called for people: its URL, and the engine that its tests run on."""
+    """How a backend is called for people: its URL, and the engine that its tests run
+    on.
+    """
 
     url: str
     engine: str
@@ -83,7 +86,10 @@ def table() -> str:
     harnesses = {h.name: h for h in everyone}
     assert set(harnesses) == set(SHOWN), "every backend is shown, and nothing else"
     in_ci = required()
-    lines = [f"| backend | tiers | {' | '.join(MARKS.values())} | tested |", f"|---|---|{'---|' * len(FLAGS)}---|"]
+    lines = [
+        f"| backend | tiers | {' | '.join(MARKS.values())} | tested |",
+        f"|---|---|{'---|' * len(FLAGS)}---|",
+    ]
     for name in ORDER:
         claims = harnesses[name].claims
         flags = " | ".join("✓" if getattr(claims, flag) else "" for flag in FLAGS)

@@ -1,10 +1,12 @@
-"""Where a run of the tests spends its time: on the clock, on the processor, and in the processes that it starts.
+"""Where a run of the tests spends its time: on the clock, on the processor, and in the
+processes that it starts.
 
     make test PYTEST_FLAGS="-p tools.times"      writes down what each test takes, in .times/
     python -m tools.times [file|function|test] [N]   the N that took most, and when each worker came to its end
     python -m tools.times slow SECONDS               adds the functions that took so long to tests/slow.txt, which everyone's run leaves to CI
 
-Servers in containers take processor time that is nobody's child: it shows only as time on the clock.
+Servers in containers take processor time that is nobody's child: it shows only as time
+on the clock.
 """
 
 from __future__ import annotations
@@ -70,7 +72,11 @@ def _lines() -> Iterator[tuple[str, dict[str, Any]]]:
 def _part(test: str, by: str) -> str:
     path, _, rest = test.partition("::")
     harness = test.rpartition("@")[2] if "test_built_ins" in path else ""
-    return {"file": f"{path} {harness}".strip(), "function": f"{path}::{rest.partition('[')[0]}", "test": test}[by]
+    return {
+        "file": f"{path} {harness}".strip(),
+        "function": f"{path}::{rest.partition('[')[0]}",
+        "test": test,
+    }[by]
 
 
 def _add_slow(seconds: float) -> None:
@@ -79,9 +85,17 @@ def _add_slow(seconds: float) -> None:
         took[_part(line["what"], "function")] += line["took"][1] + line["took"][2]
     lines = SLOW.read_text().splitlines()
     head = [line for line in lines if line.startswith("#")]
-    of_tests = {function.partition("@")[0]: spent for function, spent in took.items() if function.startswith("tests/")}
-    slow = {function for function, spent in of_tests.items() if spent >= seconds and "test_built_ins" not in function}  # the contract runs whole
-    SLOW.write_text("\n".join([*head, *sorted({line for line in lines if not line.startswith("#")} | slow)]) + "\n")
+    of_tests = {
+        function.partition("@")[0]: spent for function, spent in took.items() if function.startswith("tests/")
+    }
+    slow = {
+        function
+        for function, spent in of_tests.items()
+        if spent >= seconds and "test_built_ins" not in function
+    }  # the contract runs whole
+    SLOW.write_text(
+        "\n".join([*head, *sorted({line for line in lines if not line.startswith("#")} | slow)]) + "\n"
+    )
 
 
 def main(by: str = "file", most: str = "40") -> None:
@@ -95,9 +109,13 @@ def main(by: str = "file", most: str = "40") -> None:
         for place, amount in enumerate((1, *line["took"])):
             took[_part(line["what"], by)][place] += amount
     print("  tests    clock      own  children")
-    for part, (tests, clock, own, children) in sorted(took.items(), key=lambda item: -item[1][2] - item[1][3])[: int(most)]:
+    for part, (tests, clock, own, children) in sorted(
+        took.items(), key=lambda item: -item[1][2] - item[1][3]
+    )[: int(most)]:
         print(f"{tests:7} {clock:8.1f} {own:8.1f} {children:9.1f}  {part}")
-    print(f"all     {sum(t[1] for t in took.values()):8.1f} {sum(t[2] for t in took.values()):8.1f} {sum(t[3] for t in took.values()):9.1f}")
+    print(
+        f"all     {sum(t[1] for t in took.values()):8.1f} {sum(t[2] for t in took.values()):8.1f} {sum(t[3] for t in took.values()):9.1f}"
+    )
     for worker, line in sorted(ended.items()):
         print(f"{worker} ended after {line['at']} s with {line['what']}")
 

@@ -1,9 +1,11 @@
-"""The wheel as its users get it: built, installed beside nothing of the checkout, and tested there.
+"""The wheel as its users get it: built, installed beside nothing of the checkout, and
+tested there.
 
     python -m tools.wheel smoke       the command line and one written and found entry
     python -m tools.wheel contract    the tests that an installed wheel may answer otherwise, from a folder that holds the tests and no sources
 
-The environment borrows the dependencies that are already installed here, so nothing is fetched.
+The environment borrows the dependencies that are already installed here, so nothing is
+fetched.
 """
 
 from __future__ import annotations
@@ -30,23 +32,34 @@ PROVES = (
     "tests/topologies",
     "tests/acceptance/test_backends.py",
 )
-"""What may be otherwise where nothing but the wheel is there: adapters are found by their entry points, the contract by its plugin, migrations, the
-model and the command line by their files. The wheel's own tests (what is in it, snippets, a suite of somebody else's) are in
-`tests/meta/test_wheel.py` and `tests/contract/test_installed.py`; what the code does is proven in the checkout.
+"""What may be otherwise where nothing but the wheel is there: adapters are found by
+their entry points, the contract by its plugin, migrations, the model and the command
+line by their files. The wheel's own tests (what is in it, snippets, a suite of somebody
+else's) are in `tests/meta/test_wheel.py` and `tests/contract/test_installed.py`; what
+the code does is proven in the checkout.
 """
 LEFT_OUT = ("meta", "simulation", "faults", "test_liars.py", "test_plugin.py", "test_installed.py")
-"""Tests that judge the checkout or the contract suite itself, or run the same code at length: the wheel gains nothing from them."""
+"""Tests that judge the checkout or the contract suite itself, or run the same code at
+length: the wheel gains nothing from them.
+"""
 
 
 def build(folder: Path) -> Path:
     """Build the wheel into the folder."""
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
 def install(wheel: Path, folder: Path, only: Iterable[str] | None = None) -> Path:
-    """Make an environment in the folder with the wheel and all of this environment's distributions, or some; returns its directory of programs."""
+    """Make an environment in the folder with the wheel and all of this environment's
+    distributions, or some; returns its directory of programs.
+    """
     venv.create(folder, with_pip=False)
     programs = folder / ("Scripts" if os.name == "nt" else "bin")
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
@@ -55,7 +68,11 @@ def install(wheel: Path, folder: Path, only: Iterable[str] | None = None) -> Pat
     else:
         _link(only, site)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(programs / "python")]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", str(wheel)], check=True, capture_output=True)
+    subprocess.run(
+        [*pip, "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", str(wheel)],
+        check=True,
+        capture_output=True,
+    )
     return programs
 
 
@@ -65,9 +82,18 @@ def _link(names: Iterable[str], site: Path) -> None:
             (site / top).symlink_to(str(distribution.locate_file(top)))
 
 
-def brought(wheel: Path, extras: Iterable[str] = (), *, leaves: Collection[str] = (), markers: Mapping[str, str] | None = None) -> set[str]:
-    """The distributions that pip brings with the wheel and its extras, as what is installed here says; not those that only `leaves` ask for.
-    `markers` are those of another environment than this one; what it alone needs is not installed here, and taken to need nothing itself."""
+def brought(
+    wheel: Path,
+    extras: Iterable[str] = (),
+    *,
+    leaves: Collection[str] = (),
+    markers: Mapping[str, str] | None = None,
+) -> set[str]:
+    """The distributions that pip brings with the wheel and its extras, as what is
+    installed here says; not those that only `leaves` ask for. `markers` are those of
+    another environment than this one; what it alone needs is not installed here, and
+    taken to need nothing itself.
+    """
     (own,) = metadata.distributions(path=[str(wheel)])
     met: set[tuple[str, str]] = set()
     ahead = [(own, extra) for extra in ("", *extras)]
@@ -79,7 +105,9 @@ def brought(wheel: Path, extras: Iterable[str] = (), *, leaves: Collection[str] 
             name = canonicalize_name(wanted.name)
             new = {(name, asked) for asked in ("", *wanted.extras)} - met
             met |= new
-            found = own if name == canonicalize_name(own.name) else _installed(name, or_not=markers is not None)
+            found = (
+                own if name == canonicalize_name(own.name) else _installed(name, or_not=markers is not None)
+            )
             ahead += [(found, asked) for _, asked in new if found is not None and name not in leaves]
     return {name for name, _ in met} - {canonicalize_name(own.name)}
 
@@ -96,7 +124,11 @@ def _installed(name: str, *, or_not: bool) -> metadata.Distribution | None:
 def environment() -> dict[str, str]:
     """This process's environment without what would let the checkout in."""
     left_out = ("PYTHONPATH", "VIRTUAL_ENV", "MEMORY_REQUIRE")
-    return {name: value for name, value in os.environ.items() if name not in left_out and not name.startswith(("COVERAGE_", "COV_", "PYTEST_"))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in left_out and not name.startswith(("COVERAGE_", "COV_", "PYTEST_"))
+    }
 
 
 def main() -> int:
@@ -109,7 +141,9 @@ def main() -> int:
         place = folder / "tests-only"
         place.mkdir()
         python = str(programs / "python")
-        where = subprocess.check_output([python, "-c", "import memory; print(memory.__file__)"], cwd=place, env=environment(), text=True).strip()
+        where = subprocess.check_output(
+            [python, "-c", "import memory; print(memory.__file__)"], cwd=place, env=environment(), text=True
+        ).strip()
         if not Path(where).is_relative_to(folder / "env"):
             print(f"this would test {where}, not the wheel", file=sys.stderr)
             return 1

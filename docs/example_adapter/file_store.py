@@ -1,7 +1,9 @@
-"""A store of one's own in a hundred lines: one JSON file, written anew at every change. The example of docs/adapters.md.
+"""A store of one's own in a hundred lines: one JSON file, written anew at every change.
+The example of docs/adapters.md.
 
-Everything that is decided, filtered, sorted and paged is decided by the library's own functions (`memory.ports.batch`, `memory.ports.asking`):
-an engine that can do these itself is faster, and has to do them to the letter.
+Everything that is decided, filtered, sorted and paged is decided by the library's own
+functions (`memory.ports.batch`, `memory.ports.asking`): an engine that can do these
+itself is faster, and has to do them to the letter.
 """
 
 from __future__ import annotations
@@ -34,13 +36,17 @@ KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MA
 
 
 Text = tuple[str | None, str, int]
-"""What stands under a key: its scope, itself as JSON text (what is read from it is nobody else's), and the text's checksum."""
+"""What stands under a key: its scope, itself as JSON text (what is read from it is
+nobody else's), and the text's checksum.
+"""
 Slots = dict[str, dict[Key, Text]]
 """By collection and key."""
 
 
 class FileStore(BaseStore):
-    """Records in one JSON file, for one process. A call is kept whole or not at all: the file is replaced when its new content is on the disk."""
+    """Records in one JSON file, for one process. A call is kept whole or not at all:
+    the file is replaced when its new content is on the disk.
+    """
 
     claims = CLAIMS
 

@@ -1,4 +1,6 @@
-"""How the contract gets hold of the example's store: pytest --pyargs memory.ports.contract --memory-harness harness:OneFile"""
+"""How the contract gets hold of the example's store: pytest --pyargs
+memory.ports.contract --memory-harness harness:OneFile
+"""
 
 import json
 from collections.abc import Sequence

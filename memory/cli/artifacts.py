@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from memory.facade.memory import Memory
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="Whose it is.")]
-Which = Annotated[str, typer.Argument(metavar="ID|PATH", help="The artifact's number (#42) or id; with --session its path.")]
-InSession = Annotated[str | None, typer.Option("--session", "-s", metavar="ID", help="The session that has it under this path.")]
+Which = Annotated[
+    str, typer.Argument(metavar="ID|PATH", help="The artifact's number (#42) or id; with --session its path.")
+]
+InSession = Annotated[
+    str | None, typer.Option("--session", "-s", metavar="ID", help="The session that has it under this path.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,8 +40,16 @@ async def put(
     cli: Cli,
     session_id: SessionId,
     file: Annotated[str, typer.Argument(metavar="FILE", help="What to put; - reads standard input.")],
-    path: Annotated[str | None, typer.Option(metavar="PATH", help="Under which path; by default the file's name. Needed for standard input.")] = None,
-    media_type: Annotated[str | None, typer.Option(metavar="TYPE", help="Such as text/markdown; by default what the path's ending says.")] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Under which path; by default the file's name. Needed for standard input."
+        ),
+    ] = None,
+    media_type: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="Such as text/markdown; by default what the path's ending says."),
+    ] = None,
 ) -> None:
     """Put a file into a session, in the place of what it has under the path."""
     import mimetypes
@@ -51,8 +63,13 @@ async def put(
     named = path or Path(file).name
     kind = media_type or mimetypes.guess_type(named)[0] or ANY_MEDIA_TYPE
     async with cli.memory() as memory:
-        stored = await memory.artifacts.put(session_id, named, sys.stdin.buffer if file == "-" else Path(file), media_type=kind)
-    cli.emit(stored.to_dict(), lambda out: out.print(show.plain(f"{stored.id}  {stored.path}, {show.size(stored.size)}")))
+        stored = await memory.artifacts.put(
+            session_id, named, sys.stdin.buffer if file == "-" else Path(file), media_type=kind
+        )
+    cli.emit(
+        stored.to_dict(),
+        lambda out: out.print(show.plain(f"{stored.id}  {stored.path}, {show.size(stored.size)}")),
+    )
 
 
 async def get(
@@ -60,11 +77,19 @@ async def get(
     which: Which,
     session: InSession = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output. By default its path, from here.")
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to; - is standard output. By default its path, from here.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also where there is a file.")] = False,
 ) -> int:
-    """Write an artifact to a file, or to standard output. Ends with 1 where there is none."""
+    """Write an artifact to a file, or to standard output. Ends with 1 where there is
+    none.
+    """
     from memory.cli import show
     from memory.domain.errors import InvalidInput
 
@@ -87,7 +112,9 @@ async def list_artifacts(
     cli: Cli,
     session_id: SessionId,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")] = None,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")
+    ] = None,
 ) -> int:
     """What a session has. Ends with 1 where that is nothing."""
     from memory.cli import show
@@ -95,21 +122,36 @@ async def list_artifacts(
     async with cli.memory() as memory:
         page = await memory.artifacts.list(session_id, limit=limit, cursor=cursor)
         numbers = await numbers_of(cli, memory, (one.id for one in page.artifacts), "artifact")
-    named = {one.id: " · ".join(filter(None, (show.number(one.id, numbers), one.id))) for one in page.artifacts}
-    rows = [[named[one.id], one.path, one.media_type, show.size(one.size), show.moment(one.updated_at)] for one in page.artifacts]
-    cli.emit(page.to_dict(), lambda out: out.print(show.table("", ["id", "path", "type", "size", "updated"], rows, right=("size",))))
+    named = {
+        one.id: " · ".join(filter(None, (show.number(one.id, numbers), one.id))) for one in page.artifacts
+    }
+    rows = [
+        [named[one.id], one.path, one.media_type, show.size(one.size), show.moment(one.updated_at)]
+        for one in page.artifacts
+    ]
+    cli.emit(
+        page.to_dict(),
+        lambda out: out.print(
+            show.table("", ["id", "path", "type", "size", "updated"], rows, right=("size",))
+        ),
+    )
     if page.cursor is not None:
         cli.say(f"more: --cursor {page.cursor}")
     return 0 if page.artifacts else 1
 
 
 async def delete(cli: Cli, which: Which, session: InSession = None) -> int:
-    """Delete an artifact; entries that point to it stay, and point to none. Ends with 1 where there is none."""
+    """Delete an artifact; entries that point to it stay, and point to none. Ends with 1
+    where there is none.
+    """
     from memory.cli import show
 
     async with cli.memory() as memory:
         deleted = await memory.artifacts.delete(await _which(memory, which, session))
-    cli.emit({"deleted": deleted}, lambda out: out.print(show.plain("Deleted." if deleted else "There is no such artifact.")))
+    cli.emit(
+        {"deleted": deleted},
+        lambda out: out.print(show.plain("Deleted." if deleted else "There is no such artifact.")),
+    )
     return 0 if deleted else 1
 
 
@@ -118,13 +160,17 @@ async def _which(memory: Memory, which: str, session: str | None) -> str | tuple
 
 
 def _target(artifact: Artifact, output: str | None, *, force: bool) -> Path:
-    """The file to write. An artifact's own path leads nowhere but below the current folder, by whatever links."""
+    """The file to write. An artifact's own path leads nowhere but below the current
+    folder, by whatever links.
+    """
     from memory.domain.artifact import check_path
     from memory.domain.errors import InvalidInput
 
     target = Path(output) if output is not None else Path(check_path(artifact.path))
     if output is None and not target.resolve().is_relative_to(Path.cwd().resolve()):
-        raise InvalidInput("output", f"{artifact.path[:60]!r} leads out of this folder: name a file (--output)")
+        raise InvalidInput(
+            "output", f"{artifact.path[:60]!r} leads out of this folder: name a file (--output)"
+        )
     if target.exists() and not force:
         raise InvalidInput("output", f"{target} is there already (--force replaces it)")
     return target

@@ -1,8 +1,11 @@
-"""A picture of what is linked to an entry, as SVG: from nodes and relations to text, and nothing else.
+"""A picture of what is linked to an entry, as SVG: from nodes and relations to text,
+and nothing else.
 
-It is read from the middle. What points at the entry stands on its left, what it points to on its right, two steps away in the outer columns beside
-what they were reached by. So every entry has a row of its own, and no two boxes meet however many there are; why no library places them is told in
-docs/decisions/064. The same expansion gives the same picture.
+It is read from the middle. What points at the entry stands on its left, what it points
+to on its right, two steps away in the outer columns beside what they were reached by.
+So every entry has a row of its own, and no two boxes meet however many there are; why
+no library places them is told in docs/decisions/064. The same expansion gives the same
+picture.
 """
 
 from __future__ import annotations
@@ -25,16 +28,26 @@ COLUMN, ROW = WIDTH + 190, HEIGHT + 12
 """From one box to the next."""
 MARGIN = 28
 ROUND = 140
-"""What a link takes beside the outermost column that leads from an entry there to another."""
+"""What a link takes beside the outermost column that leads from an entry there to
+another.
+"""
 TO_LABEL = 62
 """From a box to the middle of what a link means, along which each line is alone."""
 A_SIDE = 12
-"""Rows from which on a side gives what it should have to the other, where that has fewer."""
+"""Rows from which on a side gives what it should have to the other, where that has
+fewer.
+"""
 TITLE = 31
 """Latin letters of a title that fit into a box; a Chinese one counts for two."""
 TOLD = 600
 """Characters of an entry that are told to who points at its box."""
-COLOURS = {"relates_to": "#5f6b7a", "refines": "#1a6fb5", "contradicts": "#c0392b", "supersedes": "#7d3c98", "supports": "#1e8449"}
+COLOURS = {
+    "relates_to": "#5f6b7a",
+    "refines": "#1a6fb5",
+    "contradicts": "#c0392b",
+    "supersedes": "#7d3c98",
+    "supports": "#1e8449",
+}
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
@@ -60,7 +73,9 @@ text { font-family: system-ui, "DejaVu Sans", "Noto Sans", sans-serif; text-anch
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the middle of a box is, and in which column: 0 is the entry's, negative ones lie on its left."""
+    """Where the middle of a box is, and in which column: 0 is the entry's, negative
+    ones lie on its left.
+    """
 
     column: int
     x: float
@@ -70,10 +85,22 @@ class Place:
 def draw(found: Expansion) -> str:
     """The picture, as an SVG document."""
     at = places(found)
-    beside = MARGIN + ROUND * any(at[one.source_id].column == at[one.target_id].column for one in found.relations)
-    left, right = min(place.x for place in at.values()) - WIDTH / 2 - beside, max(place.x for place in at.values()) + WIDTH / 2 + beside
-    top, foot = min(place.y for place in at.values()) - HEIGHT / 2 - MARGIN, max(place.y for place in at.values()) + HEIGHT / 2 + MARGIN
-    notes = [*found.notices, *["dashed and grey: retired, shown for what it superseded or was superseded by"] * bool(found.retired)]
+    beside = MARGIN + ROUND * any(
+        at[one.source_id].column == at[one.target_id].column for one in found.relations
+    )
+    left, right = (
+        min(place.x for place in at.values()) - WIDTH / 2 - beside,
+        max(place.x for place in at.values()) + WIDTH / 2 + beside,
+    )
+    top, foot = (
+        min(place.y for place in at.values()) - HEIGHT / 2 - MARGIN,
+        max(place.y for place in at.values()) + HEIGHT / 2 + MARGIN,
+    )
+    notes = [
+        *found.notices,
+        *["dashed and grey: retired, shown for what it superseded or was superseded by"]
+        * bool(found.retired),
+    ]
     bottom = foot + 18 * len(notes)
     seed = found.nodes[0].entry
     return "\n".join(
@@ -85,18 +112,31 @@ def draw(found: Expansion) -> str:
             "<defs>" + "".join(_arrow(label) for label in COLOURS) + "</defs>",
             f'<rect x="{left:.0f}" y="{top:.0f}" width="100%" height="100%" fill="#ffffff"/>',
             *_links(found, at),
-            *(_box(node.entry, at[node.entry.id], is_seed=node.depth == 0, is_retired=node.entry.id in found.retired) for node in found.nodes),
-            *(f'<text class="note" x="{(left + right) / 2:.0f}" y="{foot + 18 * n:.0f}">{_text(note)}</text>' for n, note in enumerate(notes)),
+            *(
+                _box(
+                    node.entry,
+                    at[node.entry.id],
+                    is_seed=node.depth == 0,
+                    is_retired=node.entry.id in found.retired,
+                )
+                for node in found.nodes
+            ),
+            *(
+                f'<text class="note" x="{(left + right) / 2:.0f}" y="{foot + 18 * n:.0f}">{_text(note)}</text>'
+                for n, note in enumerate(notes)
+            ),
             "</svg>\n",
         ]
     )
 
 
-# -- where everything stands ----------------------------------------------------------------------------------------------
+# -- where everything stands -----------------------------------------------------------
 
 
 def places(found: Expansion) -> dict[str, Place]:
-    """Where each entry's box stands: one step away in the columns beside the entry, two steps away beside what it was reached by."""
+    """Where each entry's box stands: one step away in the columns beside the entry, two
+    steps away beside what it was reached by.
+    """
     seed, near = found.nodes[0].entry.id, [node.entry.id for node in found.nodes if node.depth == 1]
     behind = _behind(found, near)
     points_at = {relation.source_id for relation in found.relations if relation.target_id == seed}
@@ -115,7 +155,12 @@ def places(found: Expansion) -> dict[str, Place]:
         for one in ones:
             taken = max(1, len(behind[one]))
             at[one] = Place(side, side * COLUMN, (row + (taken - 1) / 2) * ROW)
-            at.update({other: Place(2 * side, 2 * side * COLUMN, (row + n) * ROW) for n, other in enumerate(behind[one])})
+            at.update(
+                {
+                    other: Place(2 * side, 2 * side * COLUMN, (row + n) * ROW)
+                    for n, other in enumerate(behind[one])
+                }
+            )
             row += taken
     return at
 
@@ -133,11 +178,13 @@ def _behind(found: Expansion, near: Iterable[str]) -> dict[str, list[str]]:
     return behind
 
 
-# -- what is drawn --------------------------------------------------------------------------------------------------------
+# -- what is drawn ---------------------------------------------------------------------
 
 
 def _links(found: Expansion, at: dict[str, Place]) -> list[str]:
-    """The lines below the boxes, then what they mean. Links of one direction between two entries share a line."""
+    """The lines below the boxes, then what they mean. Links of one direction between
+    two entries share a line.
+    """
     labels: dict[tuple[str, str], list[str]] = defaultdict(list)
     for relation in sorted(found.relations, key=lambda one: (one.created_at, one.id)):
         labels[relation.source_id, relation.target_id].append(relation.label)
@@ -146,13 +193,19 @@ def _links(found: Expansion, at: dict[str, Place]) -> list[str]:
         beside = 0 if (target, source) not in labels else 7 if source < target else -7
         dim = " dim" if {source, target} & found.retired else ""
         way, (x, y) = _way(at[source], at[target], beside)
-        lines.append(f'<path class="link{dim}" d="{way}" stroke="{COLOURS[said[0]]}" marker-end="url(#{said[0]})"/>')
-        texts.append(f'<text class="label" x="{x:.0f}" y="{y + 4:.0f}" fill="{COLOURS[said[0]]}">{_text(", ".join(said))}</text>')
+        lines.append(
+            f'<path class="link{dim}" d="{way}" stroke="{COLOURS[said[0]]}" marker-end="url(#{said[0]})"/>'
+        )
+        texts.append(
+            f'<text class="label" x="{x:.0f}" y="{y + 4:.0f}" fill="{COLOURS[said[0]]}">{_text(", ".join(said))}</text>'
+        )
     return lines + texts
 
 
 def _way(source: Place, target: Place, beside: float) -> tuple[str, tuple[float, float]]:
-    """A curve from the edge of one box to that of another, and where on it there is room to say what it means."""
+    """A curve from the edge of one box to that of another, and where on it there is
+    room to say what it means.
+    """
     outward = 1 if source.column > 0 or target.column > 0 else -1
     if source.column == target.column:  # round the outside of their column
         bend = outward * (60 + abs(source.y - target.y) / 12)
@@ -168,13 +221,17 @@ def _way(source: Place, target: Place, beside: float) -> tuple[str, tuple[float,
     if source.column == target.column:
         return way, _on_the_way(points, 0.5)
     room = x2 + back[0] * TO_LABEL if abs(target.column) >= abs(source.column) else x1 + out[0] * TO_LABEL
-    return way, min((_on_the_way(points, part / 50) for part in range(51)), key=lambda point: abs(point[0] - room))
+    return way, min(
+        (_on_the_way(points, part / 50) for part in range(51)), key=lambda point: abs(point[0] - room)
+    )
 
 
 def _on_the_way(points: tuple[tuple[float, float], ...], part: float) -> tuple[float, float]:
     rest = 1 - part
     weights = (rest**3, 3 * rest**2 * part, 3 * rest * part**2, part**3)
-    return sum(w * x for w, (x, _) in zip(weights, points, strict=True)), sum(w * y for w, (_, y) in zip(weights, points, strict=True))
+    return sum(w * x for w, (x, _) in zip(weights, points, strict=True)), sum(
+        w * y for w, (_, y) in zip(weights, points, strict=True)
+    )
 
 
 def _box(entry: Entry, at: Place, *, is_seed: bool, is_retired: bool) -> str:
@@ -199,7 +256,7 @@ def _arrow(label: str) -> str:
     )
 
 
-# -- texts ----------------------------------------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------
 
 
 def _said(entry: Entry) -> str:
@@ -217,6 +274,8 @@ def cut(text: str, room: int = TITLE) -> str:
 
 
 def _text(text: str, most: int | None = None) -> str:
-    """A text of a user's as XML: escaped, and without what XML forbids or what turns the reading direction."""
+    """A text of a user's as XML: escaped, and without what XML forbids or what turns
+    the reading direction.
+    """
     said = text if most is None or len(text) <= most else text[: most - 1] + "…"
     return escape(_FORBIDDEN.sub("\ufffd", _TURNING.sub("", said)))

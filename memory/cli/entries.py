@@ -9,7 +9,18 @@ import typer
 
 from memory.cli.command import Cli, command
 from memory.cli.numbered import id_of, ids_of, numbers_of
-from memory.cli.options import AsOfOption, KnownAtOption, MetadataOption, OptionalScope, ScopeOption, TagsOption, expiry, given, json_object, moment
+from memory.cli.options import (
+    AsOfOption,
+    KnownAtOption,
+    MetadataOption,
+    OptionalScope,
+    ScopeOption,
+    TagsOption,
+    expiry,
+    given,
+    json_object,
+    moment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,39 +46,90 @@ async def write(
     cli: Cli,
     content: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember; - reads standard input.")],
     scope: ScopeOption,
-    kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="user, feedback, project, reference, learning or context.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--type", metavar="TYPE", help="user, feedback, project, reference, learning or context."
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="A title, found before the text.")] = None,
     source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
     agent: Annotated[str | None, typer.Option(help="Which agent writes it.")] = None,
     run: Annotated[str | None, typer.Option(help="In which run of it.")] = None,
     tag: TagsOption = None,
     metadata: MetadataOption = None,
-    confidence: Annotated[float | None, typer.Option(help="How sure it is, from 0 to 1, for promotion rules.")] = None,
-    expires: Annotated[str | None, typer.Option(metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m.")] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="How sure it is, from 0 to 1, for promotion rules.")
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m."
+        ),
+    ] = None,
     conversation_id: Annotated[
         str | None,
-        typer.Option("--conversation-id", metavar="ID", help="The conversation it was said in; a session, unless --number or --speaker is said too."),
+        typer.Option(
+            "--conversation-id",
+            metavar="ID",
+            help="The conversation it was said in; a session, unless --number or --speaker is said too.",
+        ),
     ] = None,
-    number: Annotated[int | None, typer.Option("--number", help="The how-manieth it was there: what stands beside it helps to find it.")] = None,
+    number: Annotated[
+        int | None,
+        typer.Option(
+            "--number", help="The how-manieth it was there: what stands beside it helps to find it."
+        ),
+    ] = None,
     speaker: Annotated[str | None, typer.Option(help="Who said it.")] = None,
-    artifact: Annotated[str | None, typer.Option(metavar="ID", help="An artifact that it points to, by its number (#42) or id.")] = None,
-    key: Annotated[str | None, typer.Option(help="Writing again under the same key writes nothing twice.")] = None,
-    revive: Annotated[bool, typer.Option("--revive", help="Also where the entry under the key was deleted: begin a new life.")] = False,
-    update: Annotated[bool, typer.Option("--update", help="Let the entry under the key say this; its version before is kept.")] = False,
-    supersedes: Annotated[list[str] | None, typer.Option("--supersedes", metavar="ID", help="An entry that ends with this one; repeat it.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Say what says nearly the same, or contradicts it. All of it stands.")] = False,
+    artifact: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="An artifact that it points to, by its number (#42) or id."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Writing again under the same key writes nothing twice.")
+    ] = None,
+    revive: Annotated[
+        bool,
+        typer.Option("--revive", help="Also where the entry under the key was deleted: begin a new life."),
+    ] = False,
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="Let the entry under the key say this; its version before is kept."),
+    ] = False,
+    supersedes: Annotated[
+        list[str] | None,
+        typer.Option("--supersedes", metavar="ID", help="An entry that ends with this one; repeat it."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Say what says nearly the same, or contradicts it. All of it stands."),
+    ] = False,
 ) -> None:
     """Remember something."""
     from memory.cli import show
 
     text = sys.stdin.read() if content == "-" else content
-    options = given(type=kind, title=title, source=source, agent=agent, run=run, tags=tag, metadata=json_object("metadata", metadata), key=key)
-    options |= given(conversation_id=conversation_id, number_in_conversation=number, speaker=speaker, confidence=confidence)
+    options = given(
+        type=kind,
+        title=title,
+        source=source,
+        agent=agent,
+        run=run,
+        tags=tag,
+        metadata=json_object("metadata", metadata),
+        key=key,
+    )
+    options |= given(
+        conversation_id=conversation_id, number_in_conversation=number, speaker=speaker, confidence=confidence
+    )
     async with cli.memory() as memory:
         options |= given(artifact_id=None if artifact is None else await id_of(memory, artifact, "artifact"))
         options |= given(supersedes=None if supersedes is None else await ids_of(memory, supersedes))
         options |= given(on_conflict="update" if update else None)
-        entry = await memory.write(text, scope=scope, expires_at=expiry("expires", expires), revive=revive, check=check, **options)
+        entry = await memory.write(
+            text, scope=scope, expires_at=expiry("expires", expires), revive=revive, check=check, **options
+        )
     near = list(entry.checked.found) if entry.checked is not None else []
 
     def people(out: Console) -> None:
@@ -75,7 +137,9 @@ async def write(
         for other in near:
             out.print(show.plain(f"near it: {other.id}  {other.content}", limit=200))
 
-    cli.emit(show.entry_json(entry) | ({"near": [show.entry_json(one) for one in near]} if check else {}), people)
+    cli.emit(
+        show.entry_json(entry) | ({"near": [show.entry_json(one) for one in near]} if check else {}), people
+    )
 
 
 async def search(
@@ -84,18 +148,45 @@ async def search(
     scope: ScopeOption,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 10,
     by: Annotated[str, typer.Option("--by", metavar="WAY", help="words, meaning or both.")] = "both",
-    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Prefer entries of this type; repeat it for more.")] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Prefer entries with this tag; repeat it for more.")] = None,
-    only_type: Annotated[list[str] | None, typer.Option(metavar="TYPE", help="Only entries of this type; repeat it for more.")] = None,
-    only_tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Only entries with this tag; repeat it for those with all.")] = None,
-    min_relevance: Annotated[float | None, typer.Option(metavar="RELEVANCE", help="Show only hits of at least this relevance, from 0 to 1.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created since then.")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Prefer entries of this type; repeat it for more."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", "-t", metavar="TAG", help="Prefer entries with this tag; repeat it for more."),
+    ] = None,
+    only_type: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE", help="Only entries of this type; repeat it for more.")
+    ] = None,
+    only_tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TAG", help="Only entries with this tag; repeat it for those with all."),
+    ] = None,
+    min_relevance: Annotated[
+        float | None,
+        typer.Option(metavar="RELEVANCE", help="Show only hits of at least this relevance, from 0 to 1."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what was created since then.")
+    ] = None,
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
-    session: Annotated[str | None, typer.Option(metavar="ID", help="Search this session's entries too.")] = None,
-    conversation: Annotated[str | None, typer.Option(metavar="ID", help="Prefer what was said in this conversation.")] = None,
-    no_age_decay: Annotated[bool, typer.Option("--no-age-decay", help="What is old counts as much as what is new.")] = False,
-    messages: Annotated[bool, typer.Option("--messages", help="Also what was said in the scope's session, or in those with its user.")] = False,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Search this session's entries too.")
+    ] = None,
+    conversation: Annotated[
+        str | None, typer.Option(metavar="ID", help="Prefer what was said in this conversation.")
+    ] = None,
+    no_age_decay: Annotated[
+        bool, typer.Option("--no-age-decay", help="What is old counts as much as what is new.")
+    ] = False,
+    messages: Annotated[
+        bool,
+        typer.Option(
+            "--messages", help="Also what was said in the scope's session, or in those with its user."
+        ),
+    ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say how each result was found.")] = False,
 ) -> int:
     """Find what was remembered. Ends with 1 where nothing was found."""
@@ -103,7 +194,12 @@ async def search(
     from memory.domain.session import FoundMessage
 
     scopes = [scope, f"session:{session}"] if session is not None else scope
-    asked = {"by": by, "since": moment("since", since), "as_of": moment("as_of", as_of), "known_at": moment("known_at", known_at)}
+    asked = {
+        "by": by,
+        "since": moment("since", since),
+        "as_of": moment("as_of", as_of),
+        "known_at": moment("known_at", known_at),
+    }
     async with cli.memory() as memory:
         found = await memory.search(
             query,
@@ -119,7 +215,9 @@ async def search(
             messages=messages,
             **asked,
         )
-        numbers = await numbers_of(cli, memory, (hit.entry.id for hit in found if not isinstance(hit, FoundMessage)))
+        numbers = await numbers_of(
+            cli, memory, (hit.entry.id for hit in found if not isinstance(hit, FoundMessage))
+        )
     results = [show.hit_json(hit) | ({"explanation": hit.explanation} if explain else {}) for hit in found]
     for note in found.degraded:
         cli.say(f"incomplete: {note}")
@@ -132,25 +230,46 @@ async def search(
         if found.left_out:
             out.print(show.left_out(found.left_out))
 
-    cli.emit({"results": results, "degraded": list(found.degraded), **({"left_out": found.left_out} if explain else {})}, people)
+    cli.emit(
+        {
+            "results": results,
+            "degraded": list(found.degraded),
+            **({"left_out": found.left_out} if explain else {}),
+        },
+        people,
+    )
     return 0 if found else 1
 
 
 async def list_entries(
     cli: Cli,
     scope: ScopeOption,
-    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more.")] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Only entries with this tag; repeat it for those with all.")
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more."),
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created since then.")] = None,
-    before: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created before then.")] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag", "-t", metavar="TAG", help="Only entries with this tag; repeat it for those with all."
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what was created since then.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what was created before then.")
+    ] = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 20,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")] = None,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")
+    ] = None,
 ) -> int:
     """List the entries of a scope, the newest first. Ends with 1 where there are none."""
-    asked = given(types=kind, tags=tag, since=moment("since", since), before=moment("before", before), cursor=cursor)
+    asked = given(
+        types=kind, tags=tag, since=moment("since", since), before=moment("before", before), cursor=cursor
+    )
     async with cli.memory() as memory:
         page = await memory.retrieve(scope, limit=limit, order="oldest" if oldest else "newest", **asked)
         numbers = await numbers_of(cli, memory, (entry.id for entry in page))
@@ -159,18 +278,37 @@ async def list_entries(
 
 async def browse(
     cli: Cli,
-    scope: Annotated[list[str] | None, typer.Option("--scope", "-s", metavar="SCOPE", help="Only this scope; repeat it for more.")] = None,
-    conversation: Annotated[str | None, typer.Option(metavar="ID", help="Only what is of this conversation, or of none.")] = None,
-    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more.")] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Only entries with this tag; repeat it for those with all.")
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", "-s", metavar="SCOPE", help="Only this scope; repeat it for more."),
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created since then.")] = None,
-    updated_before: Annotated[str | None, typer.Option(metavar="TIME", help="Only what changed last before then.")] = None,
+    conversation: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only what is of this conversation, or of none.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag", "-t", metavar="TAG", help="Only entries with this tag; repeat it for those with all."
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what was created since then.")
+    ] = None,
+    updated_before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what changed last before then.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")] = None,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")
+    ] = None,
 ) -> int:
-    """List all entries by their last change, the newest first. Ends with 1 where there are none."""
+    """List all entries by their last change, the newest first. Ends with 1 where there
+    are none.
+    """
     asked = given(conversation=conversation, types=kind, tags=tag, cursor=cursor)
     asked |= given(since=moment("since", since), updated_before=moment("updated_before", updated_before))
     async with cli.memory() as memory:
@@ -194,7 +332,14 @@ def _paged(cli: Cli, page: Retrieved, numbers: Mapping[str, int], where: str) ->
         if page.cursor:
             cli.say(f"more: --cursor {page.cursor}")
 
-    cli.emit({"entries": [show.entry_json(entry) for entry in page], "cursor": page.cursor, "degraded": list(page.degraded)}, people)
+    cli.emit(
+        {
+            "entries": [show.entry_json(entry) for entry in page],
+            "cursor": page.cursor,
+            "degraded": list(page.degraded),
+        },
+        people,
+    )
     return 0 if page else 1
 
 
@@ -203,7 +348,9 @@ async def show_entry(
     entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")],
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
-    history: Annotated[bool, typer.Option("--history", help="Every version that was kept, oldest first.")] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Every version that was kept, oldest first.")
+    ] = False,
 ) -> None:
     """Show an entry, where its copies are, and with --history what it said before."""
     from memory.cli import show
@@ -211,18 +358,34 @@ async def show_entry(
 
     async with cli.memory() as memory:
         entry_id = await id_of(memory, entry_id)
-        entry = await memory.get(entry_id, as_of=moment("as_of", as_of), known_at=moment("known_at", known_at))
+        entry = await memory.get(
+            entry_id, as_of=moment("as_of", as_of), known_at=moment("known_at", known_at)
+        )
         if entry is None:
             raise NotFound(entry_id)
         copies = await memory.admin.where(entry_id)
         versions = await memory.entries.history(entry_id) if history else []
         numbers = await numbers_of(cli, memory, [entry_id])
-    places = [{"tier": copy.tier, "store": copy.store, "role": str(copy.role), "version": copy.version} for copy in copies]
-    data = {**show.entry_json(entry), "copies": places, **({"history": [show.entry_json(v) for v in versions]} if history else {})}
+    places = [
+        {"tier": copy.tier, "store": copy.store, "role": str(copy.role), "version": copy.version}
+        for copy in copies
+    ]
+    data = {
+        **show.entry_json(entry),
+        "copies": places,
+        **({"history": [show.entry_json(v) for v in versions]} if history else {}),
+    }
 
     def people(out: Console) -> None:
         out.print(show.entry_block(entry, numbers))
-        out.print(show.table("Copies", ["tier", "store", "role", "version"], [list(place.values()) for place in places], right=("version",)))
+        out.print(
+            show.table(
+                "Copies",
+                ["tier", "store", "role", "version"],
+                [list(place.values()) for place in places],
+                right=("version",),
+            )
+        )
         if history:
             out.print(show.versions(versions, entry_id))
 
@@ -232,11 +395,19 @@ async def show_entry(
 async def promote(
     cli: Cli,
     entry_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
-    to: Annotated[str | None, typer.Option("--to", metavar="SCOPE", help="Copy to this broader scope.")] = None,
-    tier: Annotated[str | None, typer.Option("--tier", metavar="TIER", help="Move onward to this tier: mid or long.")] = None,
-    delete_original: Annotated[bool, typer.Option("--delete-original", help="With --to: delete the entry once its copy is stored.")] = False,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="SCOPE", help="Copy to this broader scope.")
+    ] = None,
+    tier: Annotated[
+        str | None, typer.Option("--tier", metavar="TIER", help="Move onward to this tier: mid or long.")
+    ] = None,
+    delete_original: Annotated[
+        bool, typer.Option("--delete-original", help="With --to: delete the entry once its copy is stored.")
+    ] = False,
 ) -> int:
-    """Copy entries to a broader scope (--to), or move them onward to a longer-lived tier (--tier)."""
+    """Copy entries to a broader scope (--to), or move them onward to a longer-lived
+    tier (--tier).
+    """
     from memory.cli import show
     from memory.domain.errors import InvalidInput
     from memory.domain.scope import Scope
@@ -249,8 +420,14 @@ async def promote(
         entry_ids = await ids_of(memory, entry_ids)
         if to is not None:
             target = Scope.parse(to)
-            copies = [await memory.promote(entry_id, target, delete_original=delete_original) for entry_id in entry_ids]
-            rows = [[f"{copy.promoted_from_id}\n→ {copy.id}", copy.scope.text, show.tier(copy.tier)] for copy in copies]
+            copies = [
+                await memory.promote(entry_id, target, delete_original=delete_original)
+                for entry_id in entry_ids
+            ]
+            rows = [
+                [f"{copy.promoted_from_id}\n→ {copy.id}", copy.scope.text, show.tier(copy.tier)]
+                for copy in copies
+            ]
             data = {"promoted": [show.entry_json(copy) for copy in copies]}
             cli.emit(data, lambda out: out.print(show.table("Promoted", ["entry", "scope", "tier"], rows)))
             return 0
@@ -260,26 +437,39 @@ async def promote(
 
 
 def _stores(cli: Cli) -> str:
-    """The stores that would lose something, each with its place and without its password."""
+    """The stores that would lose something, each with its place and without its
+    password.
+    """
     from memory.facade.places import path_of
     from memory.facade.values import masked
 
     config = cli.settings()
-    return ", ".join(f"{store.name} ({path_of(store) or masked(store.url)})" for store in config.stores_in_use()) + f", tenant {config.tenant}"
+    return (
+        ", ".join(f"{store.name} ({path_of(store) or masked(store.url)})" for store in config.stores_in_use())
+        + f", tenant {config.tenant}"
+    )
 
 
 async def forget(
     cli: Cli,
     entry_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...")] = None,
     scope: OptionalScope = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="ID", help="All of a user: the sessions with them, and their scope.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how much would be forgotten, and forget nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before forgetting a scope, a user or a tenant.")] = False,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="ID", help="All of a user: the sessions with them, and their scope."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how much would be forgotten, and forget nothing.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before forgetting a scope, a user or a tenant.")
+    ] = False,
 ) -> int:
-    """Delete entries by id, the entries of a scope (--scope), all of a user (--user), or all of a tenant (--tenant alone).
+    """Delete entries by id, the entries of a scope (--scope), all of a user (--user),
+    or all of a tenant (--tenant alone).
 
-    There is no way back; --dry-run counts first. --scope user:ada leaves the sessions with Ada, --user ada does not.
-    Ends with 1 where there was nothing.
+    There is no way back; --dry-run counts first. --scope user:ada leaves the sessions
+    with Ada, --user ada does not. Ends with 1 where there was nothing.
     """
     from memory.domain.errors import InvalidInput
 
@@ -288,7 +478,9 @@ async def forget(
         raise InvalidInput("forget", "takes one of: ids, --scope SCOPE, --user ID, or --tenant NAME alone")
     if named == ["ids"]:
         if dry_run:
-            raise InvalidInput("--dry-run", "belongs to --scope, --user or --tenant; `memory show ID` shows one entry")
+            raise InvalidInput(
+                "--dry-run", "belongs to --scope, --user or --tenant; `memory show ID` shows one entry"
+            )
         return await _forget_entries(cli, entry_ids or [])
     return await _forget_whole(cli, scope, user, dry_run=dry_run, yes=yes)
 
@@ -321,20 +513,38 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
 
     whole = Scope.parse(scope) if scope is not None else None
     person = user_of(user) if user is not None else None
-    what = str(whole) if whole is not None else f"user {person}" if person is not None else f"tenant {cli.tenant}"
+    what = (
+        str(whole)
+        if whole is not None
+        else f"user {person}"
+        if person is not None
+        else f"tenant {cli.tenant}"
+    )
     if not yes and not dry_run:
         if cli.json or not sys.stdin.isatty():
             raise InvalidInput("--yes", f"is needed to forget everything of {what} without being asked")
-        typer.confirm(f"Forget everything of {what} in {_stores(cli)}? There is no way back.", abort=True, err=True)
+        typer.confirm(
+            f"Forget everything of {what} in {_stores(cli)}? There is no way back.", abort=True, err=True
+        )
     would = "would be forgotten" if dry_run else "forgotten"
     async with cli.memory() as memory:
         if whole is not None:
             of_scope = await memory.admin.erase(whole, dry_run=dry_run)
-            data: dict[str, Any] = {"scope": whole.text, "deleted": int(of_scope), "sessions_left": list(of_scope.sessions_left)}
-            said, count = f"{of_scope} entries of {whole} {would}{_left(whole, of_scope.sessions_left)}", int(of_scope)
+            data: dict[str, Any] = {
+                "scope": whole.text,
+                "deleted": int(of_scope),
+                "sessions_left": list(of_scope.sessions_left),
+            }
+            said, count = (
+                f"{of_scope} entries of {whole} {would}{_left(whole, of_scope.sessions_left)}",
+                int(of_scope),
+            )
         elif person is not None:
             of_user = await memory.admin.erase_user(Scope.user(person), dry_run=dry_run)
-            data, count = {"user": person, **of_user.to_dict()}, of_user.sessions + of_user.messages + of_user.entries
+            data, count = (
+                {"user": person, **of_user.to_dict()},
+                of_user.sessions + of_user.messages + of_user.entries,
+            )
             there = f"{of_user.sessions} sessions, {of_user.messages} messages in sessions of others, {of_user.entries} entries"
             said = f"of user {person}: {there} {would}"
             said += "".join(f"\nleft: {sentence}" for sentence in of_user.held)
@@ -356,5 +566,9 @@ def _left(scope: Scope, sessions: Sequence[str]) -> str:
         return ""
     if scope.kind is ScopeKind.SESSION:
         return f"; its conversation is left: `memory session delete {scope.id}` deletes it"
-    count = "1 session with this user is" if len(sessions) == 1 else f"{len(sessions)} sessions with this user are"
+    count = (
+        "1 session with this user is"
+        if len(sessions) == 1
+        else f"{len(sessions)} sessions with this user are"
+    )
     return f"; {count} left: `memory forget --user {scope.id}` reaches them"

@@ -1,4 +1,6 @@
-"""Commands on facts that change: update and invalidate entries, their history, links between them."""
+"""Commands on facts that change: update and invalidate entries, their history, links
+between them.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +36,35 @@ async def update(
     entry_id: EntryId,
     content: Annotated[str | None, typer.Option(metavar="TEXT", help="What it says from now on.")] = None,
     title: Annotated[str | None, typer.Option(help="Its title.")] = None,
-    kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="user, feedback, project, reference, learning or context.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--type", metavar="TYPE", help="user, feedback, project, reference, learning or context."
+        ),
+    ] = None,
     source: Annotated[str | None, typer.Option(help="Where that comes from.")] = None,
     tag: TagsOption = None,
     metadata: MetadataOption = None,
-    expires: Annotated[str | None, typer.Option(metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m.")] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m."
+        ),
+    ] = None,
 ) -> None:
-    """Change an entry: tags are replaced, metadata merged, what is not given stays. The version before is kept."""
+    """Change an entry: tags are replaced, metadata merged, what is not given stays. The
+    version before is kept.
+    """
     from memory.cli import show
 
-    changes = given(content=content, title=title, type=kind, source=source, tags=tag, metadata=json_object("metadata", metadata))
+    changes = given(
+        content=content,
+        title=title,
+        type=kind,
+        source=source,
+        tags=tag,
+        metadata=json_object("metadata", metadata),
+    )
     changes |= given(expires_at=expiry("expires", expires))
     async with cli.memory() as memory:
         entry = await memory.update(await id_of(memory, entry_id), **changes)
@@ -54,33 +75,56 @@ async def update(
 async def invalidate(
     cli: Cli,
     entry_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
-    when: Annotated[str | None, typer.Option("--when", metavar="TIME", help="The moment it ends, in ISO 8601 with a zone; now unless told.")] = None,
+    when: Annotated[
+        str | None,
+        typer.Option(
+            "--when", metavar="TIME", help="The moment it ends, in ISO 8601 with a zone; now unless told."
+        ),
+    ] = None,
 ) -> int:
-    """End the validity of entries: they are found no more, and stay readable with --as-of. Ends with 1 where one was not active."""
+    """End the validity of entries: they are found no more, and stay readable with
+    --as-of. Ends with 1 where one was not active.
+    """
     async with cli.memory() as memory:
-        ended = {one: await memory.entries.invalidate(one, moment("when", when)) for one in await ids_of(memory, entry_ids)}
-    lines = [f"{entry_id}  {'ended' if done else 'not found, or ended already'}" for entry_id, done in ended.items()]
+        ended = {
+            one: await memory.entries.invalidate(one, moment("when", when))
+            for one in await ids_of(memory, entry_ids)
+        }
+    lines = [
+        f"{entry_id}  {'ended' if done else 'not found, or ended already'}"
+        for entry_id, done in ended.items()
+    ]
     cli.emit(
-        {"ended": [one for one, done in ended.items() if done], "not_found": [one for one, done in ended.items() if not done]},
+        {
+            "ended": [one for one, done in ended.items() if done],
+            "not_found": [one for one, done in ended.items() if not done],
+        },
         lambda out: out.print("\n".join(lines), markup=False),
     )
     return 0 if all(ended.values()) else 1
 
 
 async def history(cli: Cli, entry_id: EntryId) -> None:
-    """Every version of an entry that was kept, oldest first; before them those of what it took the place of."""
+    """Every version of an entry that was kept, oldest first; before them those of what
+    it took the place of.
+    """
     from memory.cli import show
 
     async with cli.memory() as memory:
         wanted = await id_of(memory, entry_id)
         versions = await memory.entries.history(wanted, superseded=True)
-    cli.emit({"history": [show.entry_json(one) for one in versions]}, lambda out: out.print(show.versions(versions, wanted)))
+    cli.emit(
+        {"history": [show.entry_json(one) for one in versions]},
+        lambda out: out.print(show.versions(versions, wanted)),
+    )
 
 
 async def relate(
     cli: Cli,
     source_id: Annotated[str, typer.Argument(metavar="FROM")],
-    label: Annotated[str, typer.Argument(metavar="LABEL", help="relates_to, refines, contradicts, supersedes or supports.")],
+    label: Annotated[
+        str, typer.Argument(metavar="LABEL", help="relates_to, refines, contradicts, supersedes or supports.")
+    ],
     target_id: Annotated[str, typer.Argument(metavar="TO")],
 ) -> None:
     """Link two active entries."""
@@ -89,7 +133,10 @@ async def relate(
     async with cli.memory() as memory:
         source, target = await ids_of(memory, [source_id, target_id])
         made = await memory.relations.relate(source, label, target)
-    cli.emit(made.to_dict(), lambda out: out.print(show.plain(f"{made.id}  {made.source_id} {made.label} {made.target_id}")))
+    cli.emit(
+        made.to_dict(),
+        lambda out: out.print(show.plain(f"{made.id}  {made.source_id} {made.label} {made.target_id}")),
+    )
 
 
 async def unrelate(cli: Cli, relation_id: Annotated[str, typer.Argument(metavar="RELATION")]) -> int:
@@ -116,7 +163,15 @@ async def related(
     said = {node.entry.id: node.entry.title or node.entry.content for node in found.nodes}
 
     def people(out: Console) -> None:
-        rows = [[show.plain(said[one.source_id], limit=80), one.label, show.plain(said[one.target_id], limit=80), one.id] for one in found.relations]
+        rows = [
+            [
+                show.plain(said[one.source_id], limit=80),
+                one.label,
+                show.plain(said[one.target_id], limit=80),
+                one.id,
+            ]
+            for one in found.relations
+        ]
         out.print(show.table("", ["entry", "label", "other", "id"], rows))
 
     cli.emit(found.to_dict(), people)
@@ -125,18 +180,27 @@ async def related(
 async def graph(
     cli: Cli,
     entry_id: EntryId,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.svg", help="Write it to this file instead of standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE.svg", help="Write it to this file instead of standard output."
+        ),
+    ] = None,
     depth: Depth = 1,
     scope: OptionalScope = None,
 ) -> None:
-    """Draw what is linked to an entry, as SVG. What it superseded, or what superseded it, is drawn dimmed where that is retired."""
+    """Draw what is linked to an entry, as SVG. What it superseded, or what superseded
+    it, is drawn dimmed where that is retired.
+    """
     from memory.cli.drawing import draw
     from memory.domain.errors import InvalidInput
 
     if out is not None and out.suffix.lower() != ".svg":
         raise InvalidInput("out", "must be the name of an .svg file: what stands there is replaced")
     async with cli.memory() as memory:
-        found = await memory.relations.expand(await id_of(memory, entry_id), depth=depth, scope=scope, superseded=True)
+        found = await memory.relations.expand(
+            await id_of(memory, entry_id), depth=depth, scope=scope, superseded=True
+        )
     for notice in found.notices:
         cli.say(notice)
     if out is not None:
@@ -144,8 +208,16 @@ async def graph(
 
     def people(console: Console) -> None:
         if out is not None:
-            console.print(f"{out}: {len(found.nodes)} entries and {len(found.relations)} links", markup=False, soft_wrap=True)
+            console.print(
+                f"{out}: {len(found.nodes)} entries and {len(found.relations)} links",
+                markup=False,
+                soft_wrap=True,
+            )
         else:
-            sys.stdout.write(draw(found) if is_utf8(sys.stdout) else draw(found).encode("ascii", "xmlcharrefreplace").decode())
+            sys.stdout.write(
+                draw(found)
+                if is_utf8(sys.stdout)
+                else draw(found).encode("ascii", "xmlcharrefreplace").decode()
+            )
 
     cli.emit(found.to_dict(), people)

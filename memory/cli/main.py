@@ -1,7 +1,8 @@
 """The command line, `memory`: doors to the facade and nothing of its own.
 
-Results go to standard output, as tables for people or with `--json` as one JSON document for programs; progress and messages go to standard error.
-Exit codes: see `memory.cli.exits`.
+Results go to standard output, as tables for people or with `--json` as one JSON
+document for programs; progress and messages go to standard error. Exit codes: see
+`memory.cli.exits`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,22 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from memory.cli import artifacts, backups, entries, facts, holds, mem, places, rules, scratchpads, sessions, setup, transfer, trust, upkeep
+from memory.cli import (
+    artifacts,
+    backups,
+    entries,
+    facts,
+    holds,
+    mem,
+    places,
+    rules,
+    scratchpads,
+    sessions,
+    setup,
+    transfer,
+    trust,
+    upkeep,
+)
 from memory.cli.command import Cli, ConfigOption, JsonOption, TenantOption, TracebackOption, write_json
 from memory.cli.demo import command as demo
 from memory.cli.exits import EPILOG, INTERRUPTED, NOTHING, USAGE
@@ -25,12 +41,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for part in (demo, setup, entries, facts, sessions, scratchpads, artifacts, mem, rules, holds, trust, places, transfer, backups, upkeep):
+for part in (
+    demo,
+    setup,
+    entries,
+    facts,
+    sessions,
+    scratchpads,
+    artifacts,
+    mem,
+    rules,
+    holds,
+    trust,
+    places,
+    transfer,
+    backups,
+    upkeep,
+):
     part.register(app)
 
 
 def _asks_json() -> bool:
-    """Whether programs read what is printed, where the options are not parsed: before a command, or since they are wrong."""
+    """Whether programs read what is printed, where the options are not parsed: before a
+    command, or since they are wrong.
+    """
     return "--json" in sys.argv[1:]
 
 
@@ -52,7 +86,9 @@ def options(
     tenant: TenantOption = None,
     json: JsonOption = False,
     traceback: TracebackOption = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
     """The options that may also stand after the command."""
     ctx.obj = Cli(config, tenant, json, traceback)
@@ -62,7 +98,9 @@ def main() -> None:
     """The entry point of `memory`."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a narrow terminal encoding costs a character, never the command
+            stream.reconfigure(
+                errors="replace"
+            )  # a narrow terminal encoding costs a character, never the command
     try:
         code = app(standalone_mode=False)
     except typer.Abort as exc:
@@ -73,11 +111,15 @@ def main() -> None:
     sys.exit(code)
 
 
-_UsageError = cast("type[Exception]", typer.BadParameter.__base__)  # Typer names it in none of its public modules
+_UsageError = cast(
+    "type[Exception]", typer.BadParameter.__base__
+)  # Typer names it in none of its public modules
 
 
 def _wrong_usage(exc: Any) -> int:
-    """One line, as for every other error; and the whole help where nothing was asked at all."""
+    """One line, as for every other error; and the whole help where nothing was asked at
+    all.
+    """
     if type(exc).__name__ == "NoArgsIsHelpError" and not _asks_json():
         exc.show()
         return USAGE

@@ -1,4 +1,6 @@
-"""Entries and artifacts as people name them: `#42`, typed where an id may be and shown beside it."""
+"""Entries and artifacts as people name them: `#42`, typed where an id may be and shown
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ _NUMBER = re.compile(r"\s*#.*|\s*[0-9]{1,18}\s*", re.DOTALL)
 
 
 async def ids_of(memory: Memory, typed: Sequence[str], kind: NumberedKind = "entry") -> list[str]:
-    """The ids of what was typed (D114): of `#42` and `42` what they name; else as it is, like a number that names nothing, which the call says.
+    """The ids of what was typed (D114): of `#42` and `42` what they name; else as it
+    is, like a number that names nothing, which the call says.
 
     Raises `InvalidInput` where a thing of another kind is named.
     """
@@ -34,8 +37,12 @@ async def id_of(memory: Memory, typed: str, kind: NumberedKind = "entry") -> str
     return (await ids_of(memory, [typed], kind))[0]
 
 
-async def numbers_of(cli: Cli, memory: Memory, ids: Iterable[str], kind: NumberedKind = "entry") -> dict[str, int]:
-    """The numbers to show people beside these ids: none to programs, and none where they cannot be had just now."""
+async def numbers_of(
+    cli: Cli, memory: Memory, ids: Iterable[str], kind: NumberedKind = "entry"
+) -> dict[str, int]:
+    """The numbers to show people beside these ids: none to programs, and none where
+    they cannot be had just now.
+    """
     from memory.domain.errors import MemoryTiersError
 
     if cli.json or not (asked := list(ids)):

@@ -7,13 +7,27 @@ from typing import Annotated, Any
 import typer
 
 ScopeOption = Annotated[
-    str, typer.Option("--scope", "-s", metavar="SCOPE", help="Whose memory: session:ID, user:ID, workspace:ID, org:ID or object:TYPE:ID.")
+    str,
+    typer.Option(
+        "--scope",
+        "-s",
+        metavar="SCOPE",
+        help="Whose memory: session:ID, user:ID, workspace:ID, org:ID or object:TYPE:ID.",
+    ),
 ]
-OptionalScope = Annotated[str | None, typer.Option("--scope", "-s", metavar="SCOPE", help="Only this scope, such as user:ada.")]
-TagsOption = Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="A tag; repeat it for more.")]
+OptionalScope = Annotated[
+    str | None, typer.Option("--scope", "-s", metavar="SCOPE", help="Only this scope, such as user:ada.")
+]
+TagsOption = Annotated[
+    list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="A tag; repeat it for more.")
+]
 MetadataOption = Annotated[str | None, typer.Option("--metadata", metavar="JSON", help="A JSON object.")]
-AsOfOption = Annotated[str | None, typer.Option("--as-of", metavar="TIME", help="What was true then, in ISO 8601 with a zone.")]
-KnownAtOption = Annotated[str | None, typer.Option("--known-at", metavar="TIME", help="What was stored then.")]
+AsOfOption = Annotated[
+    str | None, typer.Option("--as-of", metavar="TIME", help="What was true then, in ISO 8601 with a zone.")
+]
+KnownAtOption = Annotated[
+    str | None, typer.Option("--known-at", metavar="TIME", help="What was stored then.")
+]
 
 
 def moment(field: str, text: str | None) -> Any:
@@ -37,7 +51,8 @@ def expiry(field: str, text: str | None) -> Any:
             return moment(field, text)
         except InvalidInput as exc:
             raise InvalidInput(
-                field, f"{text[:40]!r} is neither a length of time such as 30d or 1h30m, nor a moment such as 2026-01-31T09:30:00Z"
+                field,
+                f"{text[:40]!r} is neither a length of time such as 30d or 1h30m, nor a moment such as 2026-01-31T09:30:00Z",
             ) from exc
 
 

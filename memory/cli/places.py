@@ -43,14 +43,24 @@ def show_stats(out: Any, counted: Stats) -> None:
     """The tiers with counts and sizes, for people."""
     from memory.cli import show
 
-    rows = [[show.tier(part.tier), part.store, part.entries, show.size(part.bytes), part.replicas, part.owed] for part in counted.tiers]
+    rows = [
+        [show.tier(part.tier), part.store, part.entries, show.size(part.bytes), part.replicas, part.owed]
+        for part in counted.tiers
+    ]
     figures = ("entries", "size", "replicas", "behind")
     out.print(show.table("Tiers", ["tier", "store", *figures], rows, right=figures))
     if counted.by_type:
         out.print(show.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",)))
     if counted.owed:
-        out.print(show.plain(f"{_owing(counted.owed)}; sweeps do that, and `memory doctor` tells what cannot be done"))
-    in_quarantine = [f"store '{store}' has {count:,} damaged records of all tenants in quarantine" for store, count in counted.quarantined.items()]
+        out.print(
+            show.plain(
+                f"{_owing(counted.owed)}; sweeps do that, and `memory doctor` tells what cannot be done"
+            )
+        )
+    in_quarantine = [
+        f"store '{store}' has {count:,} damaged records of all tenants in quarantine"
+        for store, count in counted.quarantined.items()
+    ]
     for sentence in (*counted.stuck, *counted.degraded, *counted.set_back, *in_quarantine):
         out.print(show.plain(f"- {sentence}", "yellow"))
 
@@ -63,16 +73,30 @@ async def doctor(
     cli: Cli,
     audit: Annotated[
         bool,
-        typer.Option("--audit", help="Also name damaged records; compare word indexes and statistics with records, and stores. Reads everything."),
+        typer.Option(
+            "--audit",
+            help="Also name damaged records; compare word indexes and statistics with records, and stores. Reads everything.",
+        ),
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Audit, and put right what differs: from the records, and from the other stores where one was set back.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="Audit, and put right what differs: from the records, and from the other stores where one was set back.",
+        ),
     ] = False,
     forget_store: Annotated[
-        str | None, typer.Option("--forget-store", metavar="NAME", help="First note that this store, which was used before, is not needed any more.")
+        str | None,
+        typer.Option(
+            "--forget-store",
+            metavar="NAME",
+            help="First note that this store, which was used before, is not needed any more.",
+        ),
     ] = None,
 ) -> int:
-    """Check the configuration and every store, also those that do not open, and do what is owed. Makes no store. Ends with 1 when a check failed."""
+    """Check the configuration and every store, also those that do not open, and do what
+    is owed. Makes no store. Ends with 1 when a check failed.
+    """
     from memory.cli.transfer import progress
     from memory.facade.build import build_engine
     from memory.facade.explain import meaning_by_tier, messages_by_meaning, rules_by_kind
@@ -85,7 +109,9 @@ async def doctor(
             named = await memory.admin.forget_store(forget_store)
         cli.say(f"store '{forget_store}' is forgotten by {named} stores")
     config = cli.settings()
-    file = sorted({origin.rpartition(":")[0] or origin for origin in config.origins.values() if ".toml" in origin})
+    file = sorted(
+        {origin.rpartition(":")[0] or origin for origin in config.origins.values() if ".toml" in origin}
+    )
     engine = build_engine(config, embedder=None, clock=system_clock, prepared=False)
     with progress(cli, "comparing the stores") as told:
         found = await examine(engine, audited=audit, repair=repair, absent=not_there_yet(config), told=told)
@@ -96,7 +122,10 @@ async def doctor(
         "tenant": config.tenant,
         "config_files": file,
         "default_file": on_the_default_file(config),
-        "stores": [{**report.to_dict(), "path": str(paths[report.store]) if report.store in paths else None} for report in found.stores],
+        "stores": [
+            {**report.to_dict(), "path": str(paths[report.store]) if report.store in paths else None}
+            for report in found.stores
+        ],
         "meaning": meaning_by_tier(engine) if sound else {},
         "messages": messages_by_meaning(engine) if sound else None,
         "rules": rules_by_kind(engine),
@@ -116,21 +145,35 @@ async def doctor(
 def _show_health(out: Any, data: dict[str, Any]) -> None:
     from memory.cli import show
 
-    out.print(show.plain(f"tenant {data['tenant']}; configuration from {', '.join(data['config_files']) or 'defaults, environment and arguments'}"))
+    out.print(
+        show.plain(
+            f"tenant {data['tenant']}; configuration from {', '.join(data['config_files']) or 'defaults, environment and arguments'}"
+        )
+    )
     if data["default_file"]:
         out.print(show.plain(data["default_file"]))
     for store in data["stores"]:
         absent = store["ok"] and not store["version"] and store["detail"].endswith("makes it")
-        state = show.plain("not there yet", "yellow") if absent else show.plain("ok", "green") if store["ok"] else show.plain("failed", "bold red")
+        state = (
+            show.plain("not there yet", "yellow")
+            if absent
+            else show.plain("ok", "green")
+            if store["ok"]
+            else show.plain("failed", "bold red")
+        )
         facts = {
             "tiers": ", ".join(store["tiers"]),
             "lies in": store["path"],
             "says": store["detail"] if store["detail"] != store["path"] else "",
             "version": store["version"],
             "answers in": f"{store['latency_ms']:.1f} ms" if store["version"] else "",
-            "can": ", ".join(name.replace("_", " ") for name, claim in store["capabilities"].items() if claim is True),
+            "can": ", ".join(
+                name.replace("_", " ") for name, claim in store["capabilities"].items() if claim is True
+            ),
             "embedder": store["embedder"],
-            "quarantined": f"{store['quarantined']:,} damaged records are in quarantine" if store["quarantined"] else "",
+            "quarantined": f"{store['quarantined']:,} damaged records are in quarantine"
+            if store["quarantined"]
+            else "",
             **{name.replace("_", " "): value for name, value in store["facts"].items()},
         }
         out.print()
@@ -152,7 +195,11 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
     for sentence in (*data["overdue"], *data["healed"]):
         out.print(show.plain(f"- {sentence}", "yellow"))
     for one in data["set_back"]:
-        remedy = "it was not healed" if "compared" in data and data["compared"]["repaired"] else "`memory doctor --repair` heals what can be healed"
+        remedy = (
+            "it was not healed"
+            if "compared" in data and data["compared"]["repaired"]
+            else "`memory doctor --repair` heals what can be healed"
+        )
         out.print(show.plain(f"\n{one['said']}; {remedy}", "bold red"))
     if "compared" in data:
         _show_compared(out, data["compared"])
@@ -164,11 +211,18 @@ def _show_audited(out: Any, one: dict[str, Any]) -> None:
     from memory.cli import show
 
     out.print()
-    out.print(show.plain(_audited(one), "bold red" if one["error"] else "yellow" if one["problems"] else "green"))
+    out.print(
+        show.plain(_audited(one), "bold red" if one["error"] else "yellow" if one["problems"] else "green")
+    )
     for problem in one["problems"]:
         out.print(show.plain(f"- {problem}"))
     if one["damaged"]:
-        out.print(show.plain(f"{one['store']}: these records are damaged; delete them, or write what is known of them anew:", "bold red"))
+        out.print(
+            show.plain(
+                f"{one['store']}: these records are damaged; delete them, or write what is known of them anew:",
+                "bold red",
+            )
+        )
     for record in one["damaged"]:
         out.print(show.plain(f"- {record}"))
 
@@ -179,11 +233,17 @@ def _show_compared(out: Any, came: dict[str, Any]) -> None:
     entries = "1 entry" if came["entries"] == 1 else f"{came['entries']:,} entries"
     out.print()
     if came["error"]:
-        out.print(show.plain(f"the stores could not be compared with each other: {came['error']}", "bold red"))
+        out.print(
+            show.plain(f"the stores could not be compared with each other: {came['error']}", "bold red")
+        )
     elif not came["differs"] and not came["lost"]:
         out.print(show.plain(f"{entries} compared between the stores, nothing differs", "green"))
     else:
-        remedy = "it was put right" if came["repaired"] else "`memory doctor --repair` puts it right as far as the stores can tell"
+        remedy = (
+            "it was put right"
+            if came["repaired"]
+            else "`memory doctor --repair` puts it right as far as the stores can tell"
+        )
         out.print(show.plain(f"{entries} compared between the stores; this differed, {remedy}:", "yellow"))
     for what, count in came["differs"].items():
         out.print(show.plain(f"- {count:,}: {what}"))
@@ -206,30 +266,44 @@ def _audited(one: dict[str, Any]) -> str:
         return f"{one['store']} could not be looked through: {one['error']}"
     if not one["problems"]:
         return f"{one['store']}: {one['checked']:,} records looked at, what is derived from them is right"
-    remedy = "made anew from the records" if one["repaired"] else "`memory doctor --repair` makes it anew from the records"
+    remedy = (
+        "made anew from the records"
+        if one["repaired"]
+        else "`memory doctor --repair` makes it anew from the records"
+    )
     return f"{one['store']}: {one['checked']:,} records looked at; this differed, {remedy}:"
 
 
 async def vacuum(cli: Cli) -> int:
-    """Have every store give back the room that deleted content takes. Ends with 1 when one could not be asked."""
+    """Have every store give back the room that deleted content takes. Ends with 1 when
+    one could not be asked.
+    """
     async with cli.memory() as memory:
         stores = await memory.admin.vacuum()
-    cli.emit({"stores": [one.to_dict() for one in stores], "bytes": sum(one.bytes for one in stores)}, lambda out: _show_vacuum(out, stores))
+    cli.emit(
+        {"stores": [one.to_dict() for one in stores], "bytes": sum(one.bytes for one in stores)},
+        lambda out: _show_vacuum(out, stores),
+    )
     return 1 if any(one.error for one in stores) else 0
 
 
 def _show_vacuum(out: Any, stores: list[Vacuumed]) -> None:
     from memory.cli import show
 
-    rows = [[one.store, show.size(one.bytes), one.error or ("" if one.bytes else "nothing to give back")] for one in stores]
+    rows = [
+        [one.store, show.size(one.bytes), one.error or ("" if one.bytes else "nothing to give back")]
+        for one in stores
+    ]
     out.print(show.table("Room given back", ["store", "size", "about"], rows, right=("size",)))
 
 
 async def reindex(cli: Cli) -> int:
-    """Make all vectors anew with the embedder that is configured, of every tenant, while answers are served.
+    """Make all vectors anew with the embedder that is configured, of every tenant,
+    while answers are served.
 
-    Memories with this embedder open from its beginning on, and those with the one before until its end; each finds by meaning what has a vector of
-    its own by then. Run it again where it was cut off, or where something was left: then it ends with 1.
+    Memories with this embedder open from its beginning on, and those with the one
+    before until its end; each finds by meaning what has a vector of its own by then.
+    Run it again where it was cut off, or where something was left: then it ends with 1.
     """
     from memory.cli.transfer import progress
 
@@ -244,7 +318,13 @@ def _show_reindexed(out: Any, came: Reindexed) -> None:
     from memory.cli import show
 
     made = "1 vector was" if came.made == 1 else f"{came.made:,} vectors were"
-    end = "none is left" if came.ended else f"{came.left:,} are left; run it again" if came.left else "some may be left; run it again"
+    end = (
+        "none is left"
+        if came.ended
+        else f"{came.left:,} are left; run it again"
+        if came.left
+        else "some may be left; run it again"
+    )
     out.print(show.plain(f"{made} made anew with {came.model}: {end}", "" if came.ended else "yellow"))
     for sentence in came.waiting:
         out.print(show.plain(f"- {sentence}", "yellow"))
@@ -252,16 +332,26 @@ def _show_reindexed(out: Any, came: Reindexed) -> None:
 
 async def route(
     cli: Cli,
-    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="Whose record it would be, such as user:ada or session:s1.")],
+    scope: Annotated[
+        str, typer.Argument(metavar="SCOPE", help="Whose record it would be, such as user:ada or session:s1.")
+    ],
     collection: Annotated[str, typer.Option(metavar="NAME", help="What kind of record.")] = "entries",
     explain: Annotated[bool, typer.Option("--explain", help="Say why, a sentence a decision.")] = False,
 ) -> None:
-    """Where a new record would be born, and which tiers would hold copies of it. Makes no store."""
+    """Where a new record would be born, and which tiers would hold copies of it. Makes
+    no store.
+    """
     from memory.domain.scope import Scope
     from memory.facade.explain import explain_unopened
 
     found = await explain_unopened(cli.settings(), Scope.parse(scope), collection)
-    data = {"collection": found.collection, "scope": found.scope, "tier": found.tier, "store": found.store, "replicas": found.replicas}
+    data = {
+        "collection": found.collection,
+        "scope": found.scope,
+        "tier": found.tier,
+        "store": found.store,
+        "replicas": found.replicas,
+    }
     if explain:
         data["because"] = list(found.because)
     cli.emit(data, lambda out: _show_route(out, found, explain))
@@ -270,7 +360,12 @@ async def route(
 def _show_route(out: Any, found: RouteReport, explain: bool) -> None:
     from memory.cli import show
 
-    rows = [["home", show.tier(found.tier), found.store], *(["replica", show.tier(tier), store] for tier, store in found.replicas.items())]
-    out.print(show.table(f"A new record of {found.collection} in {found.scope}", ["copy", "tier", "store"], rows))
+    rows = [
+        ["home", show.tier(found.tier), found.store],
+        *(["replica", show.tier(tier), store] for tier, store in found.replicas.items()),
+    ]
+    out.print(
+        show.table(f"A new record of {found.collection} in {found.scope}", ["copy", "tier", "store"], rows)
+    )
     for sentence in found.because if explain else ():
         out.print(show.plain(f"- {sentence}"))

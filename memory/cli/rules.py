@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 
 async def plan(cli: Cli) -> None:
-    """What a sweep run now would do, of every tenant, and why, and what it would leave. Does none of it."""
+    """What a sweep run now would do, of every tenant, and why, and what it would leave.
+    Does none of it.
+    """
     async with cli.memory() as memory:
         made = await memory.admin.plan()
     cli.emit(made.to_dict(), lambda out: _show_plan(out, made))
@@ -39,27 +41,50 @@ def _show_plan(out: Any, made: Plan) -> None:
 
     if not made.planned:
         all_was_asked = not (made.stays or made.waiting)
-        out.print("No rule takes anything now, and nothing has expired." if all_was_asked else "Nothing would be done now, as far as is known.")
-    alike = show.grouped(made.planned, lambda one: (one.rule, one.action, one.because, one.tier, one.to, one.collection, one.depends))
+        out.print(
+            "No rule takes anything now, and nothing has expired."
+            if all_was_asked
+            else "Nothing would be done now, as far as is known."
+        )
+    alike = show.grouped(
+        made.planned,
+        lambda one: (one.rule, one.action, one.because, one.tier, one.to, one.collection, one.depends),
+    )
     for (rule, action, because, tier, to, collection, depends), some in alike.items():
         onto = show.plain(to) if action == "copy" else show.tier(to)
-        goes = Text.assemble(" from ", show.tier(tier), " to ", onto) if to else Text.assemble(" in ", show.tier(tier)) if tier else Text("")
+        goes = (
+            Text.assemble(" from ", show.tier(tier), " to ", onto)
+            if to
+            else Text.assemble(" in ", show.tier(tier))
+            if tier
+            else Text("")
+        )
         what = collection.replace("_", " ")
         out.print(
             Text.assemble(
                 f"{action} {len(some):,} ({what})",
                 goes,
-                Text.assemble(" for quota " if action == "evict" else " by ", show.plain(rule)) if rule else "",
+                Text.assemble(" for quota " if action == "evict" else " by ", show.plain(rule))
+                if rule
+                else "",
                 ": ",
                 show.plain(because),
                 show.plain("".join(f"; {said}" for said in depends)),
             )
         )
-        out.print(show.table("", ["id", "tenant and scope"], [[one.id, f"{one.tenant}\n{one.scope}"] for one in some[:LISTED]]))
+        out.print(
+            show.table(
+                "",
+                ["id", "tenant and scope"],
+                [[one.id, f"{one.tenant}\n{one.scope}"] for one in some[:LISTED]],
+            )
+        )
         if len(some) > LISTED:
             out.print(f"and {len(some) - LISTED:,} more; --json lists them all")
     if made.stays:
-        rows = [[one.id, f"{one.tenant}\n{one.scope}\n{_left(one)}: {one.because}"] for one in made.stays[:LISTED]]
+        rows = [
+            [one.id, f"{one.tenant}\n{one.scope}\n{_left(one)}: {one.because}"] for one in made.stays[:LISTED]
+        ]
         out.print(show.table("Stays", ["id", "tenant, scope, and what is not done"], rows))
         if len(made.stays) > LISTED:
             out.print(f"and {len(made.stays) - LISTED:,} more; --json lists them all")
@@ -73,7 +98,9 @@ def _left(one: Stays) -> str:
     return one.action + (f" to {one.to}" if one.to else "") + (f" by {one.rule}" if one.rule else "")
 
 
-async def why(cli: Cli, entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")]) -> None:
+async def why(
+    cli: Cli, entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")]
+) -> None:
     """Which rules will act on an entry, when, and why the others do not."""
     async with cli.memory() as memory:
         report = await memory.admin.why(await id_of(memory, entry_id))
@@ -85,26 +112,44 @@ def _show_why(out: Any, report: WhyReport) -> None:
 
     from memory.cli import show
 
-    out.print(Text.assemble((report.entry_id, "bold"), " in ", show.tier(report.tier), f" (store {report.store}), {report.scope}"))
+    out.print(
+        Text.assemble(
+            (report.entry_id, "bold"),
+            " in ",
+            show.tier(report.tier),
+            f" (store {report.store}), {report.scope}",
+        )
+    )
     following = report.next
     if following is None:
         out.print("If it stays as it is, no sweep moves it.")
     else:
         out.print(show.plain(f"Next: {following.rule} {_does(following)} {_when(following)}."))
-    rows = [[rule.rule, f"{_does(rule)}\n{_when(rule)}" if rule.takes else "does not take it", _because(rule)] for rule in report.rules]
+    rows = [
+        [rule.rule, f"{_does(rule)}\n{_when(rule)}" if rule.takes else "does not take it", _because(rule)]
+        for rule in report.rules
+    ]
     out.print(show.table("Rules", ["rule", "what it does", "because"], rows))
     for sentence in report.held:
         out.print(show.plain(f"- {sentence}", "yellow"))
 
 
 def _does(rule: Outlook) -> str:
-    return "deletes it" if rule.action == "delete" else f"{'copies' if rule.action == 'copy' else 'moves'} it to {rule.to}"
+    return (
+        "deletes it"
+        if rule.action == "delete"
+        else f"{'copies' if rule.action == 'copy' else 'moves'} it to {rule.to}"
+    )
 
 
 def _when(rule: Outlook) -> str:
     from memory.cli import show
 
-    return f"with the first sweep from {show.moment(rule.when)} on" if rule.when is not None else f"on {rule.on.replace('_', ' ')}"
+    return (
+        f"with the first sweep from {show.moment(rule.when)} on"
+        if rule.when is not None
+        else f"on {rule.on.replace('_', ' ')}"
+    )
 
 
 def _because(rule: Outlook) -> str:
@@ -112,8 +157,9 @@ def _because(rule: Outlook) -> str:
 
 
 async def sweep(cli: Cli) -> int:
-    """Do maintenance now, for all tenants: finish what is owed, forget what has served, follow the rules. Ends with 1 where something has to wait or
-    needs looking at."""
+    """Do maintenance now, for all tenants: finish what is owed, forget what has served,
+    follow the rules. Ends with 1 where something has to wait or needs looking at.
+    """
     async with cli.memory() as memory:
         report = await memory.admin.sweep()
     cli.emit(report.to_dict(), lambda out: _show_sweep(out, report))
@@ -126,7 +172,9 @@ def _show_sweep(out: Any, report: SweepReport) -> None:
     if not report.ran:
         out.print("Another process is at it.")
     did = {
-        name.replace("_", " "): count for name, count in report.to_dict().items() if isinstance(count, int) and not isinstance(count, bool) and count
+        name.replace("_", " "): count
+        for name, count in report.to_dict().items()
+        if isinstance(count, int) and not isinstance(count, bool) and count
     }
     if did:
         out.print(show.table("Done", ["what", "how many"], list(did.items()), right=("how many",)))

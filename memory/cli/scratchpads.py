@@ -9,11 +9,16 @@ import typer
 
 from memory.cli.command import Cli, command
 
-Agent = Annotated[str | None, typer.Option("--agent", "-a", metavar="NAME", help="Whose; without, the one that all agents share.")]
+Agent = Annotated[
+    str | None,
+    typer.Option("--agent", "-a", metavar="NAME", help="Whose; without, the one that all agents share."),
+]
 
 
 def register(app: typer.Typer) -> None:
-    scratchpad = typer.Typer(help="Scratchpads: plain text that agents note for themselves.", no_args_is_help=True)
+    scratchpad = typer.Typer(
+        help="Scratchpads: plain text that agents note for themselves.", no_args_is_help=True
+    )
     command(scratchpad, "show")(show)
     command(scratchpad, "append")(append)
     command(scratchpad, "clear")(clear)
@@ -26,19 +31,26 @@ async def show(cli: Cli, agent: Agent = None) -> int:
 
     async with cli.memory() as memory:
         found = await memory.scratchpads.read(agent)
-    cli.emit(found.to_dict(), lambda out: out.print(shown.plain(found.content.rstrip("\n") or "It is empty."), soft_wrap=True))
+    cli.emit(
+        found.to_dict(),
+        lambda out: out.print(shown.plain(found.content.rstrip("\n") or "It is empty."), soft_wrap=True),
+    )
     return 0 if found.exists else 1
 
 
 async def append(
-    cli: Cli, text: Annotated[str, typer.Argument(metavar="TEXT", help="What to note; - reads standard input.")], agent: Agent = None
+    cli: Cli,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to note; - reads standard input.")],
+    agent: Agent = None,
 ) -> None:
     """Append a text under a header with the moment."""
     from memory.cli import show as shown
 
     async with cli.memory() as memory:
         size = await memory.scratchpads.append(sys.stdin.read() if text == "-" else text, agent)
-    cli.emit({"agent": agent, "size": size}, lambda out: out.print(shown.plain(f"{size:,} bytes stand there now.")))
+    cli.emit(
+        {"agent": agent, "size": size}, lambda out: out.print(shown.plain(f"{size:,} bytes stand there now."))
+    )
 
 
 async def clear(cli: Cli, agent: Agent = None) -> int:
@@ -47,5 +59,8 @@ async def clear(cli: Cli, agent: Agent = None) -> int:
 
     async with cli.memory() as memory:
         cleared = await memory.scratchpads.clear(agent)
-    cli.emit({"agent": agent, "cleared": cleared}, lambda out: out.print(shown.plain("Cleared." if cleared else "It was empty.")))
+    cli.emit(
+        {"agent": agent, "cleared": cleared},
+        lambda out: out.print(shown.plain("Cleared." if cleared else "It was empty.")),
+    )
     return 0 if cleared else 1

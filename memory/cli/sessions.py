@@ -26,7 +26,9 @@ SAID = 160
 
 
 def register(app: typer.Typer) -> None:
-    sessions = typer.Typer(help="Conversations: what was said, and what of it a model would be sent.", no_args_is_help=True)
+    sessions = typer.Typer(
+        help="Conversations: what was said, and what of it a model would be sent.", no_args_is_help=True
+    )
     command(sessions, "list")(list_sessions)
     command(sessions, "show")(show_session)
     command(sessions, "context")(context)
@@ -40,21 +42,30 @@ def register(app: typer.Typer) -> None:
 
 async def list_sessions(
     cli: Cli,
-    status: Annotated[str | None, typer.Option(metavar="STATUS", help="Only those that are active, archived or ended.")] = None,
+    status: Annotated[
+        str | None, typer.Option(metavar="STATUS", help="Only those that are active, archived or ended.")
+    ] = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Only this user's.")] = None,
     tag: TagsOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier page, which names it.")] = None,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier page, which names it.")
+    ] = None,
 ) -> int:
     """The sessions, the last used first. Ends with 1 where there is none."""
     from memory.cli import show
 
     async with cli.memory() as memory:
-        page = await memory.sessions.list(status=status, user=user, tags=tag or (), limit=limit, cursor=cursor)
+        page = await memory.sessions.list(
+            status=status, user=user, tags=tag or (), limit=limit, cursor=cursor
+        )
 
     def people(out: Console) -> None:
         columns = ["session", "status", "user", "messages", "updated", "about"]
-        rows = [[s.id, s.status, s.user or "", s.message_count, show.moment(s.updated_at), _about(s)] for s in page.sessions]
+        rows = [
+            [s.id, s.status, s.user or "", s.message_count, show.moment(s.updated_at), _about(s)]
+            for s in page.sessions
+        ]
         out.print(show.table("", columns, rows, right=("messages",)))
         if page.cursor is not None:
             out.print(show.plain(f"more: --cursor {page.cursor}", "dim"), soft_wrap=True)
@@ -74,7 +85,9 @@ def _about(session: SessionInfo) -> str:
 async def show_session(
     cli: Cli,
     session_id: SessionId,
-    last: Annotated[int, typer.Option("--last", "-n", metavar="N", help="So many of the newest messages.")] = 10,
+    last: Annotated[
+        int, typer.Option("--last", "-n", metavar="N", help="So many of the newest messages.")
+    ] = 10,
 ) -> None:
     """A session: what is known of it, its newest messages, and what became of each."""
     from memory.cli import show
@@ -84,14 +97,39 @@ async def show_session(
         info = await session.info()
         items = list(reversed((await session.history(order="newest", limit=last)).items))
         compactions = await session.compactions()
-    data = {**info.to_dict(), "newest": [item.to_dict() for item in items], "compactions": [one.to_dict() for one in compactions]}
+    data = {
+        **info.to_dict(),
+        "newest": [item.to_dict() for item in items],
+        "compactions": [one.to_dict() for one in compactions],
+    }
 
     def people(out: Console) -> None:
-        known = {"title": info.title, "user": info.user, "agent": info.agent, "tags": ", ".join(info.tags), "created": show.moment(info.created_at)}
-        counts = {"used": show.moment(info.updated_at), "messages": info.message_count, "compactions": info.compaction_count or ""}
-        out.print(show.facts(info.id, show.plain(info.status, "green" if info.status == "active" else "yellow"), {**known, **counts}))
-        rows = [[item.number, item.message.role.value, show.moment(item.created_at), _body(item), _fate(item)] for item in items]
-        out.print(show.table("Newest messages", ["#", "role", "since", "message", "window"], rows, right=("#",)))
+        known = {
+            "title": info.title,
+            "user": info.user,
+            "agent": info.agent,
+            "tags": ", ".join(info.tags),
+            "created": show.moment(info.created_at),
+        }
+        counts = {
+            "used": show.moment(info.updated_at),
+            "messages": info.message_count,
+            "compactions": info.compaction_count or "",
+        }
+        out.print(
+            show.facts(
+                info.id,
+                show.plain(info.status, "green" if info.status == "active" else "yellow"),
+                {**known, **counts},
+            )
+        )
+        rows = [
+            [item.number, item.message.role.value, show.moment(item.created_at), _body(item), _fate(item)]
+            for item in items
+        ]
+        out.print(
+            show.table("Newest messages", ["#", "role", "since", "message", "window"], rows, right=("#",))
+        )
 
     cli.emit(data, people)
 
@@ -105,20 +143,30 @@ def _body(item: HistoryItem) -> Any:
 def _says(message: Any) -> str:
     """What a message says, or asks for, in a line."""
     calls = ", ".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
-    parts = [] if isinstance(message.content, str) else [f"[{part['type']}]" for part in message.content if part["type"] != "text"]
+    parts = (
+        []
+        if isinstance(message.content, str)
+        else [f"[{part['type']}]" for part in message.content if part["type"] != "text"]
+    )
     return " ".join(" ".join([message.text, *parts, *([f"→ {calls}"] if calls else [])]).split())
 
 
 def _fate(item: HistoryItem) -> str:
     """Whether a model would be sent it."""
-    return item.excluded or ("compacted" if item.archived_by else "in it" if item.message.is_final else "being said")
+    return item.excluded or (
+        "compacted" if item.archived_by else "in it" if item.message.is_final else "being said"
+    )
 
 
 async def context(
     cli: Cli,
     session_id: SessionId,
-    budget: Annotated[int | None, typer.Option("--budget", "-b", metavar="N", help="So many tokens at most.")] = None,
-    last: Annotated[int | None, typer.Option("--last", "-n", metavar="N", help="Only so many of the newest messages.")] = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", "-b", metavar="N", help="So many tokens at most.")
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", metavar="N", help="Only so many of the newest messages.")
+    ] = None,
     turns: Annotated[bool, typer.Option("--turns", help="Cut between turns only.")] = False,
 ) -> None:
     """What a model would be sent, what each message takes, and what was left out."""
@@ -126,8 +174,17 @@ async def context(
         session = memory.session(session_id, create=False)
         found = await session.context(budget, last=last, by="turns" if turns else "blocks")
         shown = {message.id for message in found.messages} | set(found.invalid)
-        left = [message for message in (await session.context()).messages if message.id not in shown] if found.left_out else []
-    told = {**found.to_dict(), "left_out": [message.id for message in left], "total_tokens": found.total_tokens, "budget": budget}
+        left = (
+            [message for message in (await session.context()).messages if message.id not in shown]
+            if found.left_out
+            else []
+        )
+    told = {
+        **found.to_dict(),
+        "left_out": [message.id for message in left],
+        "total_tokens": found.total_tokens,
+        "budget": budget,
+    }
     cli.emit(told, lambda out: _show_context(out, found, left, budget))
 
 
@@ -147,35 +204,55 @@ def _show_context(out: Console, found: Context, left: list[Message], budget: int
     out.print(show.plain(f"{len(found.messages)} messages, {found.total_tokens:,} tokens{of}", "bold"))
     if found.over_budget:
         out.print(
-            show.plain(f"{found.over_budget:,} tokens over the budget: system messages, summaries and the last user message are kept", "yellow")
+            show.plain(
+                f"{found.over_budget:,} tokens over the budget: system messages, summaries and the last user message are kept",
+                "yellow",
+            )
         )
     if left:
         out.print(show.plain(f"{len(left)} left out, the newest of them:"))
         for message in left[-SHOWN:]:
             out.print(show.plain(f"  {message.id}  {_says(message)}", "dim", limit=SAID))
-    for names, what in ((found.invalid, "results that answer no call"), (found.interrupted, "calls without a result")):
+    for names, what in (
+        (found.invalid, "results that answer no call"),
+        (found.interrupted, "calls without a result"),
+    ):
         if names:
             out.print(show.plain(f"{len(names)} {what}: {', '.join(names[:SHOWN])}", "yellow"))
 
 
 async def import_messages(
     cli: Cli,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines, or one JSON array; - reads standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="JSON Lines, or one JSON array; - reads standard input.")
+    ],
     session_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The session; by default the file's name. Needed for standard input.")
+        str | None,
+        typer.Option(
+            "--id", metavar="ID", help="The session; by default the file's name. Needed for standard input."
+        ),
     ] = None,
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose session it is.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="With which agent it is.")] = None,
-    namespace: Annotated[str | None, typer.Option("--namespace", metavar="NAME", help="In which namespace it is.")] = None,
-    revive: Annotated[bool, typer.Option("--revive", help="Write also what was erased, edited or deleted since.")] = False,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="NAME", help="With which agent it is.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", metavar="NAME", help="In which namespace it is.")
+    ] = None,
+    revive: Annotated[
+        bool, typer.Option("--revive", help="Write also what was erased, edited or deleted since.")
+    ] = False,
 ) -> int:
-    """Append the messages of a file to a session: OpenAI's, Anthropic's, LangChain's, plain {role, content}, or our own.
+    """Append the messages of a file to a session: OpenAI's, Anthropic's, LangChain's,
+    plain {role, content}, or our own.
 
-    Every line is checked before the first is written. The same file again, an export of the session, or either
-    when it has grown, adds only what is not there yet. Messages without ids are compared with the session's from its beginning. Where there is no
-    such session it is created with --user, --agent and --namespace, and a system message at the beginning is its own; one that exists with others is
-    refused. Messages that were erased or edited in the session stay so, and a session that was deleted stays deleted, unless --revive. Ends with 1
-    where the file holds no message.
+    Every line is checked before the first is written. The same file again, an export of
+    the session, or either when it has grown, adds only what is not there yet. Messages
+    without ids are compared with the session's from its beginning. Where there is no
+    such session it is created with --user, --agent and --namespace, and a system
+    message at the beginning is its own; one that exists with others is refused.
+    Messages that were erased or edited in the session stay so, and a session that was
+    deleted stays deleted, unless --revive. Ends with 1 where the file holds no message.
     """
     from memory.domain.errors import InvalidInput
     from memory.facade.said import carry_in, read_messages
@@ -187,7 +264,8 @@ async def import_messages(
         messages = read_messages(stream, name)
     if not messages:
         cli.emit(
-            {"session_id": session_id, "messages": 0, "new": 0, "left_out": 0, "already_there": 0}, lambda _out: cli.say(f"{name} holds no message")
+            {"session_id": session_id, "messages": 0, "new": 0, "left_out": 0, "already_there": 0},
+            lambda _out: cli.say(f"{name} holds no message"),
         )
         return 1
     async with cli.memory() as memory:
@@ -195,13 +273,21 @@ async def import_messages(
 
             def told(done: int, total: int) -> None:
                 advance(done, total)
-                cli.kept[:] = [f"{done} of {total} messages are kept; import the same file again for the rest, nothing is said twice"]
+                cli.kept[:] = [
+                    f"{done} of {total} messages are kept; import the same file again for the rest, nothing is said twice"
+                ]
 
             session = session_id or Path(file).stem
-            result = await carry_in(memory, session, messages, told, user=user, agent=agent, namespace=namespace, revive=revive)
+            result = await carry_in(
+                memory, session, messages, told, user=user, agent=agent, namespace=namespace, revive=revive
+            )
     said = f"{name}: {result.new} messages added to session {result.session_id}"
     said += f"; {result.already_there} were there already, not added twice" if result.already_there else ""
-    said += f"; {result.left_out} erased or edited since, not written again (--revive does)" if result.left_out else ""
+    said += (
+        f"; {result.left_out} erased or edited since, not written again (--revive does)"
+        if result.left_out
+        else ""
+    )
     cli.emit(result.to_dict(), lambda out: out.print(said, markup=False, soft_wrap=True))
     return 0
 
@@ -209,13 +295,23 @@ async def import_messages(
 async def export_messages(
     cli: Cli,
     session_id: SessionId,
-    shape: Annotated[str, typer.Option("--as", metavar="SHAPE", help="openai, anthropic, langchain or plain.")] = "plain",
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")] = None,
+    shape: Annotated[
+        str, typer.Option("--as", metavar="SHAPE", help="openai, anthropic, langchain or plain.")
+    ] = "plain",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this new file instead of standard output."
+        ),
+    ] = None,
 ) -> None:
-    """Everything that was said in a session, compacted messages too, as JSON Lines in the shape asked for; with --json as one array.
+    """Everything that was said in a session, compacted messages too, as JSON Lines in
+    the shape asked for; with --json as one array.
 
-    What came in this shape is given back as it came, each message with its moment: when it was said or, if no file told that, when it was stored.
-    OpenAI's messages are as its own API wants them, also if they came from a server without ids of calls. `memory session import` reads it.
+    What came in this shape is given back as it came, each message with its moment: when
+    it was said or, if no file told that, when it was stored. OpenAI's messages are as
+    its own API wants them, also if they came from a server without ids of calls.
+    `memory session import` reads it.
     """
     from memory.domain import door
     from memory.domain.shapes import SHAPES
@@ -232,25 +328,42 @@ async def export_messages(
         stream.writelines(json.dumps(message, ensure_ascii=ascii_only) + "\n" for message in messages)
     if output is not None:
         said = f"{output}: {len(messages)} messages exported"
-        cli.emit({"file": str(output), "exported": len(messages)}, lambda out: out.print(said, markup=False, soft_wrap=True))
+        cli.emit(
+            {"file": str(output), "exported": len(messages)},
+            lambda out: out.print(said, markup=False, soft_wrap=True),
+        )
 
 
 async def fork(
     cli: Cli,
     session_id: SessionId,
-    at: Annotated[str | None, typer.Option("--at", metavar="MESSAGE", help="The last message to take along; by default all of them.")] = None,
-    new_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The new session; by default an id of its own.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="MESSAGE", help="The last message to take along; by default all of them."
+        ),
+    ] = None,
+    new_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The new session; by default an id of its own.")
+    ] = None,
 ) -> None:
-    """Begin another session with copies of what a model was sent up to a message: to ask again otherwise, or to be answered again."""
+    """Begin another session with copies of what a model was sent up to a message: to
+    ask again otherwise, or to be answered again.
+    """
     async with cli.memory() as memory:
         forked = await memory.session(session_id, create=False).fork(at, new_id)
         info = await forked.info()
     said = f"session {info.id} begins with {info.message_count} messages of {session_id}"
-    cli.emit({"session_id": info.id, "messages": info.message_count, "forked_from": session_id}, lambda out: out.print(said, markup=False))
+    cli.emit(
+        {"session_id": info.id, "messages": info.message_count, "forked_from": session_id},
+        lambda out: out.print(said, markup=False),
+    )
 
 
 async def end(cli: Cli, session_id: SessionId) -> None:
-    """End a session: nothing is said in it until it is resumed, and rules move what it taught onward."""
+    """End a session: nothing is said in it until it is resumed, and rules move what it
+    taught onward.
+    """
     from memory.cli import show
 
     async with cli.memory() as memory:
@@ -269,15 +382,23 @@ async def delete(
     session_id: SessionId,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before.")] = False,
 ) -> int:
-    """Erase a session with everything said in it, and the entries of its scope. There is no way back. Ends with 1 where there was none."""
+    """Erase a session with everything said in it, and the entries of its scope. There
+    is no way back. Ends with 1 where there was none.
+    """
     from memory.domain.errors import InvalidInput
 
     if not yes:
         if cli.json or not sys.stdin.isatty():
             raise InvalidInput("--yes", f"is needed to erase session {session_id} without being asked")
-        typer.confirm(f"Erase session {session_id} and everything said in it? There is no way back.", abort=True, err=True)
+        typer.confirm(
+            f"Erase session {session_id} and everything said in it? There is no way back.",
+            abort=True,
+            err=True,
+        )
     async with cli.memory() as memory:
         gone = await memory.sessions.delete(session_id)
     said = f"session {session_id} erased" if gone else f"there is no session {session_id}"
-    cli.emit({"session_id": session_id, "deleted": gone}, lambda out: out.print(said, markup=False, soft_wrap=True))
+    cli.emit(
+        {"session_id": session_id, "deleted": gone}, lambda out: out.print(said, markup=False, soft_wrap=True)
+    )
     return 0 if gone else 1

@@ -22,29 +22,42 @@ def register(app: typer.Typer) -> None:
     app.add_typer(config, name="config")
 
 
-def init(cli: Cli, force: Annotated[bool, typer.Option("--force", help="Replace a memory.toml that is there.")] = False) -> None:
+def init(
+    cli: Cli,
+    force: Annotated[bool, typer.Option("--force", help="Replace a memory.toml that is there.")] = False,
+) -> None:
     """Write a commented memory.toml for a local database into the working directory."""
     from memory.domain.errors import InvalidInput
     from memory.facade.origins import FILE_NAME
 
     if cli.config is not None:
-        raise InvalidInput("--config", "has no meaning for init, which writes memory.toml into the working directory")
+        raise InvalidInput(
+            "--config", "has no meaning for init, which writes memory.toml into the working directory"
+        )
     path = Path.cwd() / FILE_NAME
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(TEMPLATE.read_text(encoding="utf-8"))
     except FileExistsError:
         raise InvalidInput(FILE_NAME, f"{path} is there already; --force replaces it") from None
-    cli.emit({"written": str(path)}, lambda out: out.print(f"wrote {path}; try: memory doctor", markup=False, soft_wrap=True))
+    cli.emit(
+        {"written": str(path)},
+        lambda out: out.print(f"wrote {path}; try: memory doctor", markup=False, soft_wrap=True),
+    )
 
 
-def config_show(cli: Cli, origin: Annotated[bool, typer.Option("--origin", help="Say where each value came from.")] = False) -> None:
+def config_show(
+    cli: Cli,
+    origin: Annotated[bool, typer.Option("--origin", help="Say where each value came from.")] = False,
+) -> None:
     """Show every setting in use. Passwords are hidden."""
     from memory.cli import show
 
     config = cli.settings()
     values, origins = config.leaves(), config.origins
-    data = {name: {"value": value, "origin": origins[name]} if origin else value for name, value in values.items()}
+    data = {
+        name: {"value": value, "origin": origins[name]} if origin else value for name, value in values.items()
+    }
     columns = ["setting", "value", *(["origin"] if origin else [])]
     rows = [[name, value, *([origins[name]] if origin else [])] for name, value in values.items()]
 

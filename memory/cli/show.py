@@ -1,4 +1,6 @@
-"""How things look to people: Rich tables and blocks. What was stored is shown as text, never as markup or control codes."""
+"""How things look to people: Rich tables and blocks. What was stored is shown as text,
+never as markup or control codes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")
 
-WHOLE = frozenset("# score relevance tier store scope type id entry role version since setting from to turn home".split())
+WHOLE = frozenset(
+    "# score relevance tier store scope type id entry role version since setting from to turn home".split()
+)
 """Columns whose cells are never broken: what is read or copied as one."""
 TERMS = 5
 """So many terms of a score are shown by name."""
@@ -31,25 +35,35 @@ TIER_STYLE = {"short": "yellow", "mid": "cyan", "long": "green"}
 
 
 def plain(text: object, style: str = "", limit: int | None = None) -> Text:
-    """Stored text, harmless: control characters become spaces, and what is cut ends in an ellipsis."""
+    """Stored text, harmless: control characters become spaces, and what is cut ends in
+    an ellipsis.
+    """
     cleaned = "".join(char if char.isprintable() or char == "\n" else " " for char in str(text))
     if limit is not None and len(cleaned) > limit:
         cleaned = cleaned[: limit - 1].rstrip() + "…"
     return Text(cleaned, style=style)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+) -> Table:
     """A table of plain cells; the columns of numbers are aligned right."""
-    made = Table(title=title or None, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    made = Table(
+        title=title or None, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
+    )
     for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in WHOLE)
+        made.add_column(
+            name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in WHOLE
+        )
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text | Group) else plain(cell) for cell in row))
     return made
 
 
 def facts(title: str, state: Text, values: Mapping[str, object]) -> Group:
-    """One thing and what is known of it, a line each; long ones go on under their beginning."""
+    """One thing and what is known of it, a line each; long ones go on under their
+    beginning.
+    """
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
@@ -100,7 +114,9 @@ def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
         "run": entry.run,
         "origins": ", ".join(entry.origins or ()),
         "said by": entry.speaker,
-        "said in": " ".join(str(said) for said in (entry.conversation_id, entry.number_in_conversation) if said is not None),
+        "said in": " ".join(
+            str(said) for said in (entry.conversation_id, entry.number_in_conversation) if said is not None
+        ),
         "artifact": _artifact(entry),
         "metadata": ", ".join(f"{name}={value}" for name, value in entry.metadata.items()),
         "created": entry.created_at,
@@ -141,7 +157,13 @@ def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 20
             if said
         )
         title = [plain(entry.title, "bold")] if entry.title else []
-        rows.append([moment(entry.created_at), tier(entry.tier), Group(*title, plain(entry.content, limit=limit), plain(about, "dim"))])
+        rows.append(
+            [
+                moment(entry.created_at),
+                tier(entry.tier),
+                Group(*title, plain(entry.content, limit=limit), plain(about, "dim")),
+            ]
+        )
     return table("", ["since", "tier", "what is remembered"], rows)
 
 
@@ -152,12 +174,16 @@ def versions(listed: Iterable[Entry], entry_id: str) -> Table:
         style = "" if one.id == entry_id else "dim"
         title = [plain(one.title, style or "bold")] if one.title else []
         ended = "" if one.valid_to is None else moment(one.valid_to)
-        rows.append([moment(one.updated_at), ended, Group(*title, plain(one.content, style, limit=200)), one.version])
+        rows.append(
+            [moment(one.updated_at), ended, Group(*title, plain(one.content, style, limit=200)), one.version]
+        )
     return table("Versions", ["since", "retired", "what was said", "version"], rows, right=("version",))
 
 
 def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:
-    """Return a hit as data: its score, its relevance, and the entry or the message with its session."""
+    """Return a hit as data: its score, its relevance, and the entry or the message with
+    its session.
+    """
     numbers = {"score": hit.score, "relevance": hit.relevance}
     if isinstance(hit, FoundMessage):
         return {**numbers, "message": as_json(hit.item), "session_id": hit.session_id}
@@ -170,11 +196,19 @@ def relevance(value: float | None) -> str:
 
 
 def sort_key(score: float | None) -> str:
-    """Return a score with enough digits that the printed numbers explain the order; a dash when browsing."""
+    """Return a score with enough digits that the printed numbers explain the order; a
+    dash when browsing.
+    """
     return "–" if score is None else f"{score:.4f}"
 
 
-def hits(found: Sequence[FoundEntry | FoundMessage], numbers: Mapping[str, int], *, explain: bool, limit: int | None = 400) -> Table:
+def hits(
+    found: Sequence[FoundEntry | FoundMessage],
+    numbers: Mapping[str, int],
+    *,
+    explain: bool,
+    limit: int | None = 400,
+) -> Table:
     """Search results, best first; explained, each with how it came to its place."""
     rows = []
     for place, hit in enumerate(found, start=1):
@@ -185,32 +219,61 @@ def hits(found: Sequence[FoundEntry | FoundMessage], numbers: Mapping[str, int],
     return table("", columns, rows, right=("#", "score", "relevance"))
 
 
-def _said(hit: FoundEntry | FoundMessage, numbers: Mapping[str, int], limit: int | None) -> tuple[Text, list[Text]]:
+def _said(
+    hit: FoundEntry | FoundMessage, numbers: Mapping[str, int], limit: int | None
+) -> tuple[Text, list[Text]]:
     """The tier and the text of a hit, and what it is."""
     if isinstance(hit, FoundMessage):
         by = hit.speaker or hit.message.role.value
-        about = plain(f"{by} in session {hit.session_id}, {hit.item.number} · {moment(hit.item.created_at)}", "dim")
+        about = plain(
+            f"{by} in session {hit.session_id}, {hit.item.number} · {moment(hit.item.created_at)}", "dim"
+        )
         return tier("mid"), [plain(hit.message.text, limit=limit), about]
     entry = hit.entry
     title = [plain(entry.title, "bold")] if entry.title else []
-    about = plain(" · ".join(filter(None, (number(entry.id, numbers), entry.id, entry.scope.text, moment(entry.created_at)))), "dim")
+    about = plain(
+        " · ".join(
+            filter(None, (number(entry.id, numbers), entry.id, entry.scope.text, moment(entry.created_at)))
+        ),
+        "dim",
+    )
     return tier(entry.tier), [*title, plain(entry.content, limit=limit), about]
 
 
 def explained(explanation: Mapping[str, Any]) -> list[Text]:
     """Return how a hit came to its relevance and its place, a line each.
 
-    The lines are the relevance in words, its ranks, the nearest part of a long text, the terms of its order with what
-    multiplies them, and where it lives.
+    The lines are the relevance in words, its ranks, the nearest part of a long text,
+    the terms of its order with what multiplies them, and where it lives.
     """
-    factors = [f"× {_named(name)} {by:.2f}" for name, by in explanation.get("multipliers", {}).items() if f"{by:.2f}" != "1.00"]
+    factors = [
+        f"× {_named(name)} {by:.2f}"
+        for name, by in explanation.get("multipliers", {}).items()
+        if f"{by:.2f}" != "1.00"
+    ]
     order = [] if (reached := explanation.get("order")) is None else [f"= {reached:.2f}"]
     where = f"in {explanation['store']}" if explanation.get("store") else ""
-    where += f", its vectors as of {age:.0f} s ago" if (age := explanation.get("vectors_age")) is not None else ""
-    supposed = ", ".join(f"'{said}' taken for '{meant}'" for said, meant in explanation.get("corrected", {}).items())
-    nearest = f"nearest in part {part['number']} of {part['of']}, from character {part['characters'][0]}" if (part := explanation.get("part")) else ""
+    where += (
+        f", its vectors as of {age:.0f} s ago" if (age := explanation.get("vectors_age")) is not None else ""
+    )
+    supposed = ", ".join(
+        f"'{said}' taken for '{meant}'" for said, meant in explanation.get("corrected", {}).items()
+    )
+    nearest = (
+        f"nearest in part {part['number']} of {part['of']}, from character {part['characters'][0]}"
+        if (part := explanation.get("part"))
+        else ""
+    )
     relevant = explanation.get("relevance", {}).get("in_words", "")
-    lines = (relevant, supposed, ranked(explanation.get("ranks", {})), nearest, _sum(explanation.get("terms", {})), " ".join(factors + order), where)
+    lines = (
+        relevant,
+        supposed,
+        ranked(explanation.get("ranks", {})),
+        nearest,
+        _sum(explanation.get("terms", {})),
+        " ".join(factors + order),
+        where,
+    )
     return [plain(line) for line in lines if line]
 
 
@@ -223,7 +286,11 @@ def _sum(terms: Mapping[str, float]) -> str:
     """The largest terms, and what the others come to."""
     ordered = sorted(terms.items(), key=lambda term: -abs(term[1]))
     told = [*ordered[:TERMS], ("others", sum(value for _, value in ordered[TERMS:]))]
-    signed = [f"{'−' if value < 0 else '+'} {_named(name)} {abs(value):.2f}" for name, value in told if f"{abs(value):.2f}" != "0.00"]
+    signed = [
+        f"{'−' if value < 0 else '+'} {_named(name)} {abs(value):.2f}"
+        for name, value in told
+        if f"{abs(value):.2f}" != "0.00"
+    ]
     return " ".join(signed).removeprefix("+ ")
 
 
@@ -243,14 +310,35 @@ def report_json(report: PromotionReport) -> dict[str, Any]:
 
 
 def promotion(out: Console, report: PromotionReport) -> None:
-    """What was made of what was said, what was moved and what stayed, and why; equal reasons once."""
+    """What was made of what was said, what was moved and what stayed, and why; equal
+    reasons once.
+    """
     if report.onward:
         out.print(plain(f"{len(report.onward)} made of what was said"))
-    for (rule, because, start, end), moved in grouped(report.moved, lambda item: (item.rule, item.because, item.from_tier, item.to_tier)).items():
-        out.print(Text.assemble(f"{len(moved)} moved from ", tier(start), " to ", tier(end), " by ", plain(rule), ": ", plain(because)))
+    for (rule, because, start, end), moved in grouped(
+        report.moved, lambda item: (item.rule, item.because, item.from_tier, item.to_tier)
+    ).items():
+        out.print(
+            Text.assemble(
+                f"{len(moved)} moved from ",
+                tier(start),
+                " to ",
+                tier(end),
+                " by ",
+                plain(rule),
+                ": ",
+                plain(because),
+            )
+        )
         out.print(plain("\n".join(f"  {item.entry_id}" for item in moved)))
-    for (rule, because, scope), copied in grouped(report.copied, lambda item: (item.rule, item.because, item.to_scope)).items():
-        out.print(Text.assemble(f"{len(copied)} copied into ", plain(scope), " by ", plain(rule), ": ", plain(because)))
+    for (rule, because, scope), copied in grouped(
+        report.copied, lambda item: (item.rule, item.because, item.to_scope)
+    ).items():
+        out.print(
+            Text.assemble(
+                f"{len(copied)} copied into ", plain(scope), " by ", plain(rule), ": ", plain(because)
+            )
+        )
         out.print(plain("\n".join(f"  {item.entry_id} → {item.copy_id}" for item in copied)))
     for (name, because), kept in grouped(report.kept, lambda item: (item.tier, item.because)).items():
         where = Text.assemble(" kept in ", tier(name)) if name else Text(" not moved")

@@ -28,24 +28,48 @@ def register(app: typer.Typer) -> None:
 
 async def import_file(
     cli: Cli,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines, or one JSON array; - reads standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="JSON Lines, or one JSON array; - reads standard input.")
+    ],
     scope: OptionalScope = None,
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="The session the messages belong to; by default the file's name; needed for standard input.")
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The session the messages belong to; by default the file's name; needed for standard input.",
+        ),
     ] = None,
     same_ids: Annotated[
-        bool, typer.Option("--same-ids", help="Exported entries keep their ids, versions and kept versions, in a store that has none of them.")
+        bool,
+        typer.Option(
+            "--same-ids",
+            help="Exported entries keep their ids, versions and kept versions, in a store that has none of them.",
+        ),
     ] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out, naming them, instead of importing nothing.")] = False,
-    revive: Annotated[bool, typer.Option("--revive", help="Write also what was deleted after an earlier import.")] = False,
-    acks: Annotated[bool, typer.Option("--acks", help="After each committed batch, say how many lines are safe (standard error).")] = False,
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Leave bad lines out, naming them, instead of importing nothing."),
+    ] = False,
+    revive: Annotated[
+        bool, typer.Option("--revive", help="Write also what was deleted after an earlier import.")
+    ] = False,
+    acks: Annotated[
+        bool,
+        typer.Option(
+            "--acks", help="After each committed batch, say how many lines are safe (standard error)."
+        ),
+    ] = False,
 ) -> int:
-    """Import a conversation: objects {role, content, time?, id?, name?, session_id?}, or the lines of an export.
+    """Import a conversation: objects {role, content, time?, id?, name?, session_id?},
+    or the lines of an export.
 
-    Every line is checked before the first is written. A message's id, or else the file's name and its position, is its key: importing the same
-    file again writes nothing twice, and nothing again that was deleted since. Other fields of a message (tags and metadata among them) are kept.
-    Who spoke (name), in which conversation (session_id, or else the file's) and the how-manieth there is told of each, and helps to find it.
-    An exported entry gets a new id, and what names it in the file follows, unless --same-ids: then a line whose id is taken, or belongs to another
+    Every line is checked before the first is written. A message's id, or else the
+    file's name and its position, is its key: importing the same file again writes
+    nothing twice, and nothing again that was deleted since. Other fields of a message
+    (tags and metadata among them) are kept. Who spoke (name), in which conversation
+    (session_id, or else the file's) and the how-manieth there is told of each, and
+    helps to find it. An exported entry gets a new id, and what names it in the file
+    follows, unless --same-ids: then a line whose id is taken, or belongs to another
     tenant, is refused alone, and the end is 6.
     """
     from memory.domain.errors import InvalidInput
@@ -53,7 +77,11 @@ async def import_file(
 
     if scope is not None and session is not None:
         raise InvalidInput("--session", "and --scope exclude each other")
-    messages_to = f"session:{session or Path(file).stem}" if scope is None and (session is not None or file != "-") else None
+    messages_to = (
+        f"session:{session or Path(file).stem}"
+        if scope is None and (session is not None or file != "-")
+        else None
+    )
     read = 0
     with opened(file) as stream:
         async with cli.memory() as memory:
@@ -63,7 +91,9 @@ async def import_file(
                     nonlocal read
                     read = total
                     advance(done, total)
-                    cli.kept[:] = [f"{done} of {total} lines are kept; import the same file again for the rest, nothing is written twice"]
+                    cli.kept[:] = [
+                        f"{done} of {total} lines are kept; import the same file again for the rest, nothing is written twice"
+                    ]
                     if acks:
                         sys.stderr.write(json.dumps({"committed": done}) + "\n")
                         sys.stderr.flush()
@@ -122,13 +152,17 @@ def _summary(result: Imported) -> str:
         (result.unlinked_lines, "entries without their artifact"),
     ):
         if lines:
-            parts.append(f"{len(lines)} {what} ({', '.join(map(str, lines[:20]))}{', …' * (len(lines) > 20)})")
+            parts.append(
+                f"{len(lines)} {what} ({', '.join(map(str, lines[:20]))}{', …' * (len(lines) > 20)})"
+            )
     return "; ".join(parts)
 
 
 @contextmanager
 def progress(cli: Cli, what: str = "importing") -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error where that is a terminal; what it yields is told how many are done, and of how many."""
+    """A progress bar on standard error where that is a terminal; what it yields is told
+    how many are done, and of how many.
+    """
     if cli.json or not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -143,9 +177,15 @@ def progress(cli: Cli, what: str = "importing") -> Iterator[Callable[[int, int],
 async def export(
     cli: Cli,
     scope: OptionalScope = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this new file instead of standard output."
+        ),
+    ] = None,
 ) -> int:
-    """Write every live entry, retired ones too, with its earlier versions, relations, sessions and what else belongs to them, as JSON Lines.
+    """Write every live entry, retired ones too, with its earlier versions, relations,
+    sessions and what else belongs to them, as JSON Lines.
 
     `memory import` reads them back. Artifacts stand in it whole, as base64.
 
@@ -154,7 +194,13 @@ async def export(
     from memory.facade.artifact_lines import ARTIFACT_FORMAT
     from memory.facade.transfer import FORMAT, VERSION_FORMAT
 
-    entries, versions, sessions, artifacts, ascii_only = 0, 0, 0, 0, output is None and not is_utf8(sys.stdout)
+    entries, versions, sessions, artifacts, ascii_only = (
+        0,
+        0,
+        0,
+        0,
+        output is None and not is_utf8(sys.stdout),
+    )
 
     async with cli.memory() as memory:
         with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
@@ -169,7 +215,13 @@ async def export(
         said += f", {sessions} sessions" if sessions else ""
         said += f", {artifacts} artifacts" if artifacts else ""
         cli.emit(
-            {"file": str(output), "exported": entries, "versions": versions, "sessions": sessions, "artifacts": artifacts},
+            {
+                "file": str(output),
+                "exported": entries,
+                "versions": versions,
+                "sessions": sessions,
+                "artifacts": artifacts,
+            },
             lambda out: out.print(said, markup=False, soft_wrap=True),
         )
     return 0 if entries or sessions else 1

@@ -33,16 +33,29 @@ def _length(text: str) -> timedelta:
 async def worker(
     cli: Cli,
     every: Annotated[
-        timedelta, typer.Option(parser=_length, metavar="TIME", help="How long to rest when there is nothing to do.", show_default="5m")
+        timedelta,
+        typer.Option(
+            parser=_length,
+            metavar="TIME",
+            help="How long to rest when there is nothing to do.",
+            show_default="5m",
+        ),
     ] = timedelta(minutes=5),
     budget: Annotated[
-        timedelta, typer.Option(parser=_length, metavar="TIME", help="How long one round takes at most.", show_default="30s")
+        timedelta,
+        typer.Option(
+            parser=_length, metavar="TIME", help="How long one round takes at most.", show_default="30s"
+        ),
     ] = timedelta(seconds=30),
-    rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="Change at most N records a second.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, metavar="N", help="Change at most N records a second.")
+    ] = None,
 ) -> None:
-    """Do maintenance until stopped: deliver, move, retire, forget. Run as many as you like, on as many machines.
+    """Do maintenance until stopped: deliver, move, retire, forget. Run as many as you
+    like, on as many machines.
 
-    One works at a time; another takes over where it ends or dies. SIGTERM or Ctrl-C ends it after the records it is at; twice at once.
+    One works at a time; another takes over where it ends or dies. SIGTERM or Ctrl-C
+    ends it after the records it is at; twice at once.
     """
     import asyncio
 
@@ -51,7 +64,9 @@ async def worker(
     from memory.facade.worker import Worker
 
     settings = cli.settings()
-    own = settings.model_copy(update={"durations": settings.durations.model_copy(update={"sweep_every": timedelta(0)})})
+    own = settings.model_copy(
+        update={"durations": settings.durations.model_copy(update={"sweep_every": timedelta(0)})}
+    )
     memory = Memory(own)
     working = Worker(memory, every=every, budget=budget, rate=rate, told=lambda report: _tell(cli, report))
     loop = asyncio.get_running_loop()
@@ -64,7 +79,9 @@ async def worker(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_end, number)
     async with memory:
-        cli.say(f"working: a round takes at most {show_duration(budget)}, the rest between is {show_duration(every)}; Ctrl-C ends")
+        cli.say(
+            f"working: a round takes at most {show_duration(budget)}, the rest between is {show_duration(every)}; Ctrl-C ends"
+        )
         await working.run()
     cli.say("ended; what is left is done by the next worker")
 
@@ -79,7 +96,9 @@ def _tell(cli: Cli, report: SweepReport) -> None:
     if not report.ran:
         cli.say("another worker is at it")
         return
-    done = [f"{name.replace('_', ' ')} {count}" for name, count in said.items() if type(count) is int and count]
+    done = [
+        f"{name.replace('_', ' ')} {count}" for name, count in said.items() if type(count) is int and count
+    ]
     cli.say(", ".join(done) or "nothing to do")
     for sentence in (*report.waiting, *report.stays):
         cli.say(f"  {sentence}")

@@ -1,6 +1,7 @@
 """Text that is no command and no frame, whatever it says. Pure.
 
-A line ends wherever `str.splitlines` ends one, here and where commands are read: a reader who knows fewer ends sees no more lines than are looked at.
+A line ends wherever `str.splitlines` ends one, here and where commands are read: a
+reader who knows fewer ends sees no more lines than are looked at.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ _UNSEEN = (
     "\\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""What may stand before a frame or a command, or in one, so that it still looks like one."""
+"""What may stand before a frame or a command, or in one, so that it still looks like
+one.
+"""
 
 
 def _spelt(word: str) -> str:
@@ -20,7 +23,9 @@ def _spelt(word: str) -> str:
 
 
 _MEM, _ENDMEM, _END, _MEMORY = (_spelt(word) for word in ("/mem", "/endmem", "end", "memory"))
-_LOOKS_LIKE_ONE = rf"{_MEM}(?!\w)|{_ENDMEM}(?!\w)|\[[{_UNSEEN}]*{_MEM}(?!\w)|\[[{_UNSEEN}]*{_END}[{_UNSEEN}]+{_MEMORY}"
+_LOOKS_LIKE_ONE = (
+    rf"{_MEM}(?!\w)|{_ENDMEM}(?!\w)|\[[{_UNSEEN}]*{_MEM}(?!\w)|\[[{_UNSEEN}]*{_END}[{_UNSEEN}]+{_MEMORY}"
+)
 _TO_ESCAPE = re.compile(rf"([{_UNSEEN}]*)(?=\\*(?:{_LOOKS_LIKE_ONE}))", re.IGNORECASE)
 _ESCAPED = re.compile(rf"([{_UNSEEN}]*)\\(?=\\*(?:{_LOOKS_LIKE_ONE}))", re.IGNORECASE)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -28,17 +33,27 @@ _CUT = "…"
 
 
 def escaped(text: str) -> str:
-    """The text with a backslash before what begins a line like a frame or a command; `unescaped` gives the text back, to the letter."""
-    return "".join(_TO_ESCAPE.sub(r"\1\\", line, count=1) if _TO_ESCAPE.match(line) else line for line in text.splitlines(keepends=True))
+    """The text with a backslash before what begins a line like a frame or a command;
+    `unescaped` gives the text back, to the letter.
+    """
+    return "".join(
+        _TO_ESCAPE.sub(r"\1\\", line, count=1) if _TO_ESCAPE.match(line) else line
+        for line in text.splitlines(keepends=True)
+    )
 
 
 def unescaped(text: str) -> str:
     """The text without these backslashes."""
-    return "".join(_ESCAPED.sub(r"\1", line, count=1) if _ESCAPED.match(line) else line for line in text.splitlines(keepends=True))
+    return "".join(
+        _ESCAPED.sub(r"\1", line, count=1) if _ESCAPED.match(line) else line
+        for line in text.splitlines(keepends=True)
+    )
 
 
 def one_line(text: str) -> str:
-    """The text as one line: blanks and ends of lines are single blanks, and what cannot be printed or written is replaced."""
+    """The text as one line: blanks and ends of lines are single blanks, and what cannot
+    be printed or written is replaced.
+    """
     return _CONTROL.sub("\ufffd", " ".join(text.split()))
 
 

@@ -1,8 +1,11 @@
-"""Commands of a text. Pure, and it never fails: what is wrong is a command too, which says how it is used.
+"""Commands of a text. Pure, and it never fails: what is wrong is a command too, which
+says how it is used.
 
-A command is a line that begins with `/mem`; all other lines are prose and ignored. `add entry` has a body, the lines up to one that is `/endmem`, or
-up to the end of the text, and `write` has one where its line says nothing. A body is never looked at for commands. Nor is what stands between a
-command that nobody knows and an `/endmem`: whoever wrote that meant a body.
+A command is a line that begins with `/mem`; all other lines are prose and ignored. `add
+entry` has a body, the lines up to one that is `/endmem`, or up to the end of the text,
+and `write` has one where its line says nothing. A body is never looked at for commands.
+Nor is what stands between a command that nobody knows and an `/endmem`: whoever wrote
+that meant a body.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ _DEPTH = re.compile(r"depth=(-?)([0-9]+)")
 MOST_STEPS = 2
 SHARED, RERANK, ARTIFACT, SUPERSEDES = "--shared", "--rerank", "--artifact", "--supersedes"
 _FLAG = re.compile(r"--[a-z]", re.IGNORECASE)
-"""How an option begins, also one that nobody knows: a title that speaks of one puts it in quotes, and a query may say anything (D62)."""
+"""How an option begins, also one that nobody knows: a title that speaks of one puts it
+in quotes, and a query may say anything (D62).
+"""
 
 USAGE: Mapping[str, str] = {
     "entries": "/mem entries [type,type] [tag=x]",
@@ -212,7 +217,7 @@ def _command(said: str, words: Sequence[str], body: str | None, has_body: bool) 
         return Wrong(said, (USAGE[name],))
 
 
-# -- one by one -----------------------------------------------------------------------------------------------------------
+# -- one by one ------------------------------------------------------------------------
 
 
 def _entries(line: _Line) -> Command:
@@ -252,7 +257,14 @@ def _add_entry(line: _Line) -> Command:
     if len(artifacts) > 1:
         raise _Misused
     superseded = tuple(dict.fromkeys(given.get(SUPERSEDES, ())))
-    return AddEntry(line.said, line.words[0], " ".join(of_title), line.body, artifacts[0] if artifacts else None, superseded)
+    return AddEntry(
+        line.said,
+        line.words[0],
+        " ".join(of_title),
+        line.body,
+        artifacts[0] if artifacts else None,
+        superseded,
+    )
 
 
 def _add_link(line: _Line) -> Command:
@@ -267,7 +279,9 @@ def _add_link(line: _Line) -> Command:
 
 def _write(line: _Line, has_body: bool) -> Command:
     shared = line.words[:1] == [SHARED]
-    if not shared and line.words and _FLAG.match(line.words[0]):  # what was to be shared would be nobody else's
+    if (
+        not shared and line.words and _FLAG.match(line.words[0])
+    ):  # what was to be shared would be nobody else's
         raise _Misused
     begins = " ".join(line.words[1:] if shared else line.words)
     if not has_body:

@@ -1,4 +1,6 @@
-"""What commands ask of a memory, and are answered. Whoever answers keeps to one tenant, to what may be read and to where is written."""
+"""What commands ask of a memory, and are answered. Whoever answers keeps to one tenant,
+to what may be read and to where is written.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def as_typed(named: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Entries in order; `more` says whether others follow. `notes` tell what the answer lacks, here and everywhere below."""
+    """Entries in order; `more` says whether others follow. `notes` tell what the answer
+    lacks, here and everywhere below.
+    """
 
     entries: Sequence[Entry]
     more: bool = False
@@ -56,7 +60,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The links of an entry and those at their other ends that may be read, by id; None for one that is retired (D113)."""
+    """The links of an entry and those at their other ends that may be read, by id; None
+    for one that is retired (D113).
+    """
 
     outgoing: Sequence[Link]
     incoming: Sequence[Link]
@@ -107,13 +113,18 @@ class Reach(Protocol):
     def now(self) -> datetime: ...
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
-        """The active entries that may be read, by what names them: digits, or a UUID. What names none of these is left out.
+        """The active entries that may be read, by what names them: digits, or a UUID.
+        What names none of these is left out.
 
         Raises `InvalidInput` where it is an artifact that is named, and may be read.
         """
 
-    async def numbers(self, ids: Iterable[str], kind: Literal["entry", "artifact"] = "entry") -> Mapping[str, int]:
-        """The running numbers of entries, or artifacts, of those of which one can be told. Never fails."""
+    async def numbers(
+        self, ids: Iterable[str], kind: Literal["entry", "artifact"] = "entry"
+    ) -> Mapping[str, int]:
+        """The running numbers of entries, or artifacts, of those of which one can be
+        told. Never fails.
+        """
 
     async def listed(self, types: Sequence[str], tag: str | None, limit: int) -> Listed:
         """The newest entries of these types, with this tag."""
@@ -127,13 +138,19 @@ class Reach(Protocol):
     async def density(self, entry_id: str) -> Linked: ...
 
     async def artifact(self, named: str) -> Artifact | None:
-        """What is known of an artifact that may be read. Raises `InvalidInput` where it is an entry that is named, and may be read."""
+        """What is known of an artifact that may be read. Raises `InvalidInput` where it
+        is an entry that is named, and may be read.
+        """
 
     async def beginning(self, artifact_id: str, most: int) -> bytes:
         """Of an artifact's bytes the first, at most so many."""
 
-    async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None) -> tuple[Entry, Sequence[str]]:
-        """Write an entry, in the place of others. The entry, and what is to be said beside it."""
+    async def add(
+        self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None
+    ) -> tuple[Entry, Sequence[str]]:
+        """Write an entry, in the place of others. The entry, and what is to be said
+        beside it.
+        """
 
     async def link(self, source_id: str, label: str, target_id: str) -> None: ...
 
@@ -141,7 +158,9 @@ class Reach(Protocol):
         """False where there is no such entry that is active."""
 
     async def write(self, text: str, *, shared: bool) -> int:
-        """Append to the agent's scratchpad, or to that which all share; how many bytes stand there then."""
+        """Append to the agent's scratchpad, or to that which all share; how many bytes
+        stand there then.
+        """
 
     async def scratchpad(self, *, shared: bool) -> Noted: ...
 

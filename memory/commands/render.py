@@ -1,7 +1,9 @@
 """What commands are answered, as an agent reads it. Pure.
 
-Every answer is framed, and everything between `[/mem …]` and `[END MEMORY]` is escaped at once, here and nowhere else: no line of it begins like a
-frame or a command (D123). What has its place in a line is one line, without two blanks together: these stand only where we put them.
+Every answer is framed, and everything between `[/mem …]` and `[END MEMORY]` is escaped
+at once, here and nowhere else: no line of it begins like a frame or a command (D123).
+What has its place in a line is one line, without two blanks together: these stand only
+where we put them.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def error(problem: str) -> str:
 
 def usage(ways: Sequence[str]) -> str:
     """How a command is written; of several, each in its line."""
-    return _lines(["ERR: usage:", *(f"- {way}" for way in ways)]) if len(ways) > 1 else f"ERR: usage: {ways[0]}"
+    return (
+        _lines(["ERR: usage:", *(f"- {way}" for way in ways)]) if len(ways) > 1 else f"ERR: usage: {ways[0]}"
+    )
 
 
 def name(thing_id: str, numbers: Numbers) -> str:
@@ -66,10 +70,18 @@ def listed(found: Listed, tag: str | None, numbers: Numbers, now: datetime) -> s
 def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime) -> str:
     """An entry with its text, what is attached and its links (D113)."""
     sides = [
-        ("outgoing:", [f"- {link.label} → {_other(link.target_id, around, numbers)}" for link in around.outgoing]),
-        ("incoming:", [f"- {_other(link.source_id, around, numbers)} → {link.label}" for link in around.incoming]),
+        (
+            "outgoing:",
+            [f"- {link.label} → {_other(link.target_id, around, numbers)}" for link in around.outgoing],
+        ),
+        (
+            "incoming:",
+            [f"- {_other(link.source_id, around, numbers)} → {link.label}" for link in around.incoming],
+        ),
     ]
-    parts = [line(shown, numbers, now), shown.content] + ([attached(around.artifact, numbers)] if around.artifact is not None else [])
+    parts = [line(shown, numbers, now), shown.content] + (
+        [attached(around.artifact, numbers)] if around.artifact is not None else []
+    )
     parts += ["\n".join([head, *links]) for head, links in sides if links]
     parts += _notes(["more links are there; the newest are shown"]) if around.more else []
     return "\n\n".join(part for part in parts if part)
@@ -96,7 +108,12 @@ def reached(found: Reached, depth: int, numbers: Numbers, now: datetime) -> str:
     head = f"{name(first.id, numbers)} in {depth} step{'s' * (depth > 1)}: {len(others)} linked entries, {len(found.links)} relations"
     links = [f"- {_link(link, numbers)}" for link in found.links]
     return _lines(
-        [head, *(line(one, numbers, now) for one in found.entries), *(["relations:", *links] if links else []), *_named(found.notes, numbers)]
+        [
+            head,
+            *(line(one, numbers, now) for one in found.entries),
+            *(["relations:", *links] if links else []),
+            *_named(found.notes, numbers),
+        ]
     )
 
 
@@ -122,7 +139,9 @@ def attached(found: Artifact, numbers: Numbers) -> str:
 
 
 def artifact(found: Artifact, data: bytes, numbers: Numbers) -> str:
-    """An artifact with its text, or the beginning of it; of one that is no text what is known of it."""
+    """An artifact with its text, or the beginning of it; of one that is no text what is
+    known of it.
+    """
     text = data.decode(errors="ignore") if is_text(data, whole=len(data) >= found.size) else None
     if text is None:
         return _lines([attached(found, numbers), "(it is not text)"])
@@ -131,7 +150,9 @@ def artifact(found: Artifact, data: bytes, numbers: Numbers) -> str:
 
 
 def is_text(data: bytes, *, whole: bool) -> bool:
-    """Whether these bytes are UTF-8, but for a character that is cut off at the end where they are not the whole."""
+    """Whether these bytes are UTF-8, but for a character that is cut off at the end
+    where they are not the whole.
+    """
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -146,7 +167,9 @@ def noted(found: Noted) -> str:
     data = found.content.encode()
     if len(data) <= MOST_BODY_BYTES:
         return found.content.removesuffix("\n")
-    return f"(the last {MOST_BODY_BYTES:,} bytes of {len(data):,})\n{data[-MOST_BODY_BYTES:].decode(errors='ignore')}".removesuffix("\n")
+    return f"(the last {MOST_BODY_BYTES:,} bytes of {len(data):,})\n{data[-MOST_BODY_BYTES:].decode(errors='ignore')}".removesuffix(
+        "\n"
+    )
 
 
 def repr_of(text: str) -> str:

@@ -19,14 +19,24 @@ log = logging.getLogger(__name__)
 
 NO_MEMORY = "no memory is there"
 GONE = "entry {} not found or already invalidated"
-READS = (parse.ListEntries, parse.ShowEntry, parse.Search, parse.Expand, parse.Density, parse.ReadArtifact, parse.Scratchpad)
+READS = (
+    parse.ListEntries,
+    parse.ShowEntry,
+    parse.Search,
+    parse.Expand,
+    parse.Density,
+    parse.ReadArtifact,
+    parse.Scratchpad,
+)
 """What changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Shown):
-    """The answer to one command: `text` is what an agent reads, in its frame. `cacheable` says whether it may be shown again instead of asking again:
-    never an error (D123), nor what is not whole, nor what changed something."""
+    """The answer to one command: `text` is what an agent reads, in its frame.
+    `cacheable` says whether it may be shown again instead of asking again: never an
+    error (D123), nor what is not whole, nor what changed something.
+    """
 
     command: str
     text: str
@@ -45,7 +55,9 @@ class _Answer:
 
 
 async def answer(reach: Reach | None, text: str) -> list[Result]:
-    """One result for each command of the text, in its order; of prose none. Without a memory each is an error (D124)."""
+    """One result for each command of the text, in its order; of prose none. Without a
+    memory each is an error (D124).
+    """
     return [await _result(reach, command) for command in parse.commands_in(text)]
 
 
@@ -59,13 +71,17 @@ async def _result(reach: Reach | None, command: parse.Command) -> Result:
     except _Refused as refused:
         return _error(command, render.error(str(refused)))
     except InvalidInput as refused:
-        return _error(command, render.error(refused.problem if refused.field in refused.problem else str(refused)))
+        return _error(
+            command, render.error(refused.problem if refused.field in refused.problem else str(refused))
+        )
     except MemoryTiersError as failed:
         return _error(command, render.error(str(failed)))
     except Exception as failed:  # what was answered before is told all the same
         log.exception("a command failed")
         return _error(command, render.error(f"it failed ({type(failed).__name__}); the log says more"))
-    return Result(command.said, render.framed(command, said.text), False, said.whole and isinstance(command, READS))
+    return Result(
+        command.said, render.framed(command, said.text), False, said.whole and isinstance(command, READS)
+    )
 
 
 def _error(command: parse.Command, text: str) -> Result:
@@ -87,7 +103,7 @@ async def _artifact(reach: Reach, named: str) -> Artifact:
     return found
 
 
-# -- reading --------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------
 
 
 async def _entries(reach: Reach, command: parse.ListEntries) -> _Answer:
@@ -102,7 +118,10 @@ async def _entry(reach: Reach, command: parse.ShowEntry) -> _Answer:
     numbers = await reach.numbers([shown.id, *around.others])
     if around.artifact is not None:
         numbers = {**numbers, **await reach.numbers([around.artifact.id], "artifact")}
-    return _Answer(render.entry(shown, around, numbers, reach.now), shown.artifact_id is None or around.artifact is not None)
+    return _Answer(
+        render.entry(shown, around, numbers, reach.now),
+        shown.artifact_id is None or around.artifact is not None,
+    )
 
 
 async def _search(reach: Reach, command: parse.Search) -> _Answer:
@@ -133,20 +152,28 @@ async def _scratchpad(reach: Reach, command: parse.Scratchpad) -> _Answer:
     return _Answer(render.noted(await reach.scratchpad(shared=command.shared)))
 
 
-# -- writing --------------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------
 
 
 async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
     content = _body(command.body, "entry")
     if len(command.supersedes) > MOST_SUPERSEDED:
-        raise _Refused(f"at most {MOST_SUPERSEDED} entries are superseded at once, not {len(command.supersedes)}: nothing was written")
-    old = await _found(reach, *command.supersedes, missing=f"{GONE}: nothing was written") if command.supersedes else []
+        raise _Refused(
+            f"at most {MOST_SUPERSEDED} entries are superseded at once, not {len(command.supersedes)}: nothing was written"
+        )
+    old = (
+        await _found(reach, *command.supersedes, missing=f"{GONE}: nothing was written")
+        if command.supersedes
+        else []
+    )
     superseded = list(dict.fromkeys(one.id for one in old))
     artifact = None if command.artifact is None else (await _artifact(reach, command.artifact)).id
     added, notes = await reach.add(command.type, command.title, content, superseded, artifact)
     numbers = await reach.numbers([added.id, *superseded])
     place = f", in the place of {_names(superseded, numbers)}" if superseded else ""
-    return _Answer("\n".join([f"OK: entry {render.name(added.id, numbers)} added{place}", *map(one_line, notes)]))
+    return _Answer(
+        "\n".join([f"OK: entry {render.name(added.id, numbers)} added{place}", *map(one_line, notes)])
+    )
 
 
 async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:

@@ -19,7 +19,9 @@ DESCRIPTION = "\n".join(
 )
 PARAMETERS: dict[str, Any] = {
     "type": "object",
-    "properties": {"text": {"type": "string", "description": "One command or several, each at the beginning of a line."}},
+    "properties": {
+        "text": {"type": "string", "description": "One command or several, each at the beginning of a line."}
+    },
     "required": ["text"],
     "additionalProperties": False,
 }

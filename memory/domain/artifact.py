@@ -20,9 +20,11 @@ _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?:\s*;\s*{_TOKEN}=(?:{_TOKEN}|\"[^
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Artifact(Shown):
-    """What is known of an artifact, its bytes aside: `size` in bytes, `sha256` in hexadecimal digits.
+    """What is known of an artifact, its bytes aside: `size` in bytes, `sha256` in
+    hexadecimal digits.
 
-    The id stays where its path is written again, and is another where that was deleted in between.
+    The id stays where its path is written again, and is another where that was deleted
+    in between.
     """
 
     id: str
@@ -37,14 +39,18 @@ class Artifact(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ArtifactPage(Shown):
-    """Some artifacts of a session, oldest first; `cursor` asks for those behind them, None where there are none."""
+    """Some artifacts of a session, oldest first; `cursor` asks for those behind them,
+    None where there are none.
+    """
 
     artifacts: list[Artifact]
     cursor: str | None = None
 
 
 def check_path(value: object) -> str:
-    """A relative path with `/` between its parts, at most 1,024 bytes; nothing in it climbs."""
+    """A relative path with `/` between its parts, at most 1,024 bytes; nothing in it
+    climbs.
+    """
     path = door.text("path", value, max_bytes=MAX_PATH_BYTES)
     if "\\" in path:
         raise InvalidInput("path", "must not hold a backslash; parts are divided by /")

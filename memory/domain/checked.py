@@ -18,8 +18,9 @@ Action: TypeAlias = Literal["keep", "supersede", "merge"]
 class Verdict:
     """What becomes of entries that are near one that is being written.
 
-    `keep`: both stand. `supersede`: the new one takes the place of those of `ids`, of all that were shown unless told. `merge`: it does, and says
-    `content` instead of its own.
+    `keep`: both stand. `supersede`: the new one takes the place of those of `ids`, of
+    all that were shown unless told. `merge`: it does, and says `content` instead of its
+    own.
     """
 
     action: Action = "keep"
@@ -31,8 +32,9 @@ class Verdict:
 class Checked(Shown):
     """What a check found and what came of it.
 
-    `found` are the entries that were shown, the nearest first. `action` is what was done, `superseded` the ids that gave way. `note` says why it is
-    not what was decided, or that nobody decided; None where there is nothing to say.
+    `found` are the entries that were shown, the nearest first. `action` is what was
+    done, `superseded` the ids that gave way. `note` says why it is not what was
+    decided, or that nobody decided; None where there is nothing to say.
     """
 
     found: tuple[Entry, ...] = ()

@@ -1,6 +1,8 @@
-"""The one input check: everything a caller hands in passes here before any store is touched, on every path.
+"""The one input check: everything a caller hands in passes here before any store is
+touched, on every path.
 
-Each function returns the value as it will be stored or raises `InvalidInput` naming the field.
+Each function returns the value as it will be stored or raises `InvalidInput` naming the
+field.
 """
 
 from __future__ import annotations
@@ -38,9 +40,13 @@ MAX_LIMIT = 1_000  # decision D49
 MAX_SCOPES = 1_000
 INT64 = 2**63
 MOMENT_FIELDS = ("at", "time", "timestamp", "created_at", "createdAt", "create_time", "ts", "date")
-"""Names under which a message says when it was said, in sessions, imports and exports. Of several the first listed counts."""
+"""Names under which a message says when it was said, in sessions, imports and exports.
+Of several the first listed counts.
+"""
 _EARLIEST_EXPIRY = 10**8
-"""Seconds: March 1973. A smaller number as an expiry was hardly meant as a moment, but as a length of time."""
+"""Seconds: March 1973. A smaller number as an expiry was hardly meant as a moment, but
+as a length of time.
+"""
 _NUMBER = re.compile(r"\d{9,}(\.\d+)?")
 """A text that is a number of seconds or milliseconds, and no date."""
 LONGEST = timedelta(days=366_000)
@@ -48,14 +54,23 @@ _MILLISECONDS_FROM = 10**12  # D9: numbers above this are milliseconds
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
-def text(field: str, value: object, *, max_chars: int | None = None, max_bytes: int | None = None, min_chars: int = 0) -> str:
+def text(
+    field: str,
+    value: object,
+    *,
+    max_chars: int | None = None,
+    max_bytes: int | None = None,
+    min_chars: int = 0,
+) -> str:
     """Text without NUL and lone surrogates, within its limits."""
     if not isinstance(value, str):
         raise InvalidInput(field, f"must be text, not {type(value).__name__}")
     if "\x00" in value:
         raise InvalidInput(field, "must not hold a NUL character")
     if max_bytes is not None and len(value) > max_bytes:  # nobody reads a gigabyte to count it
-        raise InvalidInput(field, f"exceeds {max_bytes} bytes ({len(value)}{'' if value.isascii() else ' or more'})")
+        raise InvalidInput(
+            field, f"exceeds {max_bytes} bytes ({len(value)}{'' if value.isascii() else ' or more'})"
+        )
     if max_chars is not None and not min_chars <= len(value) <= max_chars:
         raise InvalidInput(field, f"length must be {min_chars}..{max_chars} chars, not {len(value)}")
     try:
@@ -68,7 +83,9 @@ def text(field: str, value: object, *, max_chars: int | None = None, max_bytes: 
 
 
 def identifier(field: str, value: object) -> str:
-    """An opaque name of a tenant, a scope or a key: not empty, at most 512 bytes, otherwise as it is (A2)."""
+    """An opaque name of a tenant, a scope or a key: not empty, at most 512 bytes,
+    otherwise as it is (A2).
+    """
     checked = text(field, value, max_bytes=MAX_ID_BYTES)
     if not checked:
         raise InvalidInput(field, "must not be empty")
@@ -76,7 +93,9 @@ def identifier(field: str, value: object) -> str:
 
 
 def name(field: str, value: object) -> str:
-    """A line that people read: of a rule's name, of why there is a hold. Not blank, without control characters, at most 200 characters."""
+    """A line that people read: of a rule's name, of why there is a hold. Not blank,
+    without control characters, at most 200 characters.
+    """
     checked = text(field, value, max_chars=MAX_NAME_CHARS, min_chars=1)
     if not checked.strip():
         raise InvalidInput(field, "must not be blank")
@@ -103,11 +122,16 @@ def tags(value: object, field: str = "tags") -> list[str]:
 
 def is_large(value: str) -> bool:
     """Whether a text of a message is stored apart from it."""
-    return 4 * len(value) > LARGE_TEXT_BYTES and len(value if value.isascii() else value.encode()) > LARGE_TEXT_BYTES
+    return (
+        4 * len(value) > LARGE_TEXT_BYTES
+        and len(value if value.isascii() else value.encode()) > LARGE_TEXT_BYTES
+    )
 
 
 PLACEHOLDER = "$unserializable"
-"""The only key of the object that stands for a value which JSON cannot hold; its value names the type."""
+"""The only key of the object that stands for a value which JSON cannot hold; its value
+names the type.
+"""
 _USE = "use JSON values, dates, UUIDs, decimals, enums, dataclasses or pydantic models"
 
 
@@ -119,17 +143,23 @@ def json_object(
     large_texts: int = 0,
     may_replace: Callable[[str], bool] | None = None,
 ) -> dict[str, Any]:
-    """A deep copy of a JSON object: string keys, finite numbers, integers within 64 bits, at most 32 levels (A9).
+    """A deep copy of a JSON object: string keys, finite numbers, integers within 64
+    bits, at most 32 levels (A9).
 
-    Datetimes, dates, UUIDs, decimals, enums, dataclasses and pydantic models become JSON. Anything else is refused by its path;
-    where `may_replace` accepts the path, a placeholder with the type's name is kept instead.
-    With `large_texts`, texts over 64 KiB may have so many bytes in all, beside what the rest may have.
+    Datetimes, dates, UUIDs, decimals, enums, dataclasses and pydantic models become
+    JSON. Anything else is refused by its path; where `may_replace` accepts the path, a
+    placeholder with the type's name is kept instead. With `large_texts`, texts over 64
+    KiB may have so many bytes in all, beside what the rest may have.
     """
     if not is_object(value):
-        raise InvalidInput(field, f"must be a dict, a dataclass or a pydantic model, not {type(value).__name__}")
+        raise InvalidInput(
+            field, f"must be a dict, a dataclass or a pydantic model, not {type(value).__name__}"
+        )
     copied = _Copy(field, max_bytes, large_texts, may_replace).of(value, 1)
     if not isinstance(copied, dict):  # a model of one value alone
-        raise InvalidInput(field, f"must be an object, and {type(value).__name__} is a {type(copied).__name__} in JSON")
+        raise InvalidInput(
+            field, f"must be an object, and {type(value).__name__} is a {type(copied).__name__} in JSON"
+        )
     return copied
 
 
@@ -143,14 +173,22 @@ def placeholders(field: str, value: object) -> list[str]:
     if isinstance(value, dict):
         if value.keys() == {PLACEHOLDER}:
             return [field]
-        return [path for name, inner in value.items() for path in placeholders(f"{field}.{name}" if field else name, inner)]
+        return [
+            path
+            for name, inner in value.items()
+            for path in placeholders(f"{field}.{name}" if field else name, inner)
+        ]
     if isinstance(value, list):
-        return [path for number, inner in enumerate(value) for path in placeholders(f"{field}[{number}]", inner)]
+        return [
+            path for number, inner in enumerate(value) for path in placeholders(f"{field}[{number}]", inner)
+        ]
     return []
 
 
 def _serialized(value: object) -> Any:
-    """The value as JSON would have it, its parts perhaps not yet; the same value where it is of no known type."""
+    """The value as JSON would have it, its parts perhaps not yet; the same value where
+    it is of no known type.
+    """
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
@@ -170,9 +208,13 @@ def _serialized(value: object) -> Any:
 
 
 class _Copy:
-    """Copies JSON until it has taken more room than it may have: a million nodes are not looked at to be refused."""
+    """Copies JSON until it has taken more room than it may have: a million nodes are
+    not looked at to be refused.
+    """
 
-    def __init__(self, field: str, max_bytes: int, large_texts: int, may_replace: Callable[[str], bool] | None) -> None:
+    def __init__(
+        self, field: str, max_bytes: int, large_texts: int, may_replace: Callable[[str], bool] | None
+    ) -> None:
         self._field = field
         self._most = max_bytes
         self._room = max_bytes
@@ -192,7 +234,11 @@ class _Copy:
             return self._of_text(value)
         if isinstance(value, int):
             self._take(20)
-            return int(value) if -INT64 <= value < INT64 else self._instead_of(value, "holds an integer outside 64 bits")
+            return (
+                int(value)
+                if -INT64 <= value < INT64
+                else self._instead_of(value, "holds an integer outside 64 bits")
+            )
         if isinstance(value, float):
             self._take(20)
             return value if math.isfinite(value) else self._instead_of(value, "must be a finite number")
@@ -314,15 +360,18 @@ _MOMENTS = "write a datetime with a zone, ISO 8601 text such as 2026-01-31T09:30
 
 
 def time(field: str, value: object) -> datetime:
-    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970.
+    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number
+    of seconds since 1970.
 
-    Numbers above 10^12 are milliseconds (D9). A number may be text of 9 digits or more. As an expiry a number below 10^8 is
-    refused, since it was meant as a length of time.
+    Numbers above 10^12 are milliseconds (D9). A number may be text of 9 digits or more.
+    As an expiry a number below 10^8 is refused, since it was meant as a length of time.
     """
     if isinstance(value, bool):
         raise InvalidInput(field, "must be a moment in time, not a truth value")
     if isinstance(value, timedelta):
-        raise InvalidInput(field, "must be a moment in time, not a length of time: write datetime.now(UTC) + timedelta(...)")
+        raise InvalidInput(
+            field, "must be a moment in time, not a length of time: write datetime.now(UTC) + timedelta(...)"
+        )
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -338,7 +387,9 @@ def time(field: str, value: object) -> datetime:
     if isinstance(value, str):
         value = _parsed(field, value)
     if not isinstance(value, datetime):
-        is_placeholder = isinstance(value, dict) and value.keys() == {PLACEHOLDER}  # as messages keep what is no JSON
+        is_placeholder = isinstance(value, dict) and value.keys() == {
+            PLACEHOLDER
+        }  # as messages keep what is no JSON
         kind = value[PLACEHOLDER] if is_placeholder else type(value).__name__  # type: ignore[index]
         raise InvalidInput(field, f"must be a moment in time, not {kind}: {_MOMENTS}")
     if value.utcoffset() is None:
@@ -350,7 +401,9 @@ def time(field: str, value: object) -> datetime:
 
 
 def named_moment(fields: Mapping[str, Any]) -> str | None:
-    """The first of the names in `MOMENT_FIELDS` under which something is said; None without."""
+    """The first of the names in `MOMENT_FIELDS` under which something is said; None
+    without.
+    """
     return next((name for name in MOMENT_FIELDS if fields.get(name) not in (None, "")), None)
 
 
@@ -358,14 +411,19 @@ def _too_small(field: str, seconds: float) -> str:
     """What to write instead of a small number, which would be a moment long past."""
     said = f"a number is a moment in seconds since 1970, and {seconds:.6g} would be before {1973 if seconds >= 0 else 1970}; "
     if field == "expires_at":
-        return said + f"for that long from now write timedelta(seconds={seconds:.6g}), for a moment a datetime with a zone"
+        return (
+            said
+            + f"for that long from now write timedelta(seconds={seconds:.6g}), for a moment a datetime with a zone"
+        )
     return said + "write a datetime with a zone, or ISO 8601 text such as 2026-01-31T09:30:00Z"
 
 
 def length(value: timedelta) -> timedelta:
     """How long an entry is to be seen: more than nothing, and not a thousand years."""
     if not timedelta(0) < value <= LONGEST:
-        raise InvalidInput("expires_at", f"must be a moment, or longer than nothing and at most {LONGEST.days} days from now")
+        raise InvalidInput(
+            "expires_at", f"must be a moment, or longer than nothing and at most {LONGEST.days} days from now"
+        )
     return value
 
 
@@ -373,11 +431,15 @@ def _parsed(field: str, value: str) -> datetime:
     try:
         return datetime.fromisoformat(text(field, value))  # which reads on past a NUL as if nothing followed
     except ValueError as exc:
-        raise InvalidInput(field, f"{value[:40]!r} is not an ISO 8601 moment such as 2026-01-31T09:30:00Z") from exc
+        raise InvalidInput(
+            field, f"{value[:40]!r} is not an ISO 8601 moment such as 2026-01-31T09:30:00Z"
+        ) from exc
 
 
 def whole_limit(value: object, *, default: int) -> int:
-    """How many results at most: 1 to 1,000; None means the default. Out of range is an error, never clamped (decisions A31, D49)."""
+    """How many results at most: 1 to 1,000; None means the default. Out of range is an
+    error, never clamped (decisions A31, D49).
+    """
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int):
@@ -410,7 +472,9 @@ def one_of(field: str, value: object, allowed: Iterable[str]) -> str:
 
 
 class Checked(BaseModel):
-    """A model whose values come from callers: whatever is wrong with them becomes one `InvalidInput` that names the field."""
+    """A model whose values come from callers: whatever is wrong with them becomes one
+    `InvalidInput` that names the field.
+    """
 
     def __init__(self, **values: Any) -> None:
         try:

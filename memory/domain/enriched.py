@@ -1,4 +1,6 @@
-"""What became of an entry's enrichment: tags that an advisor gave it, and older entries that it takes the place of (D109)."""
+"""What became of an entry's enrichment: tags that an advisor gave it, and older entries
+that it takes the place of (D109).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ STILL_OWED = "still owed"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AutoTag(Shown):
-    """Tags by an advisor. `added` are those that were put behind the caller's; where none were, `note` says why."""
+    """Tags by an advisor. `added` are those that were put behind the caller's; where
+    none were, `note` says why.
+    """
 
     model: str | None
     applied: bool = False
@@ -35,8 +39,10 @@ class AutoTag(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AutoSupersede(Shown):
-    """Older entries that an advisor was shown, as `candidates`, by their ids in the order of their numbers, and those that gave way, `invalidated`.
-    `note` is what the advisor said of it, or why nothing gave way."""
+    """Older entries that an advisor was shown, as `candidates`, by their ids in the
+    order of their numbers, and those that gave way, `invalidated`. `note` is what the
+    advisor said of it, or why nothing gave way.
+    """
 
     model: str | None
     applied: bool = False
@@ -55,7 +61,9 @@ class ManuallySuperseded(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AdviceCost(Shown):
-    """What one answer of an advisor cost, and for what it was asked; tokens where the advisor says how many (see `Advice`)."""
+    """What one answer of an advisor cost, and for what it was asked; tokens where the
+    advisor says how many (see `Advice`).
+    """
 
     of: Pass
     model: str
@@ -65,7 +73,9 @@ class AdviceCost(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Enrichment(Shown):
-    """What is known of an entry's enrichment; None of what was not asked for. `owed` while it is not done."""
+    """What is known of an entry's enrichment; None of what was not asked for. `owed`
+    while it is not done.
+    """
 
     auto_tag: AutoTag | None = None
     supersede: AutoSupersede | None = None
@@ -75,7 +85,9 @@ class Enrichment(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Written(Shown):
-    """An entry that was remembered, as it stands with what was done for it, and what that was (D109); None of what was not asked for."""
+    """An entry that was remembered, as it stands with what was done for it, and what
+    that was (D109); None of what was not asked for.
+    """
 
     entry: Entry
     supersedes_manual: ManuallySuperseded | None = None
@@ -107,7 +119,9 @@ class _CostNotes(Checked):
 
 
 class EnrichmentNotes(Checked):
-    """What an entry's record has of its enrichment, as it is checked where it comes out of a file."""
+    """What an entry's record has of its enrichment, as it is checked where it comes out
+    of a file.
+    """
 
     auto_tag: _TagNotes | None = None
     auto_supersede: _SupersedeNotes | None = None

@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from memory.domain import door
 from memory.domain.artifact import Artifact
@@ -41,11 +50,14 @@ class Contributor(BaseModel):
 
 
 class Entry(BaseModel):
-    """One remembered thing, as read: a copy of your own, changing it changes no store (A10).
+    """One remembered thing, as read: a copy of your own, changing it changes no store
+    (A10).
 
-    `source`, `agent` and `run` say who gave what it says; `origins` what else went into it: what it was made of, and who wrote it before
-    (see `Provenance`). True from `valid_from` until before `valid_to` (D20); not shown to anyone after `expires_at` (A34). `version` grows with every
-    edit. `metadata` is what the caller put there and nothing else (A21), but for `created_in_session_id`, which promotion adds (A68).
+    `source`, `agent` and `run` say who gave what it says; `origins` what else went into
+    it: what it was made of, and who wrote it before (see `Provenance`). True from
+    `valid_from` until before `valid_to` (D20); not shown to anyone after `expires_at`
+    (A34). `version` grows with every edit. `metadata` is what the caller put there and
+    nothing else (A21), but for `created_in_session_id`, which promotion adds (A68).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -81,8 +93,11 @@ class Entry(BaseModel):
 
     @classmethod
     def as_stored(cls, values: dict[str, Any]) -> Entry:
-        """The entry with these values, one for each field, unchecked, and theirs from now on: what `model_construct` makes, which spends most of a
-        page's time on asking each field whether it has an alias or a default. All share the set of fields, which no entry changes."""
+        """The entry with these values, one for each field, unchecked, and theirs from
+        now on: what `model_construct` makes, which spends most of a page's time on
+        asking each field whether it has an alias or a default. All share the set of
+        fields, which no entry changes.
+        """
         made = cls.__new__(cls)
         object.__setattr__(made, "__dict__", values)
         object.__setattr__(made, "__pydantic_fields_set__", _FIELDS)
@@ -92,12 +107,16 @@ class Entry(BaseModel):
 
     @property
     def confidence(self) -> float | None:
-        """How sure whoever wrote it was, from 0 to 1: `metadata["confidence"]`; None where that is no number."""
+        """How sure whoever wrote it was, from 0 to 1: `metadata["confidence"]`; None
+        where that is no number.
+        """
         return confidence_of(self.metadata)
 
     @property
     def checked(self) -> Checked | None:
-        """Of an entry that a checked write returned, what was near it and what came of that; None of any other. It is not stored."""
+        """Of an entry that a checked write returned, what was near it and what came of
+        that; None of any other. It is not stored.
+        """
         return self._checked
 
     def with_check(self, checked: Checked) -> Entry:
@@ -108,8 +127,10 @@ class Entry(BaseModel):
 
     @property
     def artifact(self) -> Artifact | None:
-        """Of an entry that `get` read, what is known of the artifact it points to (D18). None of one that points to none, or to one that is gone,
-        and of entries in lists, which have the id."""
+        """Of an entry that `get` read, what is known of the artifact it points to
+        (D18). None of one that points to none, or to one that is gone, and of entries
+        in lists, which have the id.
+        """
         return self._artifact
 
     def with_artifact(self, artifact: Artifact) -> Entry:
@@ -120,11 +141,24 @@ class Entry(BaseModel):
 
     def __repr_args__(self) -> Any:
         """What tells it from others, in one line."""
-        said = {"id": self.id, "scope": self.scope.text, "type": self.type.value, "title": self.title, "content": self.content, "tags": self.tags}
-        return [(name, Brief(value)) for name, value in {**said, "tier": self.tier, "version": self.version}.items() if value not in (None, [])]
+        said = {
+            "id": self.id,
+            "scope": self.scope.text,
+            "type": self.type.value,
+            "title": self.title,
+            "content": self.content,
+            "tags": self.tags,
+        }
+        return [
+            (name, Brief(value))
+            for name, value in {**said, "tier": self.tier, "version": self.version}.items()
+            if value not in (None, [])
+        ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field as JSON, the scope in its canonical form; with the artifact, where that was read."""
+        """Every field as JSON, the scope in its canonical form; with the artifact,
+        where that was read.
+        """
         said = {**self.model_dump(mode="json"), "scope": self.scope.text}
         return said if self._artifact is None else said | {"artifact": self._artifact.to_dict()}
 
@@ -136,9 +170,13 @@ class Entry(BaseModel):
 _FIELDS = set(Entry.model_fields)
 
 WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
-"""In which conversation an entry was said, the how-manieth it was there, and by whom. A promotion keeps it too."""
+"""In which conversation an entry was said, the how-manieth it was there, and by whom. A
+promotion keeps it too.
+"""
 CARRIED = ("artifact_id", *WHERE_SAID)
-"""What an entry may say of the artifact it points to, and of where it was said. Edits, exports and imports keep it."""
+"""What an entry may say of the artifact it points to, and of where it was said. Edits,
+exports and imports keep it.
+"""
 
 
 def _name(value: object, info: ValidationInfo) -> str | None:
@@ -146,7 +184,9 @@ def _name(value: object, info: ValidationInfo) -> str | None:
 
 
 def _whole(value: object, info: ValidationInfo) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not -door.INT64 <= value < door.INT64):
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, int) or not -door.INT64 <= value < door.INT64
+    ):
         raise InvalidInput(str(info.field_name), "must be a whole number of 64 bits")
     return value
 
@@ -232,8 +272,12 @@ class EntryDraft(door.Checked):
 
     @property
     def is_pinned_alone(self) -> bool:
-        """Whether it names a session, and not where in a conversation it was said, or by whom: that may have been held elsewhere (decision 066)."""
-        return self.conversation_id is not None and self.number_in_conversation is None and self.speaker is None
+        """Whether it names a session, and not where in a conversation it was said, or
+        by whom: that may have been held elsewhere (decision 066).
+        """
+        return (
+            self.conversation_id is not None and self.number_in_conversation is None and self.speaker is None
+        )
 
     @model_validator(mode="after")
     def _confidence_in_metadata(self) -> EntryDraft:
@@ -244,7 +288,9 @@ class EntryDraft(door.Checked):
     @model_validator(mode="after")
     def _counts_in_a_conversation(self) -> EntryDraft:
         if self.number_in_conversation is not None and self.conversation_id is None:
-            raise InvalidInput("number_in_conversation", "counts within a conversation; say which (conversation_id)")
+            raise InvalidInput(
+                "number_in_conversation", "counts within a conversation; say which (conversation_id)"
+            )
         return self
 
     @model_validator(mode="after")
@@ -257,14 +303,17 @@ class EntryDraft(door.Checked):
 class MessageDraft(EntryDraft):
     """A message of a file, as an entry.
 
-    What the file says of where it was said is in the metadata too; the rest follows from where it stands in the file: in another it may elsewhere.
+    What the file says of where it was said is in the metadata too; the rest follows
+    from where it stands in the file: in another it may elsewhere.
     """
 
 
 class ImportedDraft(EntryDraft):
-    """An entry that was exported elsewhere, with its window of validity and where it came from.
+    """An entry that was exported elsewhere, with its window of validity and where it
+    came from.
 
-    The ids it names are the new store's already (decision A5), where what they name was exported with it.
+    The ids it names are the new store's already (decision A5), where what they name was
+    exported with it.
     """
 
     valid_from: datetime | None = None
@@ -273,9 +322,13 @@ class ImportedDraft(EntryDraft):
     compacted_from_ids: tuple[str, ...] | None = None
     contributors: tuple[Contributor, ...] | None = None
     artifact_was: Name = Field(default=None, exclude=True)
-    """The artifact it pointed to where it was exported: what a repeat is told by, whatever became of that artifact here."""
+    """The artifact it pointed to where it was exported: what a repeat is told by,
+    whatever became of that artifact here.
+    """
     sources: tuple[Any, ...] = Field(default=(), exclude=True)
-    """All that it was made of: the engine's derivation record, so that an erasure of a source reaches it here too."""
+    """All that it was made of: the engine's derivation record, so that an erasure of a
+    source reaches it here too.
+    """
 
     @field_validator("valid_from", "valid_to", mode="before")
     @classmethod
@@ -290,13 +343,17 @@ class ImportedDraft(EntryDraft):
 
     @model_validator(mode="after")
     def _says_something(self) -> ImportedDraft:
-        return self  # it may have been edited to empty content since it was written (A52): what could be stored can be imported
+        # it may have been edited to empty content since it was written (A52): what
+        # could be stored can be imported
+        return self
 
     @model_validator(mode="after")
     def _opens_before_it_closes(self) -> ImportedDraft:
         start = self.valid_from or self.created_at
         if self.valid_to is not None and start is not None and self.valid_to <= start:
-            raise InvalidInput("valid_to", "does not lie after valid_from: the entry could not be reached at any moment")  # decision D33
+            raise InvalidInput(
+                "valid_to", "does not lie after valid_from: the entry could not be reached at any moment"
+            )  # decision D33
         return self
 
 
@@ -315,7 +372,9 @@ def check_confidence(value: object) -> float:
 def _put_confidence(metadata: dict[str, Any], confidence: float) -> None:
     if metadata.setdefault("confidence", confidence) != confidence:
         said = str(metadata["confidence"])[:40]
-        raise InvalidInput("confidence", f"is {confidence:g} here and {said} in the metadata; give one of them")
+        raise InvalidInput(
+            "confidence", f"is {confidence:g} here and {said} in the metadata; give one of them"
+        )
 
 
 def check_content(value: object) -> str:
@@ -336,7 +395,13 @@ def check_source(value: object) -> str | None:
 
 def check_expiry(value: object) -> datetime | timedelta | None:
     """A moment, or how long from the write on."""
-    return None if value is None else door.length(value) if isinstance(value, timedelta) else door.time("expires_at", value)
+    return (
+        None
+        if value is None
+        else door.length(value)
+        if isinstance(value, timedelta)
+        else door.time("expires_at", value)
+    )
 
 
 def expiry(given: datetime | timedelta | None, now: datetime) -> datetime | None:
@@ -358,7 +423,9 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "confidence": check_confidence,
     "expires_at": check_expiry,
 }
-"""What `update` may change (A48, D14), and the check of each. Everything else is immutable (A51, D17)."""
+"""What `update` may change (A48, D14), and the check of each. Everything else is
+immutable (A51, D17).
+"""
 
 
 def check_patch(changes: dict[str, Any]) -> dict[str, Any]:

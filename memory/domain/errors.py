@@ -1,4 +1,6 @@
-"""Every error a caller can meet. Each says what was wrong, where, and what to do; none prints a secret or shadows a builtin."""
+"""Every error a caller can meet. Each says what was wrong, where, and what to do; none
+prints a secret or shadows a builtin.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,34 @@ NAMED = 20
 
 
 class Portable(Exception):
-    """An exception that can be copied and pickled whatever its constructor takes: its arguments and attributes come back as they were."""
+    """An exception that can be copied and pickled whatever its constructor takes: its
+    arguments and attributes come back as they were.
+    """
 
-    def __reduce__(self) -> tuple[Callable[..., BaseException], tuple[type[BaseException], tuple[Any, ...], Mapping[str, Any]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., BaseException], tuple[type[BaseException], tuple[Any, ...], Mapping[str, Any]]]:
         return _as_it_was, (type(self), self.args, self.__dict__)
 
 
-def _as_it_was(kind: type[BaseException], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> BaseException:
+def _as_it_was(
+    kind: type[BaseException], args: tuple[Any, ...], attributes: Mapping[str, Any]
+) -> BaseException:
     error = kind.__new__(kind, *args)
     error.__dict__.update(attributes)
     return error
 
 
 class MemoryTiersError(Portable):
-    """The base of every error raised on purpose by this library. Each can be pickled, and leaves a process pool as it was raised."""
+    """The base of every error raised on purpose by this library. Each can be pickled,
+    and leaves a process pool as it was raised.
+    """
 
 
 class InvalidInput(MemoryTiersError, ValueError):
-    """Input refused at the door, before any store was touched. `field` names what was wrong."""
+    """Input refused at the door, before any store was touched. `field` names what was
+    wrong.
+    """
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -42,7 +54,9 @@ class InvalidInput(MemoryTiersError, ValueError):
 
 
 class NotFound(MemoryTiersError, LookupError):
-    """Nothing live under this id for this tenant: unknown, foreign, deleted, expired and retired are one answer (D13, D23, D26)."""
+    """Nothing live under this id for this tenant: unknown, foreign, deleted, expired
+    and retired are one answer (D13, D23, D26).
+    """
 
     def __init__(self, entry_id: str, kind: str = "entry") -> None:
         super().__init__(f"Memory {kind} not found: {entry_id}")
@@ -51,12 +65,16 @@ class NotFound(MemoryTiersError, LookupError):
 
 
 class Conflict(MemoryTiersError):
-    """The call meets something already stored. `existing_id` names it where there is one (D40, decision A5).
+    """The call meets something already stored. `existing_id` names it where there is
+    one (D40, decision A5).
 
-    `deleted_at` says when it was deleted: then the key is taken, and nothing stands under it.
+    `deleted_at` says when it was deleted: then the key is taken, and nothing stands
+    under it.
     """
 
-    def __init__(self, problem: str, existing_id: str | None = None, *, deleted_at: datetime | None = None) -> None:
+    def __init__(
+        self, problem: str, existing_id: str | None = None, *, deleted_at: datetime | None = None
+    ) -> None:
         super().__init__(f"{problem} (existing: {existing_id})" if existing_id else problem)
         self.existing_id = existing_id
         self.deleted_at = deleted_at
@@ -73,7 +91,8 @@ _CHANGED_BY_UPDATE = {
 
 
 class SessionOwnerMismatch(Conflict):
-    """A session of this id exists and belongs to another user, agent or namespace, or was created otherwise. Nothing of it was read.
+    """A session of this id exists and belongs to another user, agent or namespace, or
+    was created otherwise. Nothing of it was read.
 
     `field` names what differs. What is stored is not told: it is the owner's.
     """
@@ -105,10 +124,12 @@ class SessionOwnerMismatch(Conflict):
 
 
 class PartialWrite(Conflict):
-    """Of several drafts written together some were in conflict; every other one is stored.
+    """Of several drafts written together some were in conflict; every other one is
+    stored.
 
-    `written` holds the entries stored, or found stored before under their key, and `conflicts` what stood against the rest; both by the position
-    of their draft in the call.
+    `written` holds the entries stored, or found stored before under their key, and
+    `conflicts` what stood against the rest; both by the position of their draft in the
+    call.
     """
 
     def __init__(self, written: Mapping[int, Entry], conflicts: Mapping[int, Conflict]) -> None:
@@ -125,7 +146,9 @@ class PartialWrite(Conflict):
 
 
 class Held(MemoryTiersError):
-    """What was to be deleted, or overwritten so that its text is lost, is under legal hold and stays as it is. `holds` has each."""
+    """What was to be deleted, or overwritten so that its text is lost, is under legal
+    hold and stays as it is. `holds` has each.
+    """
 
     def __init__(self, *holds: LegalHold) -> None:
         names = list(dict.fromkeys(hold.name for hold in holds))
@@ -139,8 +162,10 @@ class Held(MemoryTiersError):
 
 
 class Refused(MemoryTiersError):
-    """What was to be written was refused, by the write gate or for coming of what is distrusted. Nothing of the call was stored. `reason` says why;
-    `position` is that of the first such draft in the call."""
+    """What was to be written was refused, by the write gate or for coming of what is
+    distrusted. Nothing of the call was stored. `reason` says why; `position` is that of
+    the first such draft in the call.
+    """
 
     def __init__(self, reason: str, position: int = 0) -> None:
         super().__init__(f"refused, and nothing was written: {reason}")
@@ -149,17 +174,30 @@ class Refused(MemoryTiersError):
 
 
 class QuotaExceeded(MemoryTiersError):
-    """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`, `held` and `asked` are in its `measure`.
+    """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`,
+    `held` and `asked` are in its `measure`.
 
     Of an import beside other writers a part may be imported: `imported` names its file.
     The message says how many lines are, and from which line on the rest begins.
     """
 
-    def __init__(self, quota: str, where: str, measure: str, most: int, held: int, asked: int, imported: str | None = None, so_far: str = "") -> None:
+    def __init__(
+        self,
+        quota: str,
+        where: str,
+        measure: str,
+        most: int,
+        held: int,
+        asked: int,
+        imported: str | None = None,
+        so_far: str = "",
+    ) -> None:
         came = f"nothing was written: delete some, write less at once, or raise [[quotas]] '{quota}'"
         if imported is not None:
             came = f"{so_far}: delete some, or raise [[quotas]] '{quota}', and import the same file again; nothing is written twice"
-        super().__init__(f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add {asked:,}; {came}")
+        super().__init__(
+            f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add {asked:,}; {came}"
+        )
         self.quota = quota
         self.where = where
         self.measure = measure
@@ -170,7 +208,9 @@ class QuotaExceeded(MemoryTiersError):
 
 
 class ScratchpadFull(MemoryTiersError):
-    """An append to a scratchpad beyond its cap (D130). Nothing was written; what stands there stays as it is."""
+    """An append to a scratchpad beyond its cap (D130). Nothing was written; what stands
+    there stays as it is.
+    """
 
     def __init__(self, agent: str | None, most: int, held: int, asked: int) -> None:
         whose = "the shared scratchpad" if agent is None else f"the scratchpad of agent '{agent}'"
@@ -185,7 +225,9 @@ class ScratchpadFull(MemoryTiersError):
 
 
 class Contended(MemoryTiersError):
-    """Others changed the same entry all the time that there was for this change, which was not made. No store is at fault; try again later."""
+    """Others changed the same entry all the time that there was for this change, which
+    was not made. No store is at fault; try again later.
+    """
 
     retryable = True
 
@@ -198,7 +240,9 @@ class Contended(MemoryTiersError):
 
 
 class InvalidScopePromotion(MemoryTiersError):
-    """A promotion that the matrix of A59-A61 does not allow. Nothing was written or deleted (A62)."""
+    """A promotion that the matrix of A59-A61 does not allow. Nothing was written or
+    deleted (A62).
+    """
 
     def __init__(self, source: str, target: str) -> None:
         super().__init__(f"Cannot promote memory from {source} scope to {target} scope.")
@@ -207,26 +251,38 @@ class InvalidScopePromotion(MemoryTiersError):
 
 
 class CompactionError(MemoryTiersError):
-    """A compaction that was refused or whose callback failed; sources are as they were (A73-A78)."""
+    """A compaction that was refused or whose callback failed; sources are as they were
+    (A73-A78).
+    """
 
-    def __init__(self, source_entry_ids: Sequence[str], problem: str, of: Literal["entries", "messages"] = "entries") -> None:
+    def __init__(
+        self, source_entry_ids: Sequence[str], problem: str, of: Literal["entries", "messages"] = "entries"
+    ) -> None:
         more = f" and {len(source_entry_ids) - NAMED} more" if len(source_entry_ids) > NAMED else ""
-        super().__init__(f"Compaction failed for {of} [{', '.join(source_entry_ids[:NAMED])}]{more}: {problem}")
+        super().__init__(
+            f"Compaction failed for {of} [{', '.join(source_entry_ids[:NAMED])}]{more}: {problem}"
+        )
         self.source_entry_ids = tuple(source_entry_ids)
 
 
 class PartsFailed(MemoryTiersError):
-    """Parts of a composite provider failed; every other one did what it was asked (C51). `failed` has what each said, by its name."""
+    """Parts of a composite provider failed; every other one did what it was asked
+    (C51). `failed` has what each said, by its name.
+    """
 
     def __init__(self, call: str, failed: Mapping[str, str]) -> None:
-        super().__init__(f"{call} failed for {'; '.join(f'{name}: {problem}' for name, problem in failed.items())}")
+        super().__init__(
+            f"{call} failed for {'; '.join(f'{name}: {problem}' for name, problem in failed.items())}"
+        )
         self.call = call
         self.failed = dict(failed)
 
 
 class AddFailed(MemoryTiersError):
-    """Of what was to be kept in several stores something was not; all else is (E30, E38). `stores` names those that failed, and `causes` has what
-    each raised, in the same order."""
+    """Of what was to be kept in several stores something was not; all else is (E30,
+    E38). `stores` names those that failed, and `causes` has what each raised, in the
+    same order.
+    """
 
     def __init__(self, failed: int, entries: int, causes: Sequence[tuple[str, BaseException]]) -> None:
         said = "; ".join(f"'{name}': {str(error) or type(error).__name__}" for name, error in causes[:NAMED])
@@ -248,7 +304,9 @@ class Unsupported(MemoryTiersError):
 
 
 class StoreError(MemoryTiersError):
-    """A store failed. `retryable` says whether the same call may succeed later; an unknown failure is not retryable."""
+    """A store failed. `retryable` says whether the same call may succeed later; an
+    unknown failure is not retryable.
+    """
 
     retryable = False
 
@@ -259,24 +317,36 @@ class StoreError(MemoryTiersError):
 
 
 class StoreUnavailable(StoreError):
-    """The store could not be reached or refuses work for now. A write that raised this may or may not have been applied."""
+    """The store could not be reached or refuses work for now. A write that raised this
+    may or may not have been applied.
+    """
 
     retryable = True
 
 
 class StoreTimeout(StoreUnavailable):
-    """The store did not answer in time. A write that raised this may or may not have been applied."""
+    """The store did not answer in time. A write that raised this may or may not have
+    been applied.
+    """
 
 
 class StoreFull(StoreError):
-    """The store has no room left (a full disk, a memory limit). Nothing of the failed call was kept."""
+    """The store has no room left (a full disk, a memory limit). Nothing of the failed
+    call was kept.
+    """
 
 
 class CorruptRecord(StoreError):
-    """A stored record fails its checksum or cannot be read. It is never served; its neighbours are."""
+    """A stored record fails its checksum or cannot be read. It is never served; its
+    neighbours are.
+    """
 
     def __init__(
-        self, store: str, record_id: str | int | None, problem: str, then: str = " and is not served; `memory doctor` counts what is in quarantine"
+        self,
+        store: str,
+        record_id: str | int | None,
+        problem: str,
+        then: str = " and is not served; `memory doctor` counts what is in quarantine",
     ) -> None:
         what = "the whole" if record_id is None else f"record {record_id}"
         super().__init__(store, f"{what} is corrupt ({problem}){then}")
@@ -284,11 +354,15 @@ class CorruptRecord(StoreError):
 
 
 class ConfigError(MemoryTiersError):
-    """The configuration cannot be used as it stands; the message names the setting and what to change."""
+    """The configuration cannot be used as it stands; the message names the setting and
+    what to change.
+    """
 
 
 class EmbedderMismatch(ConfigError):
-    """Vectors were stored by one embedder and a different one was configured (model, dimensions or metric differ)."""
+    """Vectors were stored by one embedder and a different one was configured (model,
+    dimensions or metric differ).
+    """
 
     def __init__(self, store: str, stored: str, configured: str) -> None:
         super().__init__(
@@ -301,9 +375,11 @@ class EmbedderMismatch(ConfigError):
 
 
 class FormatMismatch(ConfigError):
-    """A store has a format that this version cannot use: a newer one, or an older one that it may not upgrade.
+    """A store has a format that this version cannot use: a newer one, or an older one
+    that it may not upgrade.
 
-    `found` is the format of the store, `known` the one that this version reads and writes.
+    `found` is the format of the store, `known` the one that this version reads and
+    writes.
     """
 
     def __init__(self, store: str, found: str, known: int, *, read_only: bool = False) -> None:
@@ -328,7 +404,9 @@ class NotOpen(MemoryTiersError):
 
 
 class ForkedProcess(NotOpen):
-    """A memory was used in a forked child of the process that opened it. `process` is the id of the process that opened it."""
+    """A memory was used in a forked child of the process that opened it. `process` is
+    the id of the process that opened it.
+    """
 
     def __init__(self, process: int) -> None:
         MemoryTiersError.__init__(
@@ -340,7 +418,9 @@ class ForkedProcess(NotOpen):
 
 
 class WrongEventLoop(NotOpen):
-    """An open memory was used from another event loop than the one it was opened on, to which its connections belong."""
+    """An open memory was used from another event loop than the one it was opened on, to
+    which its connections belong.
+    """
 
     def __init__(self, *, ended: bool) -> None:
         MemoryTiersError.__init__(

@@ -1,11 +1,12 @@
-"""Ids: UUIDs of version 8 (RFC 9562) that carry a time, a digest of their partition and randomness.
+"""Ids: UUIDs of version 8 (RFC 9562) that carry a time, a digest of their partition and
+randomness.
 
     48 bits  milliseconds since 1970
     12 bits  (after the version) ten bits of the millisecond's microseconds, two random
     62 bits  (after the variant) 32 bits of the partition's digest, 30 random
 
-An id alone tells which partition's slot it belongs to. A derived id has a hash where time and randomness would be, so the same
-source always gives the same id.
+An id alone tells which partition's slot it belongs to. A derived id has a hash where
+time and randomness would be, so the same source always gives the same id.
 """
 
 from __future__ import annotations
@@ -26,13 +27,24 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-
 def new_id(tenant: str, scope: str, micros: int, random_bits: Randomness = secrets.randbits) -> str:
     """A fresh id for a record born now in this partition."""
     milliseconds, rest = divmod(micros, 1000)
-    return _assemble(milliseconds & (2**48 - 1), rest << 2 | random_bits(2), partition_digest(tenant, scope), random_bits(30))
+    return _assemble(
+        milliseconds & (2**48 - 1),
+        rest << 2 | random_bits(2),
+        partition_digest(tenant, scope),
+        random_bits(30),
+    )
 
 
 def derived_id(tenant: str, scope: str, *source: str) -> str:
-    """The id, in this partition, of what is derived from this source: always the same for the same source."""
-    hashed = int.from_bytes(blake2b("\x00".join((tenant, scope, *map(_framed, source))).encode(), digest_size=12).digest(), "big")
-    return _assemble(hashed >> 48, hashed >> 36 & 0xFFF, partition_digest(tenant, scope), hashed & (2**30 - 1))
+    """The id, in this partition, of what is derived from this source: always the same
+    for the same source.
+    """
+    hashed = int.from_bytes(
+        blake2b("\x00".join((tenant, scope, *map(_framed, source))).encode(), digest_size=12).digest(), "big"
+    )
+    return _assemble(
+        hashed >> 48, hashed >> 36 & 0xFFF, partition_digest(tenant, scope), hashed & (2**30 - 1)
+    )
 
 
 def keyed_id(tenant: str, scope: str, key: str) -> str:
@@ -41,13 +53,19 @@ def keyed_id(tenant: str, scope: str, key: str) -> str:
 
 
 def beside(record_id: str, *source: str) -> str:
-    """The id of what is derived from this record and belongs to its partition: always the same for the same source."""
-    hashed = int.from_bytes(blake2b("\x00".join((record_id, *map(_framed, source))).encode(), digest_size=12).digest(), "big")
+    """The id of what is derived from this record and belongs to its partition: always
+    the same for the same source.
+    """
+    hashed = int.from_bytes(
+        blake2b("\x00".join((record_id, *map(_framed, source))).encode(), digest_size=12).digest(), "big"
+    )
     return _assemble(hashed >> 48, hashed >> 36 & 0xFFF, digest_of(record_id), hashed & (2**30 - 1))
 
 
 def is_id(text: object) -> bool:
-    """Whether this could be an id of ours; under what could not nothing stands anywhere."""
+    """Whether this could be an id of ours; under what could not nothing stands
+    anywhere.
+    """
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 

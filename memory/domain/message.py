@@ -1,4 +1,6 @@
-"""Messages of a conversation, as callers see them and hand them in, whichever framework they come from."""
+"""Messages of a conversation, as callers see them and hand them in, whichever framework
+they come from.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,13 @@ class ToolCall(BaseModel):
 class Message(BaseModel):
     """One message: a copy of your own, changing it changes no store (C12).
 
-    `content` is text, or a list of parts where it is more than text; each part is an object with a `type`, as it was given. Of a tool's message
-    `tool_call_id` names the call it answers, and `is_error` says that the tool failed. `is_summary` marks what stands for messages that left the
-    window (B37). `is_final` is false while a message is being said (`Session.stream`): no compaction archives it. `tokens` is what it costs where the
-    caller says so, which wins over counting (A114). What else a framework's message carried is in `extra`, and goes back to that framework (`shape`)
+    `content` is text, or a list of parts where it is more than text; each part is an
+    object with a `type`, as it was given. Of a tool's message `tool_call_id` names the
+    call it answers, and `is_error` says that the tool failed. `is_summary` marks what
+    stands for messages that left the window (B37). `is_final` is false while a message
+    is being said (`Session.stream`): no compaction archives it. `tokens` is what it
+    costs where the caller says so, which wins over counting (A114). What else a
+    framework's message carried is in `extra`, and goes back to that framework (`shape`)
     with it.
     """
 
@@ -67,8 +72,17 @@ class Message(BaseModel):
     extra: dict[str, Any] = Field(default_factory=dict)
 
     def __repr_args__(self) -> Any:
-        said = {"id": self.id, "role": self.role.value, "content": self.text, "calls": [call.name for call in self.tool_calls]}
-        return [(name, Brief(value)) for name, value in {**said, "tool_call_id": self.tool_call_id}.items() if value not in (None, [], "")]
+        said = {
+            "id": self.id,
+            "role": self.role.value,
+            "content": self.text,
+            "calls": [call.name for call in self.tool_calls],
+        }
+        return [
+            (name, Brief(value))
+            for name, value in {**said, "tool_call_id": self.tool_call_id}.items()
+            if value not in (None, [], "")
+        ]
 
     @property
     def text(self) -> str:
@@ -84,7 +98,9 @@ class Message(BaseModel):
 
     @property
     def placeholders(self) -> list[str]:
-        """Paths of the values that JSON cannot hold, beside what a model is sent: a placeholder with the type's name is stored for each."""
+        """Paths of the values that JSON cannot hold, beside what a model is sent: a
+        placeholder with the type's name is stored for each.
+        """
         kept = dict(self.extra)
         given = kept.pop("fields", {})
         found = [*door.placeholders("metadata", self.metadata), *door.placeholders("usage", self.usage)]
@@ -97,11 +113,17 @@ class Message(BaseModel):
 
 
 def source_of(message: Message) -> str | None:
-    """Where what it says comes from: the `source` in its metadata; of a tool's message, where there is none, `tool:` and the tool's name."""
+    """Where what it says comes from: the `source` in its metadata; of a tool's message,
+    where there is none, `tool:` and the tool's name.
+    """
     said = message.metadata.get("source")
     if isinstance(said, str) and said.strip():
         return said[: door.MAX_SOURCE_CHARS]
-    return f"tool:{message.name}"[: door.MAX_SOURCE_CHARS] if message.role is Role.TOOL and message.name else None
+    return (
+        f"tool:{message.name}"[: door.MAX_SOURCE_CHARS]
+        if message.role is Role.TOOL and message.name
+        else None
+    )
 
 
 def text_of(part: Mapping[str, Any]) -> str:

@@ -1,4 +1,6 @@
-"""Where what is remembered came from: its source, the agent that wrote it and in which run, and what else it was made of."""
+"""Where what is remembered came from: its source, the agent that wrote it and in which
+run, and what else it was made of.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ MOST_ORIGINS = 10_000
 class Provenance(Shown):
     """What somebody who writes says of where it comes from.
 
-    `source` is any name of the caller's ("web:example.com", "user", "tool:search"). `origins` are others that went into it, each with its kind before
-    it: `"source:web:example.com"`, `"agent:helper"`, `"run:r1"`. `session` is where it was said (the entry's `conversation_id`).
+    `source` is any name of the caller's ("web:example.com", "user", "tool:search").
+    `origins` are others that went into it, each with its kind before it:
+    `"source:web:example.com"`, `"agent:helper"`, `"run:r1"`. `session` is where it was
+    said (the entry's `conversation_id`).
     """
 
     source: str | None = None
@@ -37,7 +41,10 @@ class Provenance(Shown):
 
     def to_arguments(self) -> dict[str, Any]:
         """What of it is said, as `write` takes it."""
-        said = {**{name: getattr(self, name) for name in (*ORIGIN_KINDS, "origins")}, "conversation_id": self.session}
+        said = {
+            **{name: getattr(self, name) for name in (*ORIGIN_KINDS, "origins")},
+            "conversation_id": self.session,
+        }
         return {name: value for name, value in said.items() if value}
 
     def then(self, other: Provenance | None) -> Provenance:
@@ -46,7 +53,11 @@ class Provenance(Shown):
             return self
         said = {name: getattr(other, name) or getattr(self, name) for name in (*ORIGIN_KINDS, "session")}
         current = named_in(said)
-        before = [one for one in named_in({kind: getattr(self, kind) for kind in ORIGIN_KINDS}) if one not in current]
+        before = [
+            one
+            for one in named_in({kind: getattr(self, kind) for kind in ORIGIN_KINDS})
+            if one not in current
+        ]
         return Provenance(**said, origins=(*self.origins, *other.origins, *before))
 
 
@@ -54,7 +65,11 @@ def check_name(kind: str, value: object) -> str | None:
     """The name of a source, an agent, a run or a session."""
     if value is None:
         return None
-    return door.text("source", value, max_chars=door.MAX_SOURCE_CHARS) if kind == "source" else door.identifier(kind, value)
+    return (
+        door.text("source", value, max_chars=door.MAX_SOURCE_CHARS)
+        if kind == "source"
+        else door.identifier(kind, value)
+    )
 
 
 def check_origins(value: object) -> list[str]:
@@ -90,7 +105,10 @@ def _once(origins: Iterable[str]) -> list[str]:
 def _origin(value: object) -> str:
     kind, name = parts_of(door.text("origins", value))
     if kind not in ORIGIN_KINDS or not name:
-        raise InvalidInput("origins", f"each is a kind and a name, such as 'source:web:example.com'; kinds are {', '.join(ORIGIN_KINDS)}")
+        raise InvalidInput(
+            "origins",
+            f"each is a kind and a name, such as 'source:web:example.com'; kinds are {', '.join(ORIGIN_KINDS)}",
+        )
     check_name(kind, name)
     return origin(kind, name)
 

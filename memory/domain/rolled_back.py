@@ -13,7 +13,9 @@ Done: TypeAlias = Literal["retired", "erased", "restored", "left"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Undone(Shown):
-    """What becomes of one entry, and why: `written` by the source, `changed` by it, or `derived` of what it wrote."""
+    """What becomes of one entry, and why: `written` by the source, `changed` by it, or
+    `derived` of what it wrote.
+    """
 
     entry_id: str
     scope: str
@@ -24,7 +26,9 @@ class Undone(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RolledBack(Shown):
-    """The entries concerned, each with what was done, or with `dry_run` would be. What had been done before is not named again."""
+    """The entries concerned, each with what was done, or with `dry_run` would be. What
+    had been done before is not named again.
+    """
 
     origins: tuple[str, ...]
     dry_run: bool

@@ -31,9 +31,11 @@ PROMOTABLE: dict[ScopeKind, frozenset[ScopeKind]] = {
 
 
 class Scope(door.Checked):
-    """One scope: `Scope.user("ada")`, `Scope.session("s1")`, `Scope.object("ticket", "t1")`, … or `Scope.parse("user:ada")`.
+    """One scope: `Scope.user("ada")`, `Scope.session("s1")`, `Scope.object("ticket",
+    "t1")`, … or `Scope.parse("user:ada")`.
 
-    Two scopes are the same when kind, id and, for objects, type are equal to the letter.
+    Two scopes are the same when kind, id and, for objects, type are equal to the
+    letter.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -80,7 +82,9 @@ class Scope(door.Checked):
 
     @cached_property
     def text(self) -> str:
-        """The canonical form, one per scope and no two alike: `user:ada`, `object:ticket:t1` (the type percent-encoded)."""
+        """The canonical form, one per scope and no two alike: `user:ada`,
+        `object:ticket:t1` (the type percent-encoded).
+        """
         if self.kind is ScopeKind.OBJECT:
             return f"object:{quote(self.object_type or '', safe='')}:{self.id}"
         return f"{self.kind}:{self.id}"
@@ -92,7 +96,9 @@ class Scope(door.Checked):
             raise InvalidInput("scope", f"must be text, not {type(text).__name__}")
         kind, colon, rest = text.partition(":")
         if not colon:
-            raise InvalidInput("scope", f"{text[:40]!r} should look like user:ada, session:s1 or object:ticket:t1")
+            raise InvalidInput(
+                "scope", f"{text[:40]!r} should look like user:ada, session:s1 or object:ticket:t1"
+            )
         if kind != ScopeKind.OBJECT:
             return cls.of(kind, rest)
         object_type, _, object_id = rest.partition(":")

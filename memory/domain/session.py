@@ -1,4 +1,6 @@
-"""Sessions and what is read of them, as callers see it: copies of your own, changing them changes no store (B17)."""
+"""Sessions and what is read of them, as callers see it: copies of your own, changing
+them changes no store (B17).
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,20 @@ from memory.domain.shown import Answer, Shown
 
 STATUSES = ("active", "archived", "ended")
 EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "erased")
-"""Why a message is no longer in the window (B28); callers may give reasons of their own."""
+"""Why a message is no longer in the window (B28); callers may give reasons of their
+own.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SessionInfo(Shown):
-    """A session and its counts. `message_count` is the length of its history, the system message and summaries included (B25).
+    """A session and its counts. `message_count` is the length of its history, the
+    system message and summaries included (B25).
 
-    `title` is given by callers; `preview` is how the user's first message begins, in a line of up to 120 characters.
-    `version` counts the changes of its window, and `last_compaction_id` names the last compaction: both are None in a list, where counts may be
-    some seconds behind for a session that is being written to.
+    `title` is given by callers; `preview` is how the user's first message begins, in a
+    line of up to 120 characters. `version` counts the changes of its window, and
+    `last_compaction_id` names the last compaction: both are None in a list, where
+    counts may be some seconds behind for a session that is being written to.
     """
 
     id: str
@@ -44,13 +50,17 @@ class SessionInfo(Shown):
     accessed_at: datetime | None = None
     """When a provider last read it (C9); None where none did."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Stretches of its log, first and last place of each, at which what stood was lost, as far as its newest part tells and this process has read:
-    the store was set back to an earlier moment. Not told in a list."""
+    """Stretches of its log, first and last place of each, at which what stood was lost,
+    as far as its newest part tells and this process has read: the store was set back to
+    an earlier moment. Not told in a list.
+    """
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SessionPage(Shown):
-    """Some sessions in order; `cursor` asks for those behind them, None where there are none."""
+    """Some sessions in order; `cursor` asks for those behind them, None where there are
+    none.
+    """
 
     sessions: list[SessionInfo]
     cursor: str | None = None
@@ -59,9 +69,9 @@ class SessionPage(Shown):
 class ErasedScope(int):
     """How many entries of a scope were erased: a number, with what the erasure left.
 
-    `sessions_left` has the ids of sessions that the erasure does not reach: those with the user
-    of a `user:` scope, or the conversation of a `session:` scope. `erase_user`, or the deletion
-    of the session, reaches them.
+    `sessions_left` has the ids of sessions that the erasure does not reach: those with
+    the user of a `user:` scope, or the conversation of a `session:` scope.
+    `erase_user`, or the deletion of the session, reaches them.
     """
 
     sessions_left: tuple[str, ...]
@@ -89,9 +99,10 @@ class ErasedScope(int):
 class DeletedEntry(int):
     """How many entries were deleted, 1 or 0: true if there was one.
 
-    `kept` has the ids of entries that were made of it and stay: copies by `promote`, results of
-    `compact`, and what is under legal hold. They may hold its text. `is_complete` is false if a
-    store did not answer: then `kept` may lack some, and a sweep deletes what remains.
+    `kept` has the ids of entries that were made of it and stay: copies by `promote`,
+    results of `compact`, and what is under legal hold. They may hold its text.
+    `is_complete` is false if a store did not answer: then `kept` may lack some, and a
+    sweep deletes what remains.
     """
 
     kept: tuple[str, ...]
@@ -119,9 +130,11 @@ class DeletedEntry(int):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ErasedUser(Shown):
-    """What was erased with a user: so many sessions as a whole, messages in others' sessions, entries of the user's scope.
+    """What was erased with a user: so many sessions as a whole, messages in others'
+    sessions, entries of the user's scope.
 
-    `held` says what was left, since it is under legal hold: a sentence for each session, and for the entries.
+    `held` says what was left, since it is under legal hold: a sentence for each
+    session, and for the entries.
     """
 
     sessions: int
@@ -132,7 +145,9 @@ class ErasedUser(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ErasedTenant(Shown):
-    """What was erased of a tenant: so many scopes and conversations, and how many records by kind and store, where they were at home."""
+    """What was erased of a tenant: so many scopes and conversations, and how many
+    records by kind and store, where they were at home.
+    """
 
     scopes: int
     records: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -140,7 +155,9 @@ class ErasedTenant(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryItem(Shown):
-    """A message of a session's history. `number` counts from 1 as messages enter the history and never changes (B23)."""
+    """A message of a session's history. `number` counts from 1 as messages enter the
+    history and never changes (B23).
+    """
 
     message: Message
     number: int
@@ -149,16 +166,22 @@ class HistoryItem(Shown):
     updated_at: datetime
     is_summary: bool = False
     excluded: str | None = None
-    """Why it left the window otherwise than by a compaction (B28); None where it did not."""
+    """Why it left the window otherwise than by a compaction (B28); None where it did
+    not.
+    """
     archived_by: str | None = None
     """The compaction that took it out of the window (B36)."""
     is_redacted: bool = False
-    """Whether it was erased: then it says nothing, has no id but that of its record, and its number and its role are all that is left of it."""
+    """Whether it was erased: then it says nothing, has no id but that of its record,
+    and its number and its role are all that is left of it.
+    """
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundMessage(Shown):
-    """A message that a search found, and its session. `score` and `relevance` mean what they mean for an entry (`FoundEntry`)."""
+    """A message that a search found, and its session. `score` and `relevance` mean what
+    they mean for an entry (`FoundEntry`).
+    """
 
     item: HistoryItem
     score: float | None
@@ -167,7 +190,9 @@ class FoundMessage(Shown):
     explanation: dict[str, Any] = field(default_factory=dict)
     """How it came to its place, where that was asked for."""
     relevance: float | None = None
-    """How well the message answers, from 0 to 1, comparable across questions. None where the embedder has no calibration."""
+    """How well the message answers, from 0 to 1, comparable across questions. None
+    where the embedder has no calibration.
+    """
 
     @property
     def content(self) -> str:
@@ -195,7 +220,9 @@ class FoundMessages(Answer[FoundMessage]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryPage(Shown):
-    """Some messages of a history in order; `cursor` asks for those behind them, None where there are none."""
+    """Some messages of a history in order; `cursor` asks for those behind them, None
+    where there are none.
+    """
 
     items: list[HistoryItem]
     cursor: str | None = None
@@ -205,9 +232,10 @@ class HistoryPage(Shown):
 class Context(Shown):
     """What a model would be sent: messages in order, and what each takes.
 
-    `left_out` is how many messages of the window are not shown: those that are older, or had no room. `over_budget` is by how many tokens what must
-    be kept is too much; `invalid` are the ids of results, as far back as was looked, that answer no call, and `interrupted` those of calls among the
-    messages that were never answered.
+    `left_out` is how many messages of the window are not shown: those that are older,
+    or had no room. `over_budget` is by how many tokens what must be kept is too much;
+    `invalid` are the ids of results, as far back as was looked, that answer no call,
+    and `interrupted` those of calls among the messages that were never answered.
     """
 
     messages: list[Message]
@@ -221,7 +249,9 @@ class Context(Shown):
     layers: list[str] = field(default_factory=list)
     """Of each message: `system`, `summary` or `recent` (B51), or `recalled`."""
     degraded: list[str] = field(default_factory=list)
-    """Why this is the window as this process last saw it, within the last minute, and not as it is: the store did not answer. Mostly empty."""
+    """Why this is the window as this process last saw it, within the last minute, and
+    not as it is: the store did not answer. Mostly empty.
+    """
 
     @property
     def total_tokens(self) -> int:
@@ -230,7 +260,9 @@ class Context(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Compaction(Shown):
-    """One compaction (B38): which messages it took out of the window, and what stands in their place."""
+    """One compaction (B38): which messages it took out of the window, and what stands
+    in their place.
+    """
 
     id: str
     session_id: str

@@ -19,7 +19,9 @@ LISTED = 3
 
 
 class Shown:
-    """Gives a dataclass (made with `repr=False`) a repr of one line and a `to_dict` that JSON can hold."""
+    """Gives a dataclass (made with `repr=False`) a repr of one line and a `to_dict`
+    that JSON can hold.
+    """
 
     __slots__ = ()
 
@@ -33,7 +35,9 @@ class Shown:
 
 
 class Answer(list[T]):
-    """What was found, in order. `degraded` names what was left out and why; empty when the answer is whole."""
+    """What was found, in order. `degraded` names what was left out and why; empty when
+    the answer is whole.
+    """
 
     said_as: ClassVar[str] = "hits"
     """What `to_dict` calls them."""
@@ -60,13 +64,19 @@ class Brief:
 
 
 def cut(value: object) -> str:
-    """The repr of a value; of a long text its beginning, of a long list the first few things and how many more there are."""
+    """The repr of a value; of a long text its beginning, of a long list the first few
+    things and how many more there are.
+    """
     if isinstance(value, str):
         return repr(value if len(value) <= WIDTH else value[: WIDTH - 1] + "…")
     if isinstance(value, Enum):
         return repr(value.value)
     if isinstance(value, Mapping):
-        return "{" + _few([f"{cut(name)}: {cut(inner)}" for name, inner in list(value.items())[:LISTED]], len(value)) + "}"
+        return (
+            "{"
+            + _few([f"{cut(name)}: {cut(inner)}" for name, inner in list(value.items())[:LISTED]], len(value))
+            + "}"
+        )
     if isinstance(value, list | tuple):
         return "[" + _few([cut(inner) for inner in value[:LISTED]], len(value)) + "]"
     return repr(value)

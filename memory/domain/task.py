@@ -15,7 +15,9 @@ RUN_MODES = ("foreground", "background")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task(Shown):
-    """Something a session has to do (B54, B55). `parent_id` names the task it is a part of; None for one that is part of no other."""
+    """Something a session has to do (B54, B55). `parent_id` names the task it is a part
+    of; None for one that is part of no other.
+    """
 
     id: str
     session_id: str
@@ -30,7 +32,9 @@ class Task(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskPage(Shown):
-    """Some tasks in order; `cursor` asks for those behind them, None where there are none."""
+    """Some tasks in order; `cursor` asks for those behind them, None where there are
+    none.
+    """
 
     tasks: list[Task]
     cursor: str | None = None
@@ -38,7 +42,9 @@ class TaskPage(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run(Shown):
-    """A piece of work that a session gave to another, its child (B57, B58). Of what was said there only the number of messages is kept here."""
+    """A piece of work that a session gave to another, its child (B57, B58). Of what was
+    said there only the number of messages is kept here.
+    """
 
     id: str
     session_id: str
@@ -53,7 +59,9 @@ class Run(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunPage(Shown):
-    """Some runs in order; `cursor` asks for those behind them, None where there are none."""
+    """Some runs in order; `cursor` asks for those behind them, None where there are
+    none.
+    """
 
     runs: list[Run]
     cursor: str | None = None

@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST = timedelta(days=36_500)
-"""How long a length of time may be that is given, so that a moment lies so far from now."""
+"""How long a length of time may be that is given, so that a moment lies so far from
+now.
+"""
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)\s*")
 
@@ -24,7 +26,9 @@ def moment(microseconds: int) -> datetime:
 
 
 def parse_duration(value: object) -> object:
-    """A timedelta of '30d', '1h 30m', '500ms' or a number of seconds; what is none of these is left for pydantic to judge."""
+    """A timedelta of '30d', '1h 30m', '500ms' or a number of seconds; what is none of
+    these is left for pydantic to judge.
+    """
     if isinstance(value, bool):
         raise ValueError("should be a duration such as '30d', '5m' or '1h30m', not a truth value")
     if isinstance(value, str):

@@ -1,4 +1,6 @@
-"""The way to the open engine that a memory, its nouns and its views share: one tenant's."""
+"""The way to the open engine that a memory, its nouns and its views share: one
+tenant's.
+"""
 
 from __future__ import annotations
 
@@ -45,19 +47,25 @@ MAX_CURSOR_BYTES = 512
 Scopes = Scope | str | Sequence[Scope | str]
 INDIFFERENT = Preferences()
 _Done = tuple[Entry, tuple[str, ...], tuple[str, ...]]
-"""An entry that was written, what the caller said that it supersedes, and what gave way."""
+"""An entry that was written, what the caller said that it supersedes, and what gave
+way.
+"""
 
 
 def scopes_of(scope: Scopes | None) -> list[Scope]:
     """The scopes that are named, one at least."""
-    given = [scope] if isinstance(scope, Scope | str) else door.sequence("scope", scope, at_most=door.MAX_SCOPES)
+    given = (
+        [scope] if isinstance(scope, Scope | str) else door.sequence("scope", scope, at_most=door.MAX_SCOPES)
+    )
     if not given:
         raise InvalidInput("scope", "name at least one")
     return [scope_of(one) for one in given]
 
 
 class Access:
-    """One tenant's way to the engine. The first owns the engine's life; those made of it for other tenants open and close only themselves."""
+    """One tenant's way to the engine. The first owns the engine's life; those made of
+    it for other tenants open and close only themselves.
+    """
 
     def __init__(self, config: MemoryConfig, life: Life, tenant: str, *, owns_life: bool = True) -> None:
         if tenant == SYSTEM_TENANT:
@@ -104,7 +112,9 @@ class Access:
         self._let_go = False
 
     def check_process(self) -> None:
-        """Raise `ForkedProcess` in a forked child of the process that opened the memory."""
+        """Raise `ForkedProcess` in a forked child of the process that opened the
+        memory.
+        """
         self._life.check_process()
 
     async def close(self) -> None:
@@ -113,14 +123,19 @@ class Access:
         if self._owns_life:
             await self._life.close()
 
-    # -- what memories and views do alike --------------------------------------------------------------------------------
+    # -- what memories and views do alike ----------------------------------------------
 
     async def write(self, draft: EntryDraft, how: HowWritten, within: Scope | None = None) -> Entry:
         """Remember one thing. `within`: what it supersedes is of this scope."""
         return (await self._written(draft, how, within))[0]
 
     async def remember(
-        self, content: str, scope: Scope, options: WriteOptions, wait: timedelta | float | str | None, within: Scope | None = None
+        self,
+        content: str,
+        scope: Scope,
+        options: WriteOptions,
+        wait: timedelta | float | str | None,
+        within: Scope | None = None,
     ) -> Written:
         """Remember one thing, and tell what was done for it within so long."""
         patience = self.config.durations.deadline if wait is None else length("wait", wait)
@@ -139,23 +154,35 @@ class Access:
             entry = entry_of(record)
         return Written(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)
 
-    async def write_many(self, given: Iterable[EntryDraft | Mapping[str, Any]], how: HowWritten) -> list[Entry]:
-        """Remember many things, in order. Those that say how they are written are written alone, the others between them together."""
+    async def write_many(
+        self, given: Iterable[EntryDraft | Mapping[str, Any]], how: HowWritten
+    ) -> list[Entry]:
+        """Remember many things, in order. Those that say how they are written are
+        written alone, the others between them together.
+        """
         engine = self.engine
         parts = [apart(one) async for one in paced(door.sequence("drafts", given))]
         drafts = [draft for draft, _ in parts]
-        calls = {at: self._planned(drafts[at], {**how, **own}, None) for at, (_, own) in enumerate(parts) if own}
+        calls = {
+            at: self._planned(drafts[at], {**how, **own}, None) for at, (_, own) in enumerate(parts) if own
+        }
         revived, waits = flag("revive", how.get("revive", False)), consistency_of(how.get("consistency"))
         await self.refuse_unknown(drafts)
         written, conflicts = dict[int, Entry](), dict[int, Conflict]()
         at = 0
         while at < len(drafts):
-            end = at + 1 if at in calls else next((n for n in range(at, len(drafts)) if n in calls), len(drafts))
+            end = (
+                at + 1
+                if at in calls
+                else next((n for n in range(at, len(drafts)) if n in calls), len(drafts))
+            )
             try:
                 if at in calls:
                     done = [(await calls[at]())[0]]
                 else:
-                    done = await engine.entries.write_many(self.tenant, drafts[at:end], revive=revived, consistency=waits)
+                    done = await engine.entries.write_many(
+                        self.tenant, drafts[at:end], revive=revived, consistency=waits
+                    )
                 written |= dict(enumerate(done, start=at))
             except PartialWrite as partial_write:
                 written |= {at + n: entry for n, entry in partial_write.written.items()}
@@ -169,20 +196,29 @@ class Access:
             raise PartialWrite(written, conflicts)
         return [written[at] for at in range(len(drafts))]
 
-    async def _written(self, draft: EntryDraft, how: HowWritten, within: Scope | None) -> tuple[Entry, tuple[str, ...], tuple[str, ...]]:
+    async def _written(
+        self, draft: EntryDraft, how: HowWritten, within: Scope | None
+    ) -> tuple[Entry, tuple[str, ...], tuple[str, ...]]:
         """The entry, what the caller said that it supersedes, and what gave way."""
         write = self._planned(draft, how, within)
         await self.refuse_unknown([draft])
         return await write()
 
-    def _planned(self, draft: EntryDraft, how: HowWritten, within: Scope | None) -> Callable[[], Awaitable[_Done]]:
+    def _planned(
+        self, draft: EntryDraft, how: HowWritten, within: Scope | None
+    ) -> Callable[[], Awaitable[_Done]]:
         """The write, checked: what makes it, with what `_written` returns."""
-        superseded, checks = Superseded.checked(how.get("supersedes", ()), within), flag("check", how.get("check", False))
+        superseded, checks = (
+            Superseded.checked(how.get("supersedes", ()), within),
+            flag("check", how.get("check", False)),
+        )
         decide = how.get("decide")
         if decide is not None and not (checks and callable(decide)):
             raise InvalidInput("decide", "must be a function" if checks else "is asked where check=True")
         revived, waits = flag("revive", how.get("revive", False)), consistency_of(how.get("consistency"))
-        updates = door.one_of("on_conflict", how.get("on_conflict", "refuse"), get_args(OnConflict)) == "update"
+        updates = (
+            door.one_of("on_conflict", how.get("on_conflict", "refuse"), get_args(OnConflict)) == "update"
+        )
         wanted = self._wanted(how, updates=updates, superseding=bool(superseded.ids) or checks)
         if updates:
             _check_upsert(draft, superseded, checks)
@@ -193,35 +229,64 @@ class Access:
             steps = self.engine.enriching.owed(wanted)
             if superseded.ids:
                 engine = self.engine.superseding
-                entry, gave_way = await engine.write(self.tenant, draft, superseded, revive=revived, consistency=waits, steps=steps)
+                entry, gave_way = await engine.write(
+                    self.tenant, draft, superseded, revive=revived, consistency=waits, steps=steps
+                )
                 return entry, tuple(superseded.ids), tuple(gave_way)
             if checks:
                 asks = None if decide is None else partial(called, decide)
-                entry, checked = await self.engine.checking.write(self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps)
+                entry, checked = await self.engine.checking.write(
+                    self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps
+                )
                 return entry.with_check(checked), (), ()
-            return await self.engine.entries.write(self.tenant, draft, revive=revived, consistency=waits, steps=steps), (), ()
+            return (
+                await self.engine.entries.write(
+                    self.tenant, draft, revive=revived, consistency=waits, steps=steps
+                ),
+                (),
+                (),
+            )
 
         return write
 
     def _wanted(self, how: HowWritten, *, updates: bool, superseding: bool) -> list[Pass]:
-        """What enrichment is wanted (D100): as the call says, else as configured. What is decided at the write is not decided again (D108)."""
+        """What enrichment is wanted (D100): as the call says, else as configured. What
+        is decided at the write is not decided again (D108).
+        """
         wanted: list[Pass] = []
         for of in PASSES:
             asked: object = how.get(of)
             if asked is not None and flag(of, asked) and updates:
-                raise InvalidInput(of, "does not go with on_conflict='update': an entry that is updated is no new one")
-            if (getattr(self.config.enrichment, of) if asked is None else asked) and not updates and not (superseding and of == "auto_supersede"):
+                raise InvalidInput(
+                    of, "does not go with on_conflict='update': an entry that is updated is no new one"
+                )
+            if (
+                (getattr(self.config.enrichment, of) if asked is None else asked)
+                and not updates
+                and not (superseding and of == "auto_supersede")
+            ):
                 wanted.append(of)
         return wanted
 
     async def refuse_unknown(self, drafts: Sequence[EntryDraft]) -> None:
-        """Raise `InvalidInput` where one of these is pinned to a session (D7), or points to an artifact (D6), that the tenant has not."""
-        pinned = list(dict.fromkeys(one.conversation_id for one in drafts if one.conversation_id is not None and one.is_pinned_alone))
+        """Raise `InvalidInput` where one of these is pinned to a session (D7), or
+        points to an artifact (D6), that the tenant has not.
+        """
+        pinned = list(
+            dict.fromkeys(
+                one.conversation_id
+                for one in drafts
+                if one.conversation_id is not None and one.is_pinned_alone
+            )
+        )
         there = await self.engine.conversations.sessions.lives(self.tenant, pinned) if pinned else {}
         for session_id in pinned:
             if session_id not in there:
                 problem = f"there is no session {session_id[:64]}: nothing was written"
-                raise InvalidInput("conversation_id", f"{problem}. What was said elsewhere says its number_in_conversation, or its speaker, too")
+                raise InvalidInput(
+                    "conversation_id",
+                    f"{problem}. What was said elsewhere says its number_in_conversation, or its speaker, too",
+                )
         await self.refuse_unknown_artifacts([draft.artifact_id for draft in drafts])
 
     async def refuse_unknown_artifacts(self, artifact_ids: Sequence[str | None]) -> None:
@@ -233,7 +298,9 @@ class Access:
                 raise InvalidInput("artifact_id", f"there is no artifact {one[:64]}: nothing was written")
 
     async def with_artifact(self, entry: Entry) -> Entry:
-        """The entry with what is known of its artifact; without, where that is gone or cannot be read."""
+        """The entry with what is known of its artifact; without, where that is gone or
+        cannot be read.
+        """
         if entry.artifact_id is None:
             return entry
         try:
@@ -267,9 +334,11 @@ class Access:
         updated_before: Moment | None = None,
         conversation: str | None = None,
     ) -> Asked:
-        """What is asked of many entries, checked; `unless_told` of them where no limit is given. An error names a filter with `within` before it.
+        """What is asked of many entries, checked; `unless_told` of them where no limit
+        is given. An error names a filter with `within` before it.
 
-        With `anywhere` instead of a scope, what is asked of the whole tenant."""
+        With `anywhere` instead of a scope, what is asked of the whole tenant.
+        """
         scopes = [] if anywhere else scopes_of(scope)
         session = None if session_id is None else Scope.session(session_id)
         if (
@@ -296,7 +365,13 @@ class Access:
             updated_before=moment("updated_before", updated_before),
             conversation=None if conversation is None else door.identifier("conversation", conversation),
         )
-        return asked if cursor is None else replace(asked, after=place_of(door.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES), asked))
+        return (
+            asked
+            if cursor is None
+            else replace(
+                asked, after=place_of(door.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES), asked)
+            )
+        )
 
     async def search(
         self,
@@ -319,7 +394,9 @@ class Access:
         messages: bool = False,
         advisor: Advisor | None = None,
     ) -> SearchResult:
-        """What answers best. A blank query browses, and browsing filters by what a search prefers (D51, D54). `advisor`: in place of the memory's."""
+        """What answers best. A blank query browses, and browsing filters by what a
+        search prefers (D51, D54). `advisor`: in place of the memory's.
+        """
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self.asked(
             scope,
@@ -345,13 +422,26 @@ class Access:
         expanding, stages = flag("expand", expand), stages_of(rerank)
         if not text.strip():
             if asked.min_relevance is not None:
-                raise InvalidInput("min_relevance", "does not go with a blank query, which browses: give a query, or omit min_relevance=")
+                raise InvalidInput(
+                    "min_relevance",
+                    "does not go with a blank query, which browses: give a query, or omit min_relevance=",
+                )
             tags = tuple(dict.fromkeys(asked.tags + preferred.tags))
-            asked = replace(asked, types=asked.types or preferred.types, tags=tags, conversation=preferred.conversation_id, along="updated_at")
+            asked = replace(
+                asked,
+                types=asked.types or preferred.types,
+                tags=tags,
+                conversation=preferred.conversation_id,
+                along="updated_at",
+            )
         advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
-        found = await advised.search(asked, text, explain=flag("explain", explain), expand=expanding, stages=stages)
+        found = await advised.search(
+            asked, text, explain=flag("explain", explain), expand=expanding, stages=stages
+        )
         if asked.as_of is None and asked.known_at is None:
-            self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)])
+            self.engine.accesses.note(
+                self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)]
+            )
         return found
 
 
@@ -359,8 +449,16 @@ def _check_upsert(draft: EntryDraft, superseded: Superseded, checks: bool) -> No
     if draft.key is None:
         raise InvalidInput("on_conflict", "'update' is for a write under a key: say which (key)")
     if draft.created_at is not None:
-        raise InvalidInput("created_at", "does not go with on_conflict='update': the entry may have been created before")
+        raise InvalidInput(
+            "created_at", "does not go with on_conflict='update': the entry may have been created before"
+        )
     if checks:
-        raise InvalidInput("check", "does not go with on_conflict='update': what stands under the key is replaced, whatever else is there")
+        raise InvalidInput(
+            "check",
+            "does not go with on_conflict='update': what stands under the key is replaced, whatever else is there",
+        )
     if superseded.ids:
-        raise InvalidInput("supersedes", "does not go with on_conflict='update': an entry that is updated is no new one in the place of others")
+        raise InvalidInput(
+            "supersedes",
+            "does not go with on_conflict='update': an entry that is updated is no new one in the place of others",
+        )

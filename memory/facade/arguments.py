@@ -24,10 +24,14 @@ class _Dataclass(Protocol):
 
 
 Metadata: TypeAlias = Mapping[str, Any] | BaseModel | _Dataclass
-"""A dict, a pydantic model or a dataclass. Its values are JSON, dates, UUIDs, decimals, enums, dataclasses and models."""
+"""A dict, a pydantic model or a dataclass. Its values are JSON, dates, UUIDs, decimals,
+enums, dataclasses and models.
+"""
 
 Moment = datetime | str | int | float
-"""An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""
+"""An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not
+below 10^8.
+"""
 
 _AGENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,14 +45,20 @@ def scope_of(value: object) -> Scope:
         return value
     if isinstance(value, str):
         return Scope.parse(door.text("scope", value))
-    raise InvalidInput("scope", f"must be a Scope or its text, such as 'user:ada', not {type(value).__name__}")
+    raise InvalidInput(
+        "scope", f"must be a Scope or its text, such as 'user:ada', not {type(value).__name__}"
+    )
 
 
 def draft_of(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
     """A draft, or the arguments of `write`."""
     if not isinstance(given, EntryDraft | Mapping):
-        raise InvalidInput("draft", f"must be an EntryDraft or the arguments of write, not {type(given).__name__}")
-    parts = given if isinstance(given, EntryDraft) else given.items()  # a draft is checked again: its lists may have been changed since
+        raise InvalidInput(
+            "draft", f"must be an EntryDraft or the arguments of write, not {type(given).__name__}"
+        )
+    parts = (
+        given if isinstance(given, EntryDraft) else given.items()
+    )  # a draft is checked again: its lists may have been changed since
     values = {door.text("draft", name): value for name, value in parts}
     if "scope" not in values:
         raise InvalidInput("scope", "is missing")
@@ -125,17 +135,26 @@ def id_of(value: object) -> str:
 
 
 def user_of(value: object) -> str:
-    """The id of a user. A text that looks like a scope is refused; `Scope.user(id)` names a user whose id really looks like one."""
+    """The id of a user. A text that looks like a scope is refused; `Scope.user(id)`
+    names a user whose id really looks like one.
+    """
     if isinstance(value, Scope):
         if value.kind is not ScopeKind.USER:
-            raise InvalidInput("user", f"{value.text[:80]!r} is no user's scope; `admin.erase` erases the entries of a scope")
+            raise InvalidInput(
+                "user", f"{value.text[:80]!r} is no user's scope; `admin.erase` erases the entries of a scope"
+            )
         return value.id
     checked = door.identifier("user", value)
     if is_scope_text(checked):
         kind, _, rest = checked.partition(":")
-        right = f"pass the id alone, {rest[:80]!r}" if kind == ScopeKind.USER else "`admin.erase` erases the entries of a scope"
+        right = (
+            f"pass the id alone, {rest[:80]!r}"
+            if kind == ScopeKind.USER
+            else "`admin.erase` erases the entries of a scope"
+        )
         raise InvalidInput(
-            "user", f"{checked[:80]!r} is a scope, not a user's id: {right}. A user whose id is that text is Scope.user({checked[:80]!r})"
+            "user",
+            f"{checked[:80]!r} is a scope, not a user's id: {right}. A user whose id is that text is Scope.user({checked[:80]!r})",
         )
     return checked
 
@@ -165,10 +184,15 @@ CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "m
 def changes_of(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Changes of a message as it takes them, by the checks that every message passes.
 
-    A whole message, told by its role and its content, is one too: what of it cannot be changed stays as it is stored (decision B26).
+    A whole message, told by its role and its content, is one too: what of it cannot be
+    changed stays as it is stored (decision B26).
     """
     if changes.keys() >= {"role", "content"}:
-        changes = {name: value for name, value in changes.items() if name in CHANGEABLE or name not in Message.model_fields}
+        changes = {
+            name: value
+            for name, value in changes.items()
+            if name in CHANGEABLE or name not in Message.model_fields
+        }
     for name in changes:
         if name not in CHANGEABLE:
             raise InvalidInput(name, f"cannot be changed; what can is {', '.join(CHANGEABLE)}")

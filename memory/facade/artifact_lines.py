@@ -1,7 +1,10 @@
-"""Artifacts as lines of an export: one that says what it is, then its bytes in chunks, at most 1 MiB each, so that none is ever in memory as a whole.
+"""Artifacts as lines of an export: one that says what it is, then its bytes in chunks,
+at most 1 MiB each, so that none is ever in memory as a whole.
 
-The chunks follow each other as they are counted, with no line of anything else between them. Where the artifact was deleted, replaced or found
-damaged while it was written out, a line in the place of the next chunk says so (`broken`), and nothing of that sequence is imported.
+The chunks follow each other as they are counted, with no line of anything else between
+them. Where the artifact was deleted, replaced or found damaged while it was written
+out, a line in the place of the next chunk says so (`broken`), and nothing of that
+sequence is imported.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ArtifactLine:
-    """One exported artifact, checked; its bytes are the chunks that follow. Its id is the old one."""
+    """One exported artifact, checked; its bytes are the chunks that follow. Its id is
+    the old one.
+    """
 
     line: int
     id: str
@@ -54,7 +59,9 @@ class ArtifactLine:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLine:
-    """The how-manieth part, from 0 on, of the bytes of the artifact of this old id; or that it broke off here, and why."""
+    """The how-manieth part, from 0 on, of the bytes of the artifact of this old id; or
+    that it broke off here, and why.
+    """
 
     line: int
     artifact_id: str
@@ -64,13 +71,18 @@ class ChunkLine:
 
 
 async def exported_artifact(manifests: Manifests, manifest: Record) -> AsyncIterator[dict[str, Any]]:
-    """An artifact as an export writes it, behind its session and before the entries that point to it."""
+    """An artifact as an export writes it, behind its session and before the entries
+    that point to it.
+    """
     there: Record | None = manifest
     for _ in range(TRIES):
         if there is None:
             return
         artifact, number = artifact_of(there), 0
-        yield {"format": ARTIFACT_FORMAT, **{name: getattr(artifact, name) for name in _SAID if name != "format"}}
+        yield {
+            "format": ARTIFACT_FORMAT,
+            **{name: getattr(artifact, name) for name in _SAID if name != "format"},
+        }
         try:
             async for data in manifests.stream(there):
                 yield _chunk(artifact.id, number, data=b64encode(data).decode())
@@ -106,9 +118,14 @@ def artifact_line(found: Mapping[str, Any], line: int) -> ArtifactLine:
 
 
 def chunk_line(found: Mapping[str, Any], line: int) -> ChunkLine:
-    artifact_id, number = door.identifier("artifact_id", found.get("artifact_id")), _count("number", found.get("number"))
+    artifact_id, number = (
+        door.identifier("artifact_id", found.get("artifact_id")),
+        _count("number", found.get("number")),
+    )
     if "broken" in found:
-        return ChunkLine(line, artifact_id, number, broken=door.one_of("broken", found["broken"], tuple(BROKEN.values())))
+        return ChunkLine(
+            line, artifact_id, number, broken=door.one_of("broken", found["broken"], tuple(BROKEN.values()))
+        )
     try:
         data = b64decode(found.get("data", ""), validate=True)
     except (binascii.Error, TypeError, ValueError):
@@ -126,9 +143,11 @@ def _count(name: str, value: object) -> int:
 
 @dataclass
 class Sequences:
-    """Checks that the lines of each artifact follow each other whole: it is told of the items of a file one after the other, and holds no bytes.
+    """Checks that the lines of each artifact follow each other whole: it is told of the
+    items of a file one after the other, and holds no bytes.
 
-    `whole`: by the line of an artifact how many chunks follow it; of the others nothing is to be imported.
+    `whole`: by the line of an artifact how many chunks follow it; of the others nothing
+    is to be imported.
     """
 
     whole: dict[int, int] = field(default_factory=dict)
@@ -139,7 +158,9 @@ class Sequences:
     _passed_over: set[str] = field(default_factory=set)
 
     def pass_over(self, artifact_id: str) -> None:
-        """Nothing is to be said of the chunks that follow of this artifact: it is not imported."""
+        """Nothing is to be said of the chunks that follow of this artifact: it is not
+        imported.
+        """
         self._passed_over.add(artifact_id)
 
     def give_up(self, artifact: ArtifactLine) -> None:
@@ -149,7 +170,9 @@ class Sequences:
         self.pass_over(artifact.id)
 
     def met(self, item: object) -> Iterator[tuple[int, str]]:
-        """The lines that are bad now that this item comes next, and why; None where the file ends."""
+        """The lines that are bad now that this item comes next, and why; None where the
+        file ends.
+        """
         at = self._open
         if isinstance(item, ChunkLine) and at is not None and item.artifact_id == at.id:
             yield from self._goes_on(at, item)
@@ -162,7 +185,10 @@ class Sequences:
             if item.size == 0:
                 yield from self._ends(item)
         elif isinstance(item, ChunkLine) and item.artifact_id not in self._passed_over:
-            yield item.line, f"belongs to artifact {item.artifact_id}, whose line or whose chunk before it does not stand above it"
+            yield (
+                item.line,
+                f"belongs to artifact {item.artifact_id}, whose line or whose chunk before it does not stand above it",
+            )
 
     def _goes_on(self, at: ArtifactLine, chunk: ChunkLine) -> Iterator[tuple[int, str]]:
         if chunk.broken in ("deleted", "replaced"):  # a later sequence has what it was replaced by
@@ -170,7 +196,9 @@ class Sequences:
         elif chunk.broken is not None:
             yield self._torn(at, "was damaged where it was exported")
         elif chunk.number != self._number:
-            yield self._torn(at, f"breaks off: line {chunk.line} has chunk {chunk.number} where {self._number} belongs")
+            yield self._torn(
+                at, f"breaks off: line {chunk.line} has chunk {chunk.number} where {self._number} belongs"
+            )
         else:
             self._hash.update(chunk.data)
             self._size, self._number = self._size + len(chunk.data), self._number + 1

@@ -22,67 +22,99 @@ PIECE = 4 * 2**20
 """Bytes that are read from a file at once."""
 
 Data: TypeAlias = bytes | bytearray | memoryview | os.PathLike[str] | BinaryIO | AsyncIterable[bytes]
-"""Bytes; the path of a file, or a file that is open for reading bytes; or what hands out bytes one piece after the other."""
+"""Bytes; the path of a file, or a file that is open for reading bytes; or what hands
+out bytes one piece after the other.
+"""
 Which: TypeAlias = str | tuple[str, str]
 """An artifact's id; or its session and path."""
 
 
 class Artifacts:
-    """Files of a session, each under a path: put and read as streams, so that none is ever in memory as a whole. Entries point to them by id.
+    """Files of a session, each under a path: put and read as streams, so that none is
+    ever in memory as a whole. Entries point to them by id.
 
-    report = await memory.artifacts.put("s1", "out/report.md", b"# Findings", media_type="text/markdown")
-    print((await memory.artifacts.read(report.id)).decode())
+    report = await memory.artifacts.put("s1", "out/report.md", b"# Findings",
+    media_type="text/markdown") print((await memory.artifacts.read(report.id)).decode())
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    async def put(self, session_id: str, path: str, data: Data, *, media_type: str = ANY_MEDIA_TYPE) -> Artifact:
-        """Let the session have these bytes under the path, in the place of what it had there (D6, D18). Nobody sees them before all are stored.
+    async def put(
+        self, session_id: str, path: str, data: Data, *, media_type: str = ANY_MEDIA_TYPE
+    ) -> Artifact:
+        """Let the session have these bytes under the path, in the place of what it had
+        there (D6, D18). Nobody sees them before all are stored.
 
-        A path is relative, its parts divided by `/`, at most 1,024 bytes, without empty parts, `.`, `..`, backslash and NUL. The id is new where
-        nothing stood there, and stays where something did. Raises `NotFound` where there is no such session, `Held` where what stood there is under
-        legal hold, `InvalidInput` beyond `artifacts.max_bytes` (1 GiB), and `QuotaExceeded` beyond a quota of `artifact_bytes`, for which what is
-        replaced counts until it is gone.
+        A path is relative, its parts divided by `/`, at most 1,024 bytes, without empty
+        parts, `.`, `..`, backslash and NUL. The id is new where nothing stood there,
+        and stays where something did. Raises `NotFound` where there is no such session,
+        `Held` where what stood there is under legal hold, `InvalidInput` beyond
+        `artifacts.max_bytes` (1 GiB), and `QuotaExceeded` beyond a quota of
+        `artifact_bytes`, for which what is replaced counts until it is gone.
         """
-        session, named, kind = door.identifier("session_id", session_id), check_path(path), check_media_type(media_type)
+        session, named, kind = (
+            door.identifier("session_id", session_id),
+            check_path(path),
+            check_media_type(media_type),
+        )
         pieces, size = await _opened(data)
         try:
-            return await self._access.engine.conversations.manifests.put(self._access.tenant, session, named, kind, pieces, size)
+            return await self._access.engine.conversations.manifests.put(
+                self._access.tenant, session, named, kind, pieces, size
+            )
         finally:
             await pieces.aclose()
 
     async def get(self, artifact: Which) -> Artifact | None:
-        """What is known of an artifact, named by its id or by session and path; None where there is none, or no such session."""
+        """What is known of an artifact, named by its id or by session and path; None
+        where there is none, or no such session.
+        """
         found = await self._find(artifact)
         return None if found is None else artifact_of(found)
 
     async def stream(self, artifact: Which) -> AsyncIterator[bytes]:
-        """The bytes of an artifact in order, at most 1 MiB at a time: of one `put`, whole, or an error, before the end at the latest.
+        """The bytes of an artifact in order, at most 1 MiB at a time: of one `put`,
+        whole, or an error, before the end at the latest.
 
-        Raises `NotFound` where there is none, or it is deleted meanwhile; `Conflict` where it is replaced meanwhile; `CorruptRecord` where bytes are
-        missing, or their SHA-256 is not that of what was put.
+        Raises `NotFound` where there is none, or it is deleted meanwhile; `Conflict`
+        where it is replaced meanwhile; `CorruptRecord` where bytes are missing, or
+        their SHA-256 is not that of what was put.
         """
         async for data in self._access.engine.conversations.manifests.stream(await self._found(artifact)):
             yield data
 
     async def read(self, artifact: Which, limit: int = MOST_READ) -> bytes:
-        """All bytes of an artifact. Raises `InvalidInput` where they are more than `limit` (16 MiB): `stream` them then. See `stream`."""
+        """All bytes of an artifact. Raises `InvalidInput` where they are more than
+        `limit` (16 MiB): `stream` them then. See `stream`.
+        """
         most, found = whole("limit", limit), await self._found(artifact)
         if artifact_of(found).size > most:
-            raise InvalidInput("limit", f"the artifact has {artifact_of(found).size:,} bytes, more than {most:,}: stream it")
+            raise InvalidInput(
+                "limit", f"the artifact has {artifact_of(found).size:,} bytes, more than {most:,}: stream it"
+            )
         return b"".join([data async for data in self._access.engine.conversations.manifests.stream(found)])
 
-    async def list(self, session_id: str, *, limit: int | None = None, cursor: str | None = None) -> ArtifactPage:
-        """A page of a session's artifacts, those that were there first first; 50 unless told. Raises `NotFound` where there is no such session."""
+    async def list(
+        self, session_id: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> ArtifactPage:
+        """A page of a session's artifacts, those that were there first first; 50 unless
+        told. Raises `NotFound` where there is no such session.
+        """
         session, most = door.identifier("session_id", session_id), door.whole_limit(limit, default=LIST_LIMIT)
         after = None if cursor is None else door.text("cursor", cursor, max_bytes=512)
-        return await self._access.engine.conversations.manifests.list(self._access.tenant, session, most, after)
+        return await self._access.engine.conversations.manifests.list(
+            self._access.tenant, session, most, after
+        )
 
     async def delete(self, artifact: Which) -> bool:
-        """Delete an artifact: true once, then false. Raises `Held` where its session is under legal hold."""
+        """Delete an artifact: true once, then false. Raises `Held` where its session is
+        under legal hold.
+        """
         found = await self._find(artifact)
-        return found is not None and await self._access.engine.conversations.manifests.delete(self._access.tenant, artifact_of(found).id)
+        return found is not None and await self._access.engine.conversations.manifests.delete(
+            self._access.tenant, artifact_of(found).id
+        )
 
     async def _find(self, artifact: Which) -> Record | None:
         manifests = self._access.engine.conversations.manifests
@@ -101,7 +133,9 @@ class Artifacts:
 
 
 async def _opened(data: object) -> tuple[AsyncGenerator[bytes, None], int | None]:
-    """What is handed in as pieces of bytes, and how many bytes there are, where that is known."""
+    """What is handed in as pieces of bytes, and how many bytes there are, where that is
+    known.
+    """
     if isinstance(data, bytes | bytearray | memoryview):
         if isinstance(data, memoryview) and not data.c_contiguous:
             raise InvalidInput("data", "must be contiguous")
@@ -113,7 +147,10 @@ async def _opened(data: object) -> tuple[AsyncGenerator[bytes, None], int | None
         return _checked(data), None
     if callable(getattr(data, "read", None)):
         return _read(data), _size_of(data)
-    raise InvalidInput("data", f"must be bytes, a Path, an open file, or an async iterable of bytes, not {type(data).__name__}")
+    raise InvalidInput(
+        "data",
+        f"must be bytes, a Path, an open file, or an async iterable of bytes, not {type(data).__name__}",
+    )
 
 
 def _size_at(path: os.PathLike[str]) -> int:
@@ -154,7 +191,9 @@ def _bytes(piece: object) -> bytes:
 
 
 def _size_of(file: Any) -> int | None:
-    """How much of an open file is to be read; None where nobody knows, such as of a pipe."""
+    """How much of an open file is to be read; None where nobody knows, such as of a
+    pipe.
+    """
     with suppress(OSError, AttributeError, ValueError):
         at = int(file.tell())
         return max(os.fstat(file.fileno()).st_size - at, 0)

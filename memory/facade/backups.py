@@ -36,7 +36,9 @@ class Backup(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Restored(Shown):
-    """A restore: the memory's `file`, and under which path the file that was there is `kept`."""
+    """A restore: the memory's `file`, and under which path the file that was there is
+    `kept`.
+    """
 
     file: str
     kept: str | None

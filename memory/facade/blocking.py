@@ -1,6 +1,7 @@
 """The blocking twins of the public async classes, and of what these hand out.
 
-What type checkers see of this module stands in `blocking.pyi`, which `tools/blocking_stub.py` writes from the same classes.
+What type checkers see of this module stands in `blocking.pyi`, which
+`tools/blocking_stub.py` writes from the same classes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from memory.facade.entries import Entries
 from memory.facade.manager import MemoryManager, Recording, Tool
 from memory.facade.memory import Memory
 from memory.facade.numbers import Numbers
-from memory.facade.providers import BufferProvider, CompositeProvider, SemanticProvider, SlidingWindowProvider, SummarizingProvider
+from memory.facade.providers import (
+    BufferProvider,
+    CompositeProvider,
+    SemanticProvider,
+    SlidingWindowProvider,
+    SummarizingProvider,
+)
 from memory.facade.relations import Relations
 from memory.facade.runs import Runs
 from memory.facade.scratchpads import Scratchpads

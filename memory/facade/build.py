@@ -1,4 +1,6 @@
-"""From a configuration to an engine: adapters are found by the scheme of a store's URL, embedders by name."""
+"""From a configuration to an engine: adapters are found by the scheme of a store's URL,
+embedders by name.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from memory.ports.tokens import TokenCounter
 
 COUNTERS = "memory.token_counters"
 POLICIES = "memory.policies"
-"""Where other distributions register theirs: an object, or what makes one when it is called without arguments."""
+"""Where other distributions register theirs: an object, or what makes one when it is
+called without arguments.
+"""
 DEFAULTS = EngineSettings()
 
 
@@ -51,18 +55,26 @@ def build_engine(
     recall_gate: RecallGate | None = None,
     prepared: bool = True,
 ) -> Engine:
-    """The engine this configuration describes, not opened: nothing is connected to yet. Without `prepared` nothing is made on disk either."""
+    """The engine this configuration describes, not opened: nothing is connected to yet.
+    Without `prepared` nothing is made on disk either.
+    """
     if prepared:
         config.prepare()
     decides = (*map(policy_named, config.policies), *policies)
     names = [rule.name for rule in config.promotion] + [rule.name for rule in decides]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"policies: two rules are named '{twice}': reports and plans tell them apart by their names")
+        raise ConfigError(
+            f"policies: two rules are named '{twice}': reports and plans tell them apart by their names"
+        )
     made: dict[str, Store] = {}
     for store in config.stores_in_use():
         tiers, mark_life = config.tiers_on(store.name), config.engine.mark_life
-        whole = guarded(build_store(store), store.guards, config.telemetry, tiers, mark_life=mark_life, clock=clock)
-        made[store.name] = whole if config.require_all or len(config.stores_in_use()) == 1 else Latecomer(whole)
+        whole = guarded(
+            build_store(store), store.guards, config.telemetry, tiers, mark_life=mark_life, clock=clock
+        )
+        made[store.name] = (
+            whole if config.require_all or len(config.stores_in_use()) == 1 else Latecomer(whole)
+        )
     forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
     topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
     engine = Engine(
@@ -95,7 +107,12 @@ def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
     tiers: dict[str, Store] = {}
     for tier, store in config.serving().items():
         shares = tuple(
-            Share(made[to.name], frozenset(route.tenants), frozenset(route.scope_kinds), frozenset(route.collections))
+            Share(
+                made[to.name],
+                frozenset(route.tenants),
+                frozenset(route.scope_kinds),
+                frozenset(route.collections),
+            )
             for route, to in config.routed(tier)
         )
         name = "+".join(dict.fromkeys([*(share.store.name for share in shares), store.name]))
@@ -109,7 +126,9 @@ def build_store(store: ServingStore) -> Store:
     scheme = scheme_of(store.url) or ""
     adapter = adapter_for(scheme, store.name)
     if adapter.planned:
-        raise ConfigError(f"store '{store.name}': the adapter for '{scheme}' is planned, and not implemented yet; put the tier on another store")
+        raise ConfigError(
+            f"store '{store.name}': the adapter for '{scheme}' is planned, and not implemented yet; put the tier on another store"
+        )
     try:
         return adapter.build(store.name, store.url, store.options)
     except ImportError as error:
@@ -118,7 +137,9 @@ def build_store(store: ServingStore) -> Store:
         if "@" not in store.url.partition("?")[2]:
             raise
         told = "cannot be read with an '@' behind a '?': in a password write '?' as %3F, '@' as %40, '/' as %2F and '#' as %23"
-        raise ConfigError(f"store '{store.name}': its URL {told}") from None  # the adapter has taken parts of a password for options, and names them
+        raise ConfigError(
+            f"store '{store.name}': its URL {told}"
+        ) from None  # the adapter has taken parts of a password for options, and names them
 
 
 def guarded(
@@ -130,11 +151,19 @@ def guarded(
     mark_life: timedelta = DEFAULTS.mark_life,
     clock: Clock = system_clock,
 ) -> Store:
-    """The store with what stands around it. From the inside: each attempt has its limit of time, the breaker counts calls, telemetry sees all."""
+    """The store with what stands around it. From the inside: each attempt has its limit
+    of time, the breaker counts calls, telemetry sees all.
+    """
     if guards.timeout:
         store = Timeout(store, guards.timeout.total_seconds())
     if guards.retry:
-        store = Retry(store, guards.retry.attempts, guards.retry.backoff.total_seconds(), give_up_after=mark_life / 2, clock=clock)
+        store = Retry(
+            store,
+            guards.retry.attempts,
+            guards.retry.backoff.total_seconds(),
+            give_up_after=mark_life / 2,
+            clock=clock,
+        )
     if guards.breaker:
         store = CircuitBreaker(store, guards.breaker.failures, guards.breaker.cool_down.total_seconds())
     return _telemetry().Telemetry(store, tiers) if telemetry else store
@@ -144,12 +173,16 @@ def _telemetry() -> ModuleType:
     try:
         from memory.adapters.wrappers import telemetry
     except ImportError as error:
-        raise ConfigError(f"telemetry: needs '{error.name}'; pip install 'memory-tiers[telemetry]', or set telemetry = false") from error
+        raise ConfigError(
+            f"telemetry: needs '{error.name}'; pip install 'memory-tiers[telemetry]', or set telemetry = false"
+        ) from error
     return telemetry
 
 
 def embedder_of(settings: EmbedderSettings) -> Embedder | None:
-    """The embedder that is configured; None for 'none': then nothing is found by meaning."""
+    """The embedder that is configured; None for 'none': then nothing is found by
+    meaning.
+    """
     if settings.use == "none":
         return None
     if settings.path is not None:
@@ -166,7 +199,9 @@ def as_embedder(given: Embedder | Callable[..., Any]) -> Embedder:
     if isinstance(given, Embedder):
         return given
     if not callable(given):
-        raise ConfigError(f"embedder: must be an Embedder, a function from texts to vectors, or a name, not {type(given).__name__}")
+        raise ConfigError(
+            f"embedder: must be an Embedder, a function from texts to vectors, or a name, not {type(given).__name__}"
+        )
     from memory.adapters.embedders.function import FunctionEmbedder
 
     return FunctionEmbedder(given)
@@ -177,18 +212,24 @@ def as_advisor(given: Advisor | Callable[..., Any]) -> Advisor:
     if isinstance(given, Advisor):
         return given
     if not callable(given):
-        raise ConfigError(f"advisor: must be an Advisor, or a function from a prompt to text, not {type(given).__name__}")
+        raise ConfigError(
+            f"advisor: must be an Advisor, or a function from a prompt to text, not {type(given).__name__}"
+        )
     from memory.adapters.advisors.function import FunctionAdvisor
 
     return FunctionAdvisor(given)
 
 
 def as_reranker(given: Advisor | Reranker | Callable[..., Any]) -> Advisor | Reranker:
-    """A reranker, or an advisor that is to rerank, as it is; a plain function wrapped as a reranker."""
+    """A reranker, or an advisor that is to rerank, as it is; a plain function wrapped
+    as a reranker.
+    """
     if isinstance(given, Advisor | Reranker):
         return given
     if not callable(given):
-        raise ConfigError(f"reranker: must be a Reranker, an Advisor, or a function from a question and texts to scores, not {type(given).__name__}")
+        raise ConfigError(
+            f"reranker: must be a Reranker, an Advisor, or a function from a question and texts to scores, not {type(given).__name__}"
+        )
     from memory.adapters.advisors.function import FunctionReranker
 
     return FunctionReranker(given)
@@ -205,10 +246,20 @@ def as_gate(name: str, given: T) -> T:
 
 
 def counter_named(name: str) -> TokenCounter:
-    """The token counter of a configured name: ours, or one that a distribution registers under `memory.token_counters`."""
+    """The token counter of a configured name: ours, or one that a distribution
+    registers under `memory.token_counters`.
+    """
     if name == DefaultCounter().name:
         return DefaultCounter()
-    return as_counter(_installed("token_counter", COUNTERS, name, "any function from a text to its tokens", ours=[DefaultCounter().name]))
+    return as_counter(
+        _installed(
+            "token_counter",
+            COUNTERS,
+            name,
+            "any function from a text to its tokens",
+            ours=[DefaultCounter().name],
+        )
+    )
 
 
 def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
@@ -216,7 +267,9 @@ def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
     if isinstance(given, TokenCounter):
         return given
     if not callable(given):
-        raise ConfigError(f"token_counter: must be a TokenCounter, a function from a text to its tokens, or a name, not {type(given).__name__}")
+        raise ConfigError(
+            f"token_counter: must be a TokenCounter, a function from a text to its tokens, or a name, not {type(given).__name__}"
+        )
     return FunctionCounter(given)
 
 
@@ -234,7 +287,9 @@ def as_policy(given: Policy) -> CustomRule:
 
 
 def _installed(setting: str, group: str, name: str, instead: str, ours: Sequence[str] = ()) -> Any:
-    """What a distribution registers under an entry-point group, made where it is a class. Raises for a name that nobody registers."""
+    """What a distribution registers under an entry-point group, made where it is a
+    class. Raises for a name that nobody registers.
+    """
     points = {point.name: point for point in metadata.entry_points(group=group)}
     if name not in points:
         known = ", ".join([*ours, *sorted(points)])
@@ -248,13 +303,17 @@ def _installed(setting: str, group: str, name: str, instead: str, ours: Sequence
 
 
 def check_adapters(config: MemoryConfig) -> None:
-    """Refuse a configuration with a store of an unknown kind (B2). No adapter is imported."""
+    """Refuse a configuration with a store of an unknown kind (B2). No adapter is
+    imported.
+    """
     for store in config.stores_in_use():
         _point_of(scheme_of(store.url) or "", store.name)
 
 
 def adapter_for(scheme: str, store: str) -> Adapter:
-    """The adapter registered for a URL scheme; third parties register theirs under the entry-point group `memory.adapters`."""
+    """The adapter registered for a URL scheme; third parties register theirs under the
+    entry-point group `memory.adapters`.
+    """
     try:
         adapter: Adapter = _point_of(scheme, store).load()
     except ImportError as error:
@@ -267,12 +326,18 @@ def _point_of(scheme: str, store: str) -> metadata.EntryPoint:
         if point.name == scheme:
             return point
     known = ", ".join(sorted({point.name for point in _registered()})) or "none: is memory-tiers installed?"
-    raise ConfigError(f"Unsupported memory store type: {scheme}, asked for by store '{store}'; there are adapters for: {known}")
+    raise ConfigError(
+        f"Unsupported memory store type: {scheme}, asked for by store '{store}'; there are adapters for: {known}"
+    )
 
 
 def _missing(error: ImportError, store: str, scheme: str, extra: str) -> ConfigError:
     """What to install for an adapter whose driver is not there."""
-    advice = f"pip install 'memory-tiers[{extra}]'" if extra else "install it, or the distribution that brings the adapter, again"
+    advice = (
+        f"pip install 'memory-tiers[{extra}]'"
+        if extra
+        else "install it, or the distribution that brings the adapter, again"
+    )
     package = (error.name or str(error)).partition(".")[0]
     return ConfigError(f"store '{store}': the adapter for '{scheme}' needs '{package}'; {advice}")
 

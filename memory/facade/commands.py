@@ -43,13 +43,15 @@ class Profile(TypedDict, total=False):
 
 
 class Commands:
-    """What an agent or a chat writes to read its memory and to add to it: lines that begin with `/mem`.
+    """What an agent or a chat writes to read its memory and to add to it: lines that
+    begin with `/mem`.
 
         [found] = await memory.commands.run("/mem search tea", scope="user:ada")
         print(found.text)
 
-    `/mem entries`, `entry`, `search`, `expand`, `density`, `add entry … /endmem`, `add link`, `invalidate`, `read`, `write`, `scratchpad` and
-    `clear`; `/mem` alone says how each is used. There is none that deletes (D122).
+    `/mem entries`, `entry`, `search`, `expand`, `density`, `add entry … /endmem`, `add
+    link`, `invalidate`, `read`, `write`, `scratchpad` and `clear`; `/mem` alone says
+    how each is used. There is none that deletes (D122).
     """
 
     def __init__(self, access: Access) -> None:
@@ -66,16 +68,22 @@ class Commands:
         profile: Profile | None = None,
         advisor: Advisor | Callable[[Prompt], Any] | None = None,
     ) -> list[Result]:
-        """Carry out the commands of a text, in order: one result each; prose is ignored.
+        """Carry out the commands of a text, in order: one result each; prose is
+        ignored.
 
-        A result's `text` stands in a frame, from `[/mem …]` to `[END MEMORY]`, of which no line that was stored before looks like the end. What goes
-        wrong, a store or a closed memory too, is a result that says `ERR: …` and has `is_error`; nothing of it is to be cached (D123, D124).
+        A result's `text` stands in a frame, from `[/mem …]` to `[END MEMORY]`, of which
+        no line that was stored before looks like the end. What goes wrong, a store or a
+        closed memory too, is a result that says `ERR: …` and has `is_error`; nothing of
+        it is to be cached (D123, D124).
 
-        What is added goes to `scope`, comes from the source `agent` and from the `agent` that is named, and is pinned to `conversation`, a session
-        that must be there. What is read, linked to, superseded or counted is of `reads`: of that scope unless told, of scopes that are named, or with
-        `reads="tenant"` of all. `agent` is also whose scratchpad it is; without, it is the one that all share. `profile` says what a search does by
-        itself; `advisor` is asked by it in place of the memory's own,
-        which is the one that enriches what is added; of a `scope` that may not be read none is asked to have older entries give way.
+        What is added goes to `scope`, comes from the source `agent` and from the
+        `agent` that is named, and is pinned to `conversation`, a session that must be
+        there. What is read, linked to, superseded or counted is of `reads`: of that
+        scope unless told, of scopes that are named, or with `reads="tenant"` of all.
+        `agent` is also whose scratchpad it is; without, it is the one that all share.
+        `profile` says what a search does by itself; `advisor` is asked by it in place
+        of the memory's own, which is the one that enriches what is added; of a `scope`
+        that may not be read none is asked to have older entries give way.
         """
         self._access.check_process()
         if not isinstance(text, str):
@@ -103,7 +111,9 @@ class Commands:
         return await answer(reach, text)
 
     def schema(self, shape: Shape = "openai") -> dict[str, Any]:
-        """The language as one tool for a model, in the shape that OpenAI's API takes, or Anthropic's; its `text` is what `run` takes."""
+        """The language as one tool for a model, in the shape that OpenAI's API takes,
+        or Anthropic's; its `text` is what `run` takes.
+        """
         return tool_as(NAME, DESCRIPTION, PARAMETERS, shape)
 
 

@@ -1,6 +1,8 @@
-"""`MemoryConfig`: which stores serve which tiers, what moves onward when, and how long things last. Frozen; shows no secrets.
+"""`MemoryConfig`: which stores serve which tiers, what moves onward when, and how long
+things last. Frozen; shows no secrets.
 
-Where the values come from, and which source wins, is the story of `memory.facade.origins`.
+Where the values come from, and which source wins, is the story of
+`memory.facade.origins`.
 """
 
 from __future__ import annotations
@@ -90,12 +92,16 @@ def _url_or_name(value: str) -> str:
     if scheme_of(value):
         return _url(value)
     if (named := short_scheme(value)) is not None:
-        raise ValueError(f"'{named[:40]}:' is no scheme of an installed store; there are {', '.join(sorted(installed_schemes()))}")
+        raise ValueError(
+            f"'{named[:40]}:' is no scheme of an installed store; there are {', '.join(sorted(installed_schemes()))}"
+        )
     return value
 
 
 def _named(value: str) -> str:
-    """A name that was given, to repeat in a message; nothing of what can be none, which may hold a secret."""
+    """A name that was given, to repeat in a message; nothing of what can be none, which
+    may hold a secret.
+    """
     return f" '{value[:40]}'" if value.replace("-", "_").isidentifier() else ""
 
 
@@ -116,7 +122,9 @@ def _one_value(name: str) -> Callable[[object], object]:
 
 
 class RetrySettings(BaseModel):
-    """How often a call that finds the store unavailable is made, and how long is waited before the second time at most; see `Retry`."""
+    """How often a call that finds the store unavailable is made, and how long is waited
+    before the second time at most; see `Retry`.
+    """
 
     model_config = _FROZEN
 
@@ -125,7 +133,9 @@ class RetrySettings(BaseModel):
 
 
 class BreakerSettings(BaseModel):
-    """After how many failed calls in a row a store is left alone, and how long; see `CircuitBreaker`."""
+    """After how many failed calls in a row a store is left alone, and how long; see
+    `CircuitBreaker`.
+    """
 
     model_config = _FROZEN
 
@@ -146,17 +156,27 @@ class Guards(BaseModel):
         """What is set, by dotted name."""
         values: dict[str, str | int] = {"timeout": show_duration(self.timeout)} if self.timeout else {}
         if self.retry:
-            values |= {"retry.attempts": self.retry.attempts, "retry.backoff": show_duration(self.retry.backoff)}
+            values |= {
+                "retry.attempts": self.retry.attempts,
+                "retry.backoff": show_duration(self.retry.backoff),
+            }
         if self.breaker:
-            values |= {"breaker.failures": self.breaker.failures, "breaker.cool_down": show_duration(self.breaker.cool_down)}
+            values |= {
+                "breaker.failures": self.breaker.failures,
+                "breaker.cool_down": show_duration(self.breaker.cool_down),
+            }
         return values
 
 
 class StoreConfig(Guards):
-    """A named store: its URL, whose scheme names the adapter, the adapter's own options, and what stands around it."""
+    """A named store: its URL, whose scheme names the adapter, the adapter's own
+    options, and what stands around it.
+    """
 
     url: Annotated[str, AfterValidator(_url), _Shown]
-    options: Annotated[dict[str, Any], AfterValidator(StoreOptions), PlainSerializer(masked_options)] = Field(default_factory=dict)
+    options: Annotated[dict[str, Any], AfterValidator(StoreOptions), PlainSerializer(masked_options)] = Field(
+        default_factory=dict
+    )
 
     def __repr_args__(self) -> Any:
         return [("url", masked(self.url)), ("options", masked_options(self.options)), *self.shown().items()]
@@ -173,7 +193,9 @@ class Tiers(BaseModel):
 
 
 class RouteConfig(BaseModel):
-    """Another store for some of what a tier keeps: everything named must hold, and the first route that does wins. See `SplitStore`."""
+    """Another store for some of what a tier keeps: everything named must hold, and the
+    first route that does wins. See `SplitStore`.
+    """
 
     model_config = _FROZEN
 
@@ -189,17 +211,25 @@ class RouteConfig(BaseModel):
         known = [c.name for c in KINDS.collections]
         for name in value:
             if name not in known:
-                raise ValueError(f"there is no collection {name[:40]!r}{did_you_mean(name, known)} (known: {', '.join(known)})")
+                raise ValueError(
+                    f"there is no collection {name[:40]!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
+                )
         return value
 
     @model_validator(mode="after")
     def _says_for_what(self) -> RouteConfig:
         if not (self.tenants or self.scope_kinds or self.collections):
-            raise ValueError("a route says for what: tenants, scope_kinds or collections; for a whole tier set [tiers]")
+            raise ValueError(
+                "a route says for what: tenants, scope_kinds or collections; for a whole tier set [tiers]"
+            )
         return self
 
     def describe(self) -> str:
-        asked = [f"{name} {', '.join(values)}" for name in ("tenants", "scope_kinds", "collections") if (values := getattr(self, name))]
+        asked = [
+            f"{name} {', '.join(values)}"
+            for name in ("tenants", "scope_kinds", "collections")
+            if (values := getattr(self, name))
+        ]
         return f"{', '.join(self.tiers)}: {' and '.join(asked)} -> {masked(self.store)}"
 
 
@@ -219,7 +249,9 @@ class Durations(BaseModel):
 
 
 class EmbedderSettings(BaseModel):
-    """What makes vectors of text: "wordllama"; "none", and nothing is found by meaning; or "folder", a sentence encoder in a folder (`path`)."""
+    """What makes vectors of text: "wordllama"; "none", and nothing is found by meaning;
+    or "folder", a sentence encoder in a folder (`path`).
+    """
 
     model_config = _FROZEN
 
@@ -236,14 +268,20 @@ class EmbedderSettings(BaseModel):
 
     def shown(self) -> dict[str, str]:
         """What is set, by dotted name."""
-        return {"embedder": self.use} if self.path is None else {"embedder.use": self.use, "embedder.path": self.path}
+        return (
+            {"embedder": self.use}
+            if self.path is None
+            else {"embedder.use": self.use, "embedder.path": self.path}
+        )
 
 
 class ConversationSettings(BaseModel):
     """What is done with what is said in sessions.
 
-    `meaning`: where what messages are found by, by meaning, is kept: "home", in the messages' own store (tier mid), where that has an index for
-    meaning; "long", in that of tier long; "off": messages are found by words alone. Of a message it is vectors, and none of its text.
+    `meaning`: where what messages are found by, by meaning, is kept: "home", in the
+    messages' own store (tier mid), where that has an index for meaning; "long", in that
+    of tier long; "off": messages are found by words alone. Of a message it is vectors,
+    and none of its text.
     """
 
     model_config = _FROZEN
@@ -252,7 +290,9 @@ class ConversationSettings(BaseModel):
 
 
 class SearchSettings(BaseModel):
-    """`cache_bytes` bounds what searches by meaning keep in memory of stores that have no index for it; nought: nothing."""
+    """`cache_bytes` bounds what searches by meaning keep in memory of stores that have
+    no index for it; nought: nothing.
+    """
 
     model_config = _FROZEN
 
@@ -260,7 +300,9 @@ class SearchSettings(BaseModel):
 
 
 class ArtifactSettings(BaseModel):
-    """`max_bytes`: how large an artifact may be. What a tenant's come to, its messages' large texts too, is bounded by a quota (`artifact_bytes`)."""
+    """`max_bytes`: how large an artifact may be. What a tenant's come to, its messages'
+    large texts too, is bounded by a quota (`artifact_bytes`).
+    """
 
     model_config = _FROZEN
 
@@ -268,8 +310,10 @@ class ArtifactSettings(BaseModel):
 
 
 class EnrichmentSettings(BaseModel):
-    """What is done by the advisor for what `write` and `remember` write, unless a call says (D100): `auto_tag`, tags for it; `auto_supersede`, older
-    entries that it takes the place of are retired. Without an advisor neither is (D101)."""
+    """What is done by the advisor for what `write` and `remember` write, unless a call
+    says (D100): `auto_tag`, tags for it; `auto_supersede`, older entries that it takes
+    the place of are retired. Without an advisor neither is (D101).
+    """
 
     model_config = _FROZEN
 
@@ -297,31 +341,45 @@ class ServingStore:
 
 
 class MemoryConfig(BaseModel):
-    """Everything that can be set. Anything wrong is a `ConfigError` that names the setting. What is dumped or printed of it holds no secret."""
+    """Everything that can be set. Anything wrong is a `ConfigError` that names the
+    setting. What is dumped or printed of it holds no secret.
+    """
 
     model_config = _FROZEN
 
     tenant: str = "default"
     embedder: Annotated[EmbedderSettings, BeforeValidator(_one_value("use"))] = EmbedderSettings()
     token_counter: str = DefaultCounter().name
-    """What counts the tokens of messages, by name: that one, or one that an installed distribution registers under `memory.token_counters`."""
+    """What counts the tokens of messages, by name: that one, or one that an installed
+    distribution registers under `memory.token_counters`.
+    """
     accept_loss: bool | tuple[str, ...] = False
-    """True, or the names of the stores of which losing what they acknowledged is accepted: then they may be homes without being durable."""
+    """True, or the names of the stores of which losing what they acknowledged is
+    accepted: then they may be homes without being durable.
+    """
     require_all: bool = False
-    """True: opening fails unless every store answers. Else those that do are opened, and the others when they are back; one must be there."""
+    """True: opening fails unless every store answers. Else those that do are opened,
+    and the others when they are back; one must be there.
+    """
     inclusion_rules: bool = True
     consistency: Consistency = EngineSettings().consistency
     """When a write returns, unless it says so itself; see `Memory.write`."""
     telemetry: bool = False
-    """True: every store's calls are traced and timed through OpenTelemetry; see `Telemetry`."""
+    """True: every store's calls are traced and timed through OpenTelemetry; see
+    `Telemetry`.
+    """
     tiers: Tiers = Tiers()
     routes: tuple[RouteConfig, ...] = ()
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
     promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
     policies: tuple[str, ...] = ()
-    """Rules in Python, by the names that installed distributions register under `memory.policies`; asked in order, after `promotion`."""
+    """Rules in Python, by the names that installed distributions register under
+    `memory.policies`; asked in order, after `promotion`.
+    """
     retention: tuple[RetentionRule, ...] = ()
-    """What is deleted, ended or kept by rule, first rule first; nothing unless asked for."""
+    """What is deleted, ended or kept by rule, first rule first; nothing unless asked
+    for.
+    """
     quotas: tuple[Quota, ...] = ()
     """How much scopes and tenants may hold."""
     durations: Durations = Durations()
@@ -339,8 +397,12 @@ class MemoryConfig(BaseModel):
             raise _explained(exc) from None  # pydantic's own error carries what was given, secrets too
 
     @classmethod
-    def load(cls, source: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None, **settings: Any) -> MemoryConfig:
-        """The configuration from everywhere it may come from: arguments before environment before file before defaults."""
+    def load(
+        cls, source: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None, **settings: Any
+    ) -> MemoryConfig:
+        """The configuration from everywhere it may come from: arguments before
+        environment before file before defaults.
+        """
         return load(source, settings)
 
     @field_validator("tenant", mode="after")
@@ -355,7 +417,9 @@ class MemoryConfig(BaseModel):
     def _store_names(cls, value: dict[str, StoreConfig]) -> dict[str, StoreConfig]:
         for name in value:
             if not name.replace("-", "_").isidentifier() or name != name.lower() or "__" in name:
-                raise ValueError(f"{name[:40]!r} is not a store's name; take lower-case letters, digits, - and single _")
+                raise ValueError(
+                    f"{name[:40]!r} is not a store's name; take lower-case letters, digits, - and single _"
+                )
         return value
 
     @field_validator("promotion", "retention", "quotas", mode="before")
@@ -363,7 +427,9 @@ class MemoryConfig(BaseModel):
     def _lists_of_rules(cls, value: object, info: ValidationInfo) -> object:
         if not isinstance(value, list | tuple):
             listed = f"should be a list of {'quotas' if info.field_name == 'quotas' else 'rules'} ([[{info.field_name}]] in TOML"
-            raise ValueError(listed + (', JSON in the environment: [{"name": ...}])' if isinstance(value, str) else ")"))
+            raise ValueError(
+                listed + (', JSON in the environment: [{"name": ...}])' if isinstance(value, str) else ")")
+            )
         return value
 
     @field_validator("policies", mode="before")
@@ -389,32 +455,46 @@ class MemoryConfig(BaseModel):
         said |= {f"routes.{number}.store": route.store for number, route in enumerate(self.routes, start=1)}
         for path, name in said.items():
             if scheme_of(name) is None and name not in known:
-                raise BadSetting(path, f"names no store{_named(name)} (and is no URL){did_you_mean(name, known)}")
+                raise BadSetting(
+                    path, f"names no store{_named(name)} (and is no URL){did_you_mean(name, known)}"
+                )
         in_use = [store.name for store in self.stores_in_use()]
         for name in self.accept_loss if not isinstance(self.accept_loss, bool) else ():
             if name not in in_use:
-                raise BadSetting("accept_loss", f"names no store in use{_named(name)}{did_you_mean(name, in_use)} (in use: {', '.join(in_use)})")
+                raise BadSetting(
+                    "accept_loss",
+                    f"names no store in use{_named(name)}{did_you_mean(name, in_use)} (in use: {', '.join(in_use)})",
+                )
         return self
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Where each value of `leaves()` came from: 'default', 'argument', an environment variable, or a file and line."""
+        """Where each value of `leaves()` came from: 'default', 'argument', an
+        environment variable, or a file and line.
+        """
         return MappingProxyType({path: self._origins.get(path, "default") for path in self.leaves()})
 
     @property
     def engine(self) -> EngineSettings:
         lengths = {name: getattr(self.durations, name) for name in Durations.model_fields}
         return EngineSettings(
-            **lengths, consistency=self.consistency, search_cache_bytes=self.search.cache_bytes, artifact_bytes=self.artifacts.max_bytes
+            **lengths,
+            consistency=self.consistency,
+            search_cache_bytes=self.search.cache_bytes,
+            artifact_bytes=self.artifacts.max_bytes,
         )
 
     def serving(self) -> dict[str, ServingStore]:
-        """The store of each tier, routes aside. Tiers with the same store, or the same URL, get the very same one."""
+        """The store of each tier, routes aside. Tiers with the same store, or the same
+        URL, get the very same one.
+        """
         found = self._found()
         return {tier: found[getattr(self.tiers, tier)] for tier in TIERS}
 
     def routed(self, tier: str) -> list[tuple[RouteConfig, ServingStore]]:
-        """The routes that send some of a tier to another store, in order, and that store."""
+        """The routes that send some of a tier to another store, in order, and that
+        store.
+        """
         found = self._found()
         return [(route, found[route.store]) for route in self.routes if tier in route.tiers]
 
@@ -424,11 +504,17 @@ class MemoryConfig(BaseModel):
 
     def tiers_on(self, name: str) -> list[str]:
         """The tiers of which a store serves all or some."""
-        return [tier for tier, store in self.serving().items() if name in (store.name, *(to.name for _, to in self.routed(tier)))]
+        return [
+            tier
+            for tier, store in self.serving().items()
+            if name in (store.name, *(to.name for _, to in self.routed(tier)))
+        ]
 
     def _found(self) -> dict[str, ServingStore]:
         """The store behind each name or URL that a tier or a route gives."""
-        named = {name: ServingStore(name, store.url, store.options, store) for name, store in self.stores.items()}
+        named = {
+            name: ServingStore(name, store.url, store.options, store) for name, store in self.stores.items()
+        }
         if MAIN not in named:
             named[MAIN] = ServingStore(MAIN, StoreUrl(default_url()))
         by_url = {store.url: store for store in reversed(named.values()) if store.is_plain}
@@ -442,34 +528,70 @@ class MemoryConfig(BaseModel):
         return found
 
     def prepare(self) -> None:
-        """Create the default data folder, readable by its owner only, where the default file is in use."""
+        """Create the default data folder, readable by its owner only, where the default
+        file is in use.
+        """
         if any(store.url == default_url() for store in self.stores_in_use()):
             folder = Path(default_url().removeprefix("sqlite:///")).parent
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as exc:
-                raise ConfigError(f"cannot create the data folder {folder}: {exc.strerror}; run `memory init` or set tiers to another store") from exc
+                raise ConfigError(
+                    f"cannot create the data folder {folder}: {exc.strerror}; run `memory init` or set tiers to another store"
+                ) from exc
 
     def leaves(self) -> dict[str, Any]:
-        """Every value by its dotted name, ready to show: secrets hidden, durations as text, and the stores in use."""
-        plain = ("tenant", "token_counter", "accept_loss", "require_all", "inclusion_rules", "consistency", "telemetry")
+        """Every value by its dotted name, ready to show: secrets hidden, durations as
+        text, and the stores in use.
+        """
+        plain = (
+            "tenant",
+            "token_counter",
+            "accept_loss",
+            "require_all",
+            "inclusion_rules",
+            "consistency",
+            "telemetry",
+        )
         shown: dict[str, Any] = {name: getattr(self, name) for name in plain} | self.embedder.shown()
         shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
-        stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.stores_in_use() if s.name == MAIN}}
+        stores: dict[str, StoreConfig | ServingStore] = {
+            **self.stores,
+            **{s.name: s for s in self.stores_in_use() if s.name == MAIN},
+        }
         for name, store in stores.items():
             shown[f"stores.{name}.url"] = masked(store.url)
-            shown |= {f"stores.{name}.options.{key}": value for key, value in masked_options(store.options).items()}
+            shown |= {
+                f"stores.{name}.options.{key}": value for key, value in masked_options(store.options).items()
+            }
             guards = store.guards if isinstance(store, ServingStore) else store
             shown |= {f"stores.{name}.{key}": value for key, value in guards.shown().items()}
         shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
-        shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
-        shown |= {f"retention.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.retention, start=1)}
-        shown |= {f"quotas.{number}": quota.name + ": " + quota.describe() for number, quota in enumerate(self.quotas, start=1)}
+        shown |= {
+            f"promotion.{number}": rule.name + ": " + rule.describe()
+            for number, rule in enumerate(self.promotion, start=1)
+        }
+        shown |= {
+            f"retention.{number}": rule.name + ": " + rule.describe()
+            for number, rule in enumerate(self.retention, start=1)
+        }
+        shown |= {
+            f"quotas.{number}": quota.name + ": " + quota.describe()
+            for number, quota in enumerate(self.quotas, start=1)
+        }
         shown |= {"policies": ", ".join(self.policies)} if self.policies else {}
-        shown |= {"conversations.meaning": self.conversations.meaning, "search.cache_bytes": self.search.cache_bytes}
+        shown |= {
+            "conversations.meaning": self.conversations.meaning,
+            "search.cache_bytes": self.search.cache_bytes,
+        }
         shown["artifacts.max_bytes"] = self.artifacts.max_bytes
-        shown |= {f"enrichment.{name}": getattr(self.enrichment, name) for name in EnrichmentSettings.model_fields}
-        return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
+        shown |= {
+            f"enrichment.{name}": getattr(self.enrichment, name) for name in EnrichmentSettings.model_fields
+        }
+        return shown | {
+            f"durations.{name}": show_duration(getattr(self.durations, name))
+            for name in Durations.model_fields
+        }
 
 
 def load(
@@ -479,7 +601,9 @@ def load(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> MemoryConfig:
-    """The configuration of all sources together. `environ` and `folder` stand in for the process's own, in tests."""
+    """The configuration of all sources together. `environ` and `folder` stand in for
+    the process's own, in tests.
+    """
     first = _as_layer(source) if isinstance(source, MemoryConfig) else source
     tree, origins = gathered(first, settings or {}, environ=environ, folder=folder)
     try:
@@ -514,7 +638,9 @@ def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
 
 
 def _explained(exc: ValidationError) -> BadSetting:
-    """The first thing pydantic found wrong, by the setting's name, without the value that was given."""
+    """The first thing pydantic found wrong, by the setting's name, without the value
+    that was given.
+    """
     first = exc.errors(include_url=False, include_input=False)[0]
     path = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
     parent, _, name = path.rpartition(".")
@@ -524,7 +650,10 @@ def _explained(exc: ValidationError) -> BadSetting:
     if first["type"] == "extra_forbidden":
         known = _settings_under(first["loc"][:-1])
         where = f"in [{parent}]" if parent else "at the top"
-        return BadSetting(path, f"there is no setting '{name}' {where}{did_you_mean(name, known)} (known: {', '.join(known)})")
+        return BadSetting(
+            path,
+            f"there is no setting '{name}' {where}{did_you_mean(name, known)} (known: {', '.join(known)})",
+        )
     if first["type"] == "missing":
         return BadSetting(path, "is missing")
     return BadSetting(path, first["msg"].removeprefix("Value error, "))

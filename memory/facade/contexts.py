@@ -17,7 +17,9 @@ class AsyncContext:
         Raises:
             TypeError: Always; it says what to use instead.
         """
-        raise TypeError(f"{type(self).__name__} is async: use `async with`, or {self._blocking} in code that is not async")
+        raise TypeError(
+            f"{type(self).__name__} is async: use `async with`, or {self._blocking} in code that is not async"
+        )
 
     def __exit__(self, *_: object) -> None:
         """Is never reached. Python looks it up before it enters."""

@@ -1,4 +1,6 @@
-"""What an agent is told of the conversation that gave it work: which entries there are, so that it may look one up (D126 to D128)."""
+"""What an agent is told of the conversation that gave it work: which entries there are,
+so that it may look one up (D126 to D128).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ MOST_DELEGATED = 15
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Delegated(Shown):
-    """One entry: what it is about, and by what it is asked for. `number` is None where none could be had: then its id names it."""
+    """One entry: what it is about, and by what it is asked for. `number` is None where
+    none could be had: then its id names it.
+    """
 
     id: str
     number: int | None
@@ -39,7 +43,9 @@ class Delegated(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Delegation(Shown):
-    """A conversation's own entries, the newest first. It is false, and its text empty, where there are none to tell of."""
+    """A conversation's own entries, the newest first. It is false, and its text empty,
+    where there are none to tell of.
+    """
 
     entries: tuple[Delegated, ...] = ()
 
@@ -49,23 +55,33 @@ class Delegation(Shown):
     @property
     def text(self) -> str:
         """For a prompt: a heading and a line for each entry."""
-        return "\n".join(["Remembered in this conversation:", *(one.line for one in self.entries)]) if self.entries else ""
+        return (
+            "\n".join(["Remembered in this conversation:", *(one.line for one in self.entries)])
+            if self.entries
+            else ""
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {"entries": [one.to_dict() for one in self.entries], "text": self.text}
 
 
 async def delegation(access: Access, session_id: str | None, asked: Asked) -> Delegation:
-    """See `Sessions.delegation`. Whatever fails is logged, and then there is nothing to tell of."""
+    """See `Sessions.delegation`. Whatever fails is logged, and then there is nothing to
+    tell of.
+    """
     if session_id is None:
         return Delegation()
     try:
-        found = await access.engine.browsing.browse(replace(asked, pinned_to=session_id, limit=min(asked.limit, MOST_DELEGATED)))
+        found = await access.engine.browsing.browse(
+            replace(asked, pinned_to=session_id, limit=min(asked.limit, MOST_DELEGATED))
+        )
         failed = "; ".join(found.degraded)
     except Exception as error:  # noqa: BLE001 - the work is given all the same
         found, failed = Retrieved(), str(error)
     if failed:
-        log.warning("of what session %s remembers nothing is told to whom its work is given: %s", session_id, failed)
+        log.warning(
+            "of what session %s remembers nothing is told to whom its work is given: %s", session_id, failed
+        )
         return Delegation()
     numbers = await _numbers(access, found)
     return Delegation(tuple(_delegated(entry, numbers.get(entry.id)) for entry in found))

@@ -23,11 +23,19 @@ def origins_of(source: str | None, agent: str | None, run: str | None) -> list[s
 
 
 async def distrust(
-    access: Access, origins: Sequence[str], *, since: Moment | None, later_writes: LaterWrites, reason: str, distrusted_by: str | None
+    access: Access,
+    origins: Sequence[str],
+    *,
+    since: Moment | None,
+    later_writes: LaterWrites,
+    reason: str,
+    distrusted_by: str | None,
 ) -> list[Distrust]:
     """Distrust each of these."""
     door.one_of("later_writes", later_writes, LATER_WRITES)
     door.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
     by = None if distrusted_by is None else door.identifier("distrusted_by", distrusted_by)
     at, now = moment("since", since), access.engine.placement.now()
-    return await access.engine.trust.distrusts.place(access.tenant, [Distrust(one, at, later_writes, reason, by, now) for one in origins])
+    return await access.engine.trust.distrusts.place(
+        access.tenant, [Distrust(one, at, later_writes, reason, by, now) for one in origins]
+    )

@@ -1,4 +1,6 @@
-"""Why a record goes where it goes: the route, the store behind each tier, and what may move it onward."""
+"""Why a record goes where it goes: the route, the store behind each tier, and what may
+move it onward.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from memory.ports.store import Store
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RouteReport(Shown):
-    """Where a new record would be born, where copies of it would stand, and why, a sentence a decision."""
+    """Where a new record would be born, where copies of it would stand, and why, a
+    sentence a decision.
+    """
 
     collection: str
     scope: str
@@ -37,7 +41,9 @@ class RouteReport(Shown):
     because: tuple[str, ...]
 
 
-def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, scope: Scope, collection_name: str) -> RouteReport:
+def explain_route(
+    engine: Engine, rules: Sequence[PromotionRule], tenant: str, scope: Scope, collection_name: str
+) -> RouteReport:
     """The decisions for one new record of this scope and collection."""
     kind = _kind(collection_name)
     collection = kind.collection
@@ -47,7 +53,9 @@ def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, s
     because = [decided.because]
     cache = engine.topology.cache
     if decided.tier == "short" and cache is not None:
-        because.append(f"'{cache.name}' of tier 'short' is not durable, so it keeps copies for reading and '{home.name}' of tier 'mid' is the home")
+        because.append(
+            f"'{cache.name}' of tier 'short' is not durable, so it keeps copies for reading and '{home.name}' of tier 'mid' is the home"
+        )
     because += _split(engine.topology.home(decided.tier), home, decided.tier)
     replicas = {}
     for tier in decided.replicas:
@@ -67,9 +75,14 @@ def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, s
 
 
 async def explain_unopened(config: MemoryConfig, scope: Scope, collection_name: str) -> RouteReport:
-    """The same for a memory that is not open: stores that are there are asked what they can do, and none is made."""
+    """The same for a memory that is not open: stores that are there are asked what they
+    can do, and none is made.
+    """
     _kind(collection_name)  # refused before a store is touched
-    engine, absent = build_engine(config, embedder=None, clock=system_clock, prepared=False), not_there_yet(config)
+    engine, absent = (
+        build_engine(config, embedder=None, clock=system_clock, prepared=False),
+        not_there_yet(config),
+    )
     there = [store for store in engine.topology.leaves if store.name not in absent]
     try:
         for store in there:
@@ -93,21 +106,34 @@ def _leaf(store: Store, partition: Partition, collection: Collection) -> Store:
 def _split(whole: Store, part: Store, tier: str) -> list[str]:
     if not isinstance(whole, SplitStore):
         return []
-    return [f"tier '{tier}' is split over {', '.join(p.name for p in whole.parts)}: this tenant, scope kind and collection go to '{part.name}'"]
+    return [
+        f"tier '{tier}' is split over {', '.join(p.name for p in whole.parts)}: this tenant, scope kind and collection go to '{part.name}'"
+    ]
 
 
 def _found(collection: Collection, home: Store, replicas: dict[str, str], engine: Engine) -> str:
     """How a search will find it."""
-    there = [home, *(leaf for leaf in engine.topology.leaves if leaf.name in replicas.values() and leaf is not home)]
+    there = [
+        home,
+        *(leaf for leaf in engine.topology.leaves if leaf.name in replicas.values() and leaf is not home),
+    ]
     by_words = [s.name for s in there if s.capabilities.lexical] or [f"{home.name} (read and ranked by us)"]
-    meant = messages_by_meaning(engine) if collection is MESSAGES else by_meaning([s for s in there if s.capabilities.semantic], home, engine)
+    meant = (
+        messages_by_meaning(engine)
+        if collection is MESSAGES
+        else by_meaning([s for s in there if s.capabilities.semantic], home, engine)
+    )
     return f"found by words in {', '.join(by_words)}; {meant}"
 
 
 def messages_by_meaning(engine: Engine) -> str:
     """Which store serves meaning for what is said in sessions, or why none does."""
     passages = engine.conversations.passages
-    return f"not found by meaning: {passages.lacking}" if passages.store is None else f"by meaning in {passages.store.name}"
+    return (
+        f"not found by meaning: {passages.lacking}"
+        if passages.store is None
+        else f"by meaning in {passages.store.name}"
+    )
 
 
 def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:
@@ -120,7 +146,9 @@ def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:
 
 
 def meaning_by_tier(engine: Engine) -> dict[str, str]:
-    """For each tier, how its entries are found by meaning. The stores need be settled, not open."""
+    """For each tier, how its entries are found by meaning. The stores need be settled,
+    not open.
+    """
     said = {}
     for tier in TIERS:
         home = engine.topology.home(tier)
@@ -131,7 +159,9 @@ def meaning_by_tier(engine: Engine) -> dict[str, str]:
 
 
 def rules_by_kind(engine: Engine) -> dict[str, list[str]]:
-    """What acts by itself on what is stored, by kind: the names of the rules, in the order they are asked."""
+    """What acts by itself on what is stored, by kind: the names of the rules, in the
+    order they are asked.
+    """
     return {
         "promotion": [rule.name for rule in engine.judging.rules],
         "policies": [policy.name for policy in engine.judging.policies],

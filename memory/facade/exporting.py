@@ -7,7 +7,13 @@ from typing import Any
 
 from memory.domain.scope import Scope
 from memory.facade.artifact_lines import exported_artifact
-from memory.facade.transfer import exported, exported_record, exported_relation, exported_scratchpad, exported_version
+from memory.facade.transfer import (
+    exported,
+    exported_record,
+    exported_relation,
+    exported_scratchpad,
+    exported_version,
+)
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entry_records import entry_of
@@ -18,7 +24,9 @@ Line = dict[str, Any]
 
 
 async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIterator[Line]:
-    """Sessions and their artifacts, entries, and what may name any of these; see `memory.admin.export`."""
+    """Sessions and their artifacts, entries, and what may name any of these; see
+    `memory.admin.export`.
+    """
     there = set[str]()
     await engine.conversations.sessions.catch_up()
     await engine.conversations.onward.answered(tenant)
@@ -34,7 +42,10 @@ async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIte
             yield exported_relation(relation)
     async for kind, record in engine.transfer.records(tenant, scope):
         named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
-        if kind.collection in (MESSAGES, ARTIFACTS):  # whose session is written; or has expired, or was created since
+        if kind.collection in (
+            MESSAGES,
+            ARTIFACTS,
+        ):  # whose session is written; or has expired, or was created since
             named = {record.scope}
         if named <= there:
             there.add(record.key.id)

@@ -22,7 +22,8 @@ PAGE = 200
 async def sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
     """The sessions that an erasure of the scope does not reach.
 
-    Those are the sessions with the user of a `user:` scope, and the conversation of a `session:` scope.
+    Those are the sessions with the user of a `user:` scope, and the conversation of a
+    `session:` scope.
     """
     try:
         return await _left(engine, tenant, scope)
@@ -68,7 +69,9 @@ async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser
         messages += sum(record.fields.get("conversation_id") not in own for record in records)
     entries = 0
     for store in engine.topology.homes:
-        entries += (await store.count(Query(ENTRIES, within(Partition(tenant, Scope.user(user).text))))).records
+        entries += (
+            await store.count(Query(ENTRIES, within(Partition(tenant, Scope.user(user).text))))
+        ).records
     return ErasedUser(len(sessions), messages, entries)
 
 
@@ -79,7 +82,9 @@ async def would_erase_tenant(engine: Engine, tenant: str) -> ErasedTenant:
         async for partition, _ in engine.placement.partitions("forget.scopes", store, Tenant(tenant)):
             scopes.add(partition.scope)
         for collection in engine.placement.kinds.collections:
-            records[collection.name, store.name] = (await store.count(Query(collection, Tenant(tenant)))).records
+            records[collection.name, store.name] = (
+                await store.count(Query(collection, Tenant(tenant)))
+            ).records
     by_kind: dict[str, dict[str, int]] = {}
     for (collection_name, store_name), count in sorted(records.items()):
         if count:
@@ -90,7 +95,9 @@ async def would_erase_tenant(engine: Engine, tenant: str) -> ErasedTenant:
 async def _sessions_of(engine: Engine, tenant: str, user: str) -> list[str]:
     found, cursor = list[str](), None
     while True:
-        page = await engine.conversations.sessions.list(tenant, asked={"subject": user}, limit=PAGE, cursor=cursor)
+        page = await engine.conversations.sessions.list(
+            tenant, asked={"subject": user}, limit=PAGE, cursor=cursor
+        )
         found += [session.id for session in page.sessions]
         if (cursor := page.cursor) is None:
             return found

@@ -23,7 +23,9 @@ async def place(
     tenant: bool,
     placed_by: str | None,
 ) -> LegalHold:
-    """Place a hold over the one thing that is named. An entry has to be there, expired and retired ones too."""
+    """Place a hold over the one thing that is named. An entry has to be there, expired
+    and retired ones too.
+    """
     door.identifier("name", name)
     if not door.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1).strip():
         raise InvalidInput("reason", "must not be blank: who finds the hold in years reads it")
@@ -37,8 +39,18 @@ async def place(
     if tenant:
         given["tenant"] = access.tenant
     if len(given) != 1:
-        raise InvalidInput("hold", "is over one of scope, user, entry_id, or tenant=True; call it again for what else is held")
+        raise InvalidInput(
+            "hold",
+            "is over one of scope, user, entry_id, or tenant=True; call it again for what else is held",
+        )
     [(over, of)] = given.items()
-    hold = LegalHold(name, over, of, reason, None if placed_by is None else door.identifier("placed_by", placed_by), access.engine.placement.now())
+    hold = LegalHold(
+        name,
+        over,
+        of,
+        reason,
+        None if placed_by is None else door.identifier("placed_by", placed_by),
+        access.engine.placement.now(),
+    )
     entry_scope = await access.engine.scope_of_entry(access.tenant, of) if over == "entry" else None
     return await access.engine.erasure.holds.place(access.tenant, hold, entry_scope)

@@ -1,6 +1,8 @@
-"""An import: a file is checked as a whole, then written batch by batch, so that it can be cut off anywhere and repeated.
+"""An import: a file is checked as a whole, then written batch by batch, so that it can
+be cut off anywhere and repeated.
 
-The lines are read twice and never held: what is remembered of them is their ids. What cannot be read twice is copied to a temporary file first.
+The lines are read twice and never held: what is remembered of them is their ids. What
+cannot be read twice is copied to a temporary file first.
 """
 
 from __future__ import annotations
@@ -12,7 +14,17 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,14 +37,33 @@ from pydantic import BaseModel
 
 from memory.domain import door
 from memory.domain.entry import Entry, ImportedDraft
-from memory.domain.errors import Conflict, InvalidInput, PartialWrite, QuotaExceeded, Refused, SessionOwnerMismatch
+from memory.domain.errors import (
+    Conflict,
+    InvalidInput,
+    PartialWrite,
+    QuotaExceeded,
+    Refused,
+    SessionOwnerMismatch,
+)
 from memory.domain.ids import is_id, keyed_id
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.domain.time import micros
 from memory.facade.access import Access
 from memory.facade.artifact_lines import ArtifactLine, ChunkLine, Sequences
-from memory.facade.transfer import BadLine, Foreign, Ids, Item, Link, Message, Pad, Reading, Row, Version, read
+from memory.facade.transfer import (
+    BadLine,
+    Foreign,
+    Ids,
+    Item,
+    Link,
+    Message,
+    Pad,
+    Reading,
+    Row,
+    Version,
+    read,
+)
 from memory.orchestrator.births import latest_moment
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk
@@ -50,11 +81,15 @@ CHUNKS_AT_ONCE = 2 * 2**20
 SPELLED_OUT = 1_000
 """Lines of which a report says what was wrong; of the others it has the numbers."""
 IN_MEMORY = 8 * 2**20
-"""Bytes of what can be read only once that are kept in memory; more is copied to a temporary file."""
+"""Bytes of what can be read only once that are kept in memory; more is copied to a
+temporary file.
+"""
 
 Line: TypeAlias = str | bytes | Mapping[str, Any] | BaseModel
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes] | Iterable[Line] | AsyncIterable[Line]
-"""A file's path, an open file, or lines one after the other: as text, or as the objects they hold."""
+"""A file's path, an open file, or lines one after the other: as text, or as the objects
+they hold.
+"""
 Linked = TypeVar("Linked", Message, Version)
 """What may point to an artifact."""
 Told: TypeAlias = Callable[[int, int], None]
@@ -65,11 +100,14 @@ Told: TypeAlias = Callable[[int, int], None]
 class Imported(Shown):
     """What became of an import, in numbers of lines.
 
-    `messages` are entries and messages read; of these `imported` were written now, `already_there` or `deleted_earlier` after an earlier import.
-    `versions`, `relations`, `sessions`, the `events` of their logs, their `artifacts` and `other_records` were written now; `versions_left_out` are
-    kept versions whose entries got new ids.
-    `skipped_lines` are bad ones that were left out, `refused_lines` those whose id is taken or of elsewhere; those of `unlinked_lines` are entries
-    that point to no artifact any more, since that did not come along. `problems` says why, of a thousand.
+    `messages` are entries and messages read; of these `imported` were written now,
+    `already_there` or `deleted_earlier` after an earlier import. `versions`,
+    `relations`, `sessions`, the `events` of their logs, their `artifacts` and
+    `other_records` were written now; `versions_left_out` are kept versions whose
+    entries got new ids. `skipped_lines` are bad ones that were left out,
+    `refused_lines` those whose id is taken or of elsewhere; those of `unlinked_lines`
+    are entries that point to no artifact any more, since that did not come along.
+    `problems` says why, of a thousand.
     """
 
     file: str
@@ -91,7 +129,9 @@ class Imported(Shown):
 
 
 class BadFile(BadLine):
-    """An import of which nothing was written because lines are bad: the first by number, and what is wrong with it. `problems` says so of each."""
+    """An import of which nothing was written because lines are bad: the first by
+    number, and what is wrong with it. `problems` says so of each.
+    """
 
     def __init__(self, name: str, line: int, problem: str, problems: Sequence[str]) -> None:
         others = len(problems or ()) - 1
@@ -130,7 +170,9 @@ class Import:
         self._report = Imported(name)
         self._total = self._done = 0
         self._line = self._within = 0
-        """The first line of what is being written, and how many lines of that are written."""
+        """The first line of what is being written, and how many lines of that are
+        written.
+        """
         self._demand = Counter[Place]()
         self._page: list[Message] = []
         """Entries that are looked up together next."""
@@ -147,14 +189,18 @@ class Import:
         """Large texts of messages that stand further down."""
 
     async def run(self, stream: IO[bytes], unread: Mapping[int, str]) -> Imported:
-        """Check all, then write all: artifacts, behind their sessions; entries and their kept versions; then what may name any of them.
+        """Check all, then write all: artifacts, behind their sessions; entries and
+        their kept versions; then what may name any of them.
 
-        `unread` says of lines that are not in the stream as they were given what is wrong with them.
+        `unread` says of lines that are not in the stream as they were given what is
+        wrong with them.
         """
         self._unread = unread
         start = await asyncio.to_thread(stream.tell)
         await self._check(self._items(stream))
-        self._latest = self._latest if self._report.skipped_lines else None  # without bad lines nothing is to be told apart again
+        self._latest = (
+            self._latest if self._report.skipped_lines else None
+        )  # without bad lines nothing is to be told apart again
         await self._check_owners()
         await self._engine.quotas.check(self._demand)
         if self._last_known and not (self._skip_bad or self._same_ids):
@@ -164,7 +210,9 @@ class Import:
             await self._write(stream, start)
         except QuotaExceeded as error:
             more = {"imported": self._name, "so_far": self._written_so_far()}
-            raise QuotaExceeded(error.quota, error.where, error.measure, error.most, error.held, error.asked, **more) from error
+            raise QuotaExceeded(
+                error.quota, error.where, error.measure, error.most, error.held, error.asked, **more
+            ) from error
         return self._report
 
     def _written_so_far(self) -> str:
@@ -187,7 +235,7 @@ class Import:
                     self._done += len(batch)
                     self._told(self._done, self._total)
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     async def _items(self, stream: IO[bytes], since: int = 1) -> AsyncGenerator[Item | BadLine, None]:
         """What the file holds; it is read and checked in a thread, a little at a time."""
@@ -199,7 +247,9 @@ class Import:
                 yield item
 
     async def _check(self, items: AsyncIterator[Item | BadLine]) -> None:
-        """Go through the file without writing: which ids it holds, which lines are bad. Bad ones are refused unless to be skipped."""
+        """Go through the file without writing: which ids it holds, which lines are bad.
+        Bad ones are refused unless to be skipped.
+        """
         waiting: list[Item] = []  # for an id that stands further down, if at all
         first: BadLine | None = None
         async for item in items:
@@ -212,7 +262,12 @@ class Import:
                 self._last_early = item.line
                 continue
             self._total += 1
-            if isinstance(item, Row) and item.kind.collection is SESSIONS and not self._first_entry and not self._first_other:
+            if (
+                isinstance(item, Row)
+                and item.kind.collection is SESSIONS
+                and not self._first_entry
+                and not self._first_other
+            ):
                 self._last_early = item.line
             elif isinstance(item, Link | Row | Pad):
                 self._first_other = self._first_other or item.line
@@ -241,9 +296,15 @@ class Import:
             raise BadFile(self._name, first.line, first.problem, self._report.problems)
 
     async def _look_up(self, item: Item | None) -> None:
-        """Learn which entries are here already, and what the others take of the quotas: page by page, and at the end of the file (None)."""
+        """Learn which entries are here already, and what the others take of the quotas:
+        page by page, and at the end of the file (None).
+        """
         quotas, placement = self._engine.quotas, self._engine.placement
-        if isinstance(item, Message) and not item.again and (quotas.quotas or not (self._skip_bad or self._same_ids)):
+        if (
+            isinstance(item, Message)
+            and not item.again
+            and (quotas.quotas or not (self._skip_bad or self._same_ids))
+        ):
             self._page.append(item)
         if not self._page or (item is not None and len(self._page) < BATCH):
             return
@@ -260,15 +321,20 @@ class Import:
     async def _check_known(self, items: AsyncGenerator[Item | BadLine, None]) -> None:
         """Raise `Conflict` where another entry has the key of one of the file.
 
-        A write gate decides what is stored, so with one this shows only when the line is written.
+        A write gate decides what is stored, so with one this shows only when the line
+        is written.
         """
         bad, page = list[tuple[int, Conflict]](), list[Message]()
         async for item in items:
             if isinstance(item, Message) and not item.again:
                 item = self._ids.message(item)
-                page.append(item if item.draft.artifact_id is None else item.pointing_to(None))  # it is told by the artifact that it had
+                page.append(
+                    item if item.draft.artifact_id is None else item.pointing_to(None)
+                )  # it is told by the artifact that it had
             if page and (len(page) == BATCH or item.line >= self._last_known):
-                found = await self._engine.entries.births.conflicts(self._tenant, [message.draft for message in page])
+                found = await self._engine.entries.births.conflicts(
+                    self._tenant, [message.draft for message in page]
+                )
                 bad += [(page[position].line, conflict) for position, conflict in found.items()]
                 page = []
             if item.line >= self._last_known:
@@ -283,7 +349,9 @@ class Import:
         return Conflict(f"{self._name} line {line}: {conflict}{imported}; {advice}", conflict.existing_id)
 
     async def _check_owners(self) -> None:
-        """Raise `SessionOwnerMismatch` where a session of the file has the id of another's; with `skip_bad` it is refused alone later."""
+        """Raise `SessionOwnerMismatch` where a session of the file has the id of
+        another's; with `skip_bad` it is refused alone later.
+        """
         archive = self._engine.placement.topology.archive
         for start in range(0, 0 if self._skip_bad else len(self._owners), BATCH):
             part = self._owners[start : start + BATCH]
@@ -292,16 +360,27 @@ class Import:
                     continue
                 if (field := other_owner(there, here)) is not None:
                     given = here.fields.get(OWNER[field])
-                    raise SessionOwnerMismatch(str(here.fields["session_id"]), field, None if given is None else str(given), self._name)
+                    raise SessionOwnerMismatch(
+                        str(here.fields["session_id"]),
+                        field,
+                        None if given is None else str(given),
+                        self._name,
+                    )
 
     def _in_sequence(self, item: Item | None, first: BadLine | None) -> BadLine | None:
-        """Note what is bad of artifacts now that this item comes next; the first bad line of all by number."""
+        """Note what is bad of artifacts now that this item comes next; the first bad
+        line of all by number.
+        """
         bad = [BadLine(self._name, *told) for told in self._sequences.met(item)]
         if isinstance(item, Foreign) and item.collection is MANIFESTS:
             self._sequences.pass_over(item.id)
         elif isinstance(item, ArtifactLine) and (lacking := self._ids.lacking(item)) is not None:
             self._sequences.give_up(item)
-            bad.append(BadLine(self._name, item.line, f"belongs to {lacking}, which does not stand above it in this file"))
+            bad.append(
+                BadLine(
+                    self._name, item.line, f"belongs to {lacking}, which does not stand above it in this file"
+                )
+            )
         for one in bad:
             self._skip(one)
         return min(filter(None, (first, *bad)), key=lambda one: one.line, default=None)
@@ -310,11 +389,21 @@ class Import:
         """Why an item of the whole file cannot be imported; None where it can."""
         if isinstance(item, Version):
             misplaced = (item.line, item.as_it_was.version) in self._misplaced
-            return f"is a version of entry {item.as_it_was.id}, which does not stand above it in this file" if misplaced else None
+            return (
+                f"is a version of entry {item.as_it_was.id}, which does not stand above it in this file"
+                if misplaced
+                else None
+            )
         lacking = self._ids.lacking(item)
-        return None if lacking is None else f"{'links entry' if isinstance(item, Link) else 'belongs to'} {lacking}, which is not in this file"
+        return (
+            None
+            if lacking is None
+            else f"{'links entry' if isinstance(item, Link) else 'belongs to'} {lacking}, which is not in this file"
+        )
 
-    async def _batches(self, items: AsyncIterator[Item | BadLine], others: bool, until: int) -> AsyncIterator[list[Item]]:
+    async def _batches(
+        self, items: AsyncIterator[Item | BadLine], others: bool, until: int
+    ) -> AsyncIterator[list[Item]]:
         """What is to be written now, so many at a time."""
         batch, bad = list[Item](), frozenset(self._report.skipped_lines)
         async for item in items:
@@ -322,7 +411,11 @@ class Import:
                 break
             if isinstance(item, BadLine):
                 self._is_known(item, bad)
-            elif not self._is_early(item) and isinstance(item, Link | Row | Pad) == others and self._lacks(item) is None:
+            elif (
+                not self._is_early(item)
+                and isinstance(item, Link | Row | Pad) == others
+                and self._lacks(item) is None
+            ):
                 batch.append(item)
                 if len(batch) == BATCH:
                     yield batch
@@ -347,10 +440,12 @@ class Import:
         if len(self._report.problems) < SPELLED_OUT:
             self._report.problems.append(problem)
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
     async def _early(self, items: AsyncGenerator[Item | BadLine, None]) -> None:
-        """Artifacts, from the lines as they come, and the sessions that stand before the last of them or before all else."""
+        """Artifacts, from the lines as they come, and the sessions that stand before
+        the last of them or before all else.
+        """
         bad = frozenset(self._report.skipped_lines)
         async for item in items:
             if item.line > self._last_early:
@@ -371,7 +466,9 @@ class Import:
         await items.aclose()
         self._told(self._done, self._total)
 
-    async def _restore_artifact(self, item: ArtifactLine, items: AsyncGenerator[Item | BadLine, None], chunks: int) -> None:
+    async def _restore_artifact(
+        self, item: ArtifactLine, items: AsyncGenerator[Item | BadLine, None], chunks: int
+    ) -> None:
         pieces = self._pieces(item, items, chunks)
         try:
             restored, here = await restore_artifact(
@@ -391,8 +488,12 @@ class Import:
         if here is not None:
             self._artifacts[item.id] = here
 
-    async def _pieces(self, item: ArtifactLine, items: AsyncIterator[Item | BadLine], chunks: int) -> AsyncGenerator[bytes, None]:
-        """The bytes of an artifact from the lines behind its own; they are what they were when they were checked, or an error."""
+    async def _pieces(
+        self, item: ArtifactLine, items: AsyncIterator[Item | BadLine], chunks: int
+    ) -> AsyncGenerator[bytes, None]:
+        """The bytes of an artifact from the lines behind its own; they are what they
+        were when they were checked, or an error.
+        """
         digest = sha256()
         while chunks and (part := await anext(items, None)) is not None:
             if isinstance(part, ChunkLine) and part.artifact_id == item.id:
@@ -400,12 +501,22 @@ class Import:
                 chunks -= 1
                 yield part.data
         if chunks or digest.hexdigest() != item.sha256:
-            raise BadLine(self._name, item.line, "the bytes of this artifact are others than before; the file changed while it was read")
+            raise BadLine(
+                self._name,
+                item.line,
+                "the bytes of this artifact are others than before; the file changed while it was read",
+            )
 
     async def _linked(self, items: Sequence[Linked]) -> list[Linked]:
-        """The entries and kept versions, each pointing to its artifact as that is called here, or to none, which is told."""
+        """The entries and kept versions, each pointing to its artifact as that is
+        called here, or to none, which is told.
+        """
         named = {item.draft.artifact_id for item in items} - {None} - self._artifacts.keys()
-        known = await self._engine.conversations.manifests.known(self._tenant, sorted(map(str, named))) if named else set()
+        known = (
+            await self._engine.conversations.manifests.known(self._tenant, sorted(map(str, named)))
+            if named
+            else set()
+        )
         return [self._linked_to(item, known) for item in items]
 
     def _linked_to(self, item: Linked, known: Container[str]) -> Linked:
@@ -415,7 +526,9 @@ class Import:
         here = self._artifacts.get(old, old if old in known else None)
         if here is None:
             self._report.unlinked_lines.append(item.line)
-            self._say(f"{self._name} line {item.line}: artifact_id: {old} did not come along, or was deleted: this entry points to no artifact")
+            self._say(
+                f"{self._name} line {item.line}: artifact_id: {old} did not come along, or was deleted: this entry points to no artifact"
+            )
         return item.pointing_to(here)
 
     async def _entries(self, batch: list[Item]) -> None:
@@ -426,7 +539,10 @@ class Import:
         messages = [item for item in batch if isinstance(item, Message)]
         self._report.messages += len(messages)
         self._report.already_there += sum(message.again for message in messages)
-        fresh = [self._ids.message(message) for message in await self._linked([message for message in messages if not message.again])]
+        fresh = [
+            self._ids.message(message)
+            for message in await self._linked([message for message in messages if not message.again])
+        ]
         fresh = await self._not_deleted(fresh)
         await self._write_drafts([message for message in fresh if message.as_it_was is None])
         await self._restore_entries([message for message in fresh if message.as_it_was is not None])
@@ -437,13 +553,23 @@ class Import:
             self._report.versions_left_out += len(versions)
 
     async def _not_deleted(self, messages: list[Message]) -> list[Message]:
-        """The messages without the entries of this store that were deleted since they were exported, unless these are to be revived."""
-        names = {message.line: str(message.draft.key) for message in messages if isinstance(message.draft, ImportedDraft)}
+        """The messages without the entries of this store that were deleted since they
+        were exported, unless these are to be revived.
+        """
+        names = {
+            message.line: str(message.draft.key)
+            for message in messages
+            if isinstance(message.draft, ImportedDraft)
+        }
         keys = [Key(self._tenant, name) for name in dict.fromkeys(names.values()) if is_id(name)]
         if self._revive or self._same_ids or not keys:
             return messages
         placement = self._engine.placement
-        gone = {at.key.id for at in await placement.locate_many(ENTRIES, keys) if at.record is None and at.tombstone is not None}
+        gone = {
+            at.key.id
+            for at in await placement.locate_many(ENTRIES, keys)
+            if at.record is None and at.tombstone is not None
+        }
         self._report.deleted_earlier += sum(name in gone for name in names.values())
         return [message for message in messages if names.get(message.line) not in gone]
 
@@ -455,10 +581,16 @@ class Import:
         self._report.already_there += len(entries) - new
 
     async def _written(self, messages: list[Message]) -> dict[int, Entry]:
-        """The entries by the position of their message; those that were deleted earlier, or refused, have none."""
+        """The entries by the position of their message; those that were deleted
+        earlier, or refused, have none.
+        """
         write = self._engine.entries.write_many
         try:
-            return dict(enumerate(await write(self._tenant, [message.draft for message in messages], revive=self._revive)))
+            return dict(
+                enumerate(
+                    await write(self._tenant, [message.draft for message in messages], revive=self._revive)
+                )
+            )
         except PartialWrite as part:
             for position, conflict in part.conflicts.items():
                 if conflict.deleted_at is not None:
@@ -484,7 +616,9 @@ class Import:
 
     async def _restore_entries(self, messages: list[Message]) -> None:
         entries = [message.as_it_was for message in messages if message.as_it_was is not None]
-        for message, restored in zip(messages, await self._engine.transfer.restore_entries(self._tenant, entries), strict=True):
+        for message, restored in zip(
+            messages, await self._engine.transfer.restore_entries(self._tenant, entries), strict=True
+        ):
             self._report.imported += restored.fate is Fate.WRITTEN
             self._report.already_there += restored.fate is Fate.THERE
             self._report.deleted_earlier += restored.fate is Fate.DELETED
@@ -495,7 +629,11 @@ class Import:
     async def _restore_versions(self, versions: list[Version]) -> None:
         left = [version for version in versions if not self._refused_with_another(version)]
         for version, restored in zip(
-            left, await self._engine.transfer.restore_versions(self._tenant, [version.as_it_was for version in left]), strict=True
+            left,
+            await self._engine.transfer.restore_versions(
+                self._tenant, [version.as_it_was for version in left]
+            ),
+            strict=True,
         ):
             self._report.versions += self._counted(version, restored)
 
@@ -523,20 +661,28 @@ class Import:
                 if row.kind.collection is SESSIONS:
                     restored = await self._engine.conversations.carrying.restore_session(row.record)
                 else:
-                    restored = await self._engine.transfer.restore(self._tenant, row.kind, row.record, as_it_was=self._same_ids)
+                    restored = await self._engine.transfer.restore(
+                        self._tenant, row.kind, row.record, as_it_was=self._same_ids
+                    )
                 self._report.sessions += self._counted(item, restored) and row.kind.conversational
                 self._report.other_records += restored.fate is Fate.WRITTEN and not row.kind.conversational
                 if restored.fate is Fate.REFUSED:
                     self._ids.refuse(item.kind.collection, item.name)
         carrying = self._engine.conversations.carrying
-        for row, restored in zip(events, await carrying.restore_events([row.record for row in events], self._chunks), strict=True):
+        for row, restored in zip(
+            events, await carrying.restore_events([row.record for row in events], self._chunks), strict=True
+        ):
             self._report.events += self._counted(row, restored)
 
     async def _restore_pad(self, pad: Pad) -> None:
-        """A scratchpad as it was, where none was ever written; what was cleared since stays so."""
+        """A scratchpad as it was, where none was ever written; what was cleared since
+        stays so.
+        """
         if await self._engine.scratchpads.restore(self._tenant, pad.agent, pad.content):
             self._report.other_records += 1
-        elif not (await self._engine.scratchpads.read(self._tenant, pad.agent)).content.startswith(pad.content):
+        elif not (await self._engine.scratchpads.read(self._tenant, pad.agent)).content.startswith(
+            pad.content
+        ):
             self._refuse(pad, "this scratchpad is in use here, and says something else")
 
     def _counted(self, item: Item, restored: Restored) -> bool:
@@ -560,15 +706,19 @@ def _newcomer(tenant: str, message: Message) -> Newcomer:
     draft, kept = message.draft, message.as_it_was
     scope = draft.scope.text
     key = Key(tenant, keyed_id(tenant, scope, str(draft.key)) if kept is None else kept.id)
-    size = sum(len(text.encode()) for text in texts_of(draft.title, draft.content, draft.tags, draft.source).values())
+    size = sum(
+        len(text.encode()) for text in texts_of(draft.title, draft.content, draft.tags, draft.source).values()
+    )
     return Newcomer(key, scope, size, derived=True)
 
 
 @asynccontextmanager
 async def opened(source: object) -> AsyncIterator[tuple[IO[bytes], Mapping[int, str]]]:
-    """The bytes of a source, which can be read twice: of an open file as it is, of what gives lines one after the other from a temporary file.
+    """The bytes of a source, which can be read twice: of an open file as it is, of what
+    gives lines one after the other from a temporary file.
 
-    With it come the lines that could not be copied there, and what is wrong with each: they are objects which are no JSON.
+    With it come the lines that could not be copied there, and what is wrong with each:
+    they are objects which are no JSON.
     """
     if isinstance(source, str | os.PathLike):
         with await asyncio.to_thread(Path(source).open, "rb") as file:
@@ -617,7 +767,9 @@ def _some(items: Iterator[Item | BadLine]) -> list[Item | BadLine]:
 
 
 class _Copy:
-    """Lines of a source as lines of a file. `unread`: those that cannot be written, by number, and what is wrong with each."""
+    """Lines of a source as lines of a file. `unread`: those that cannot be written, by
+    number, and what is wrong with each.
+    """
 
     def __init__(self, into: IO[bytes]) -> None:
         self._into = into
@@ -634,7 +786,9 @@ class _Copy:
 
     def _as_json(self, line: object) -> str:
         if not door.is_object(line):
-            raise InvalidInput("source", f"gives a {type(line).__name__} where a line is expected: text, or a JSON object")
+            raise InvalidInput(
+                "source", f"gives a {type(line).__name__} where a line is expected: text, or a JSON object"
+            )
         if isinstance(line, Mapping):
             with suppress(TypeError, ValueError, RecursionError):
                 return json.dumps(dict(line), allow_nan=False)

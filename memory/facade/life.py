@@ -1,4 +1,6 @@
-"""An engine's life: opened and closed on one event loop, kept up while it is open, shared by the memories of several tenants."""
+"""An engine's life: opened and closed on one event loop, kept up while it is open,
+shared by the memories of several tenants.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,18 @@ from memory.ports.forks import ForkGuard
 log = logging.getLogger(__name__)
 
 PATIENCE = 3.0
-"""Seconds that closing from another event loop waits for a store, or for the loop that owns the stores."""
+"""Seconds that closing from another event loop waits for a store, or for the loop that
+owns the stores.
+"""
 
 
 class Life:
     """One engine, built at the first opening.
 
-    What connects to a server belongs to the event loop it was made on. So from opening to closing the engine belongs to the loop that opened it:
-    asked for on another, it raises `WrongEventLoop`. Closing is possible from anywhere and always comes back. In a forked child of the process that
-    opened it every call raises `ForkedProcess`.
+    What connects to a server belongs to the event loop it was made on. So from opening
+    to closing the engine belongs to the loop that opened it: asked for on another, it
+    raises `WrongEventLoop`. Closing is possible from anywhere and always comes back. In
+    a forked child of the process that opened it every call raises `ForkedProcess`.
     """
 
     def __init__(self, build: Callable[[], Engine], sweep_every: timedelta) -> None:
@@ -59,7 +64,9 @@ class Life:
         return engine
 
     async def open(self, *, reindex: bool = False) -> None:
-        """Connect and begin upkeep. Opening twice is a no-op; a failed opening may be repeated, on any loop. `reindex`: as `Engine.open` has it."""
+        """Connect and begin upkeep. Opening twice is a no-op; a failed opening may be
+        repeated, on any loop. `reindex`: as `Engine.open` has it.
+        """
         self._forks.check()
         async with self._own():
             self._own()  # a close on this loop may have let go of it while this waited
@@ -85,7 +92,8 @@ class Life:
     async def close(self) -> None:
         """Let go of the stores. Closing twice is a no-op.
 
-        From another loop the owner is asked to, if it runs; where it has ended, each store is let go of as far as its connections allow it.
+        From another loop the owner is asked to, if it runs; where it has ended, each
+        store is let go of as far as its connections allow it.
         """
         self._forks.check()
         owner = self._owner
@@ -98,10 +106,12 @@ class Life:
         else:
             await self._abandon()
 
-    # -- turning ------------------------------------------------------------------------------------------------------
+    # -- turning -----------------------------------------------------------------------
 
     def _own(self) -> asyncio.Lock:
-        """Make the running loop the owner, unless another is; the lock under which it opens and closes."""
+        """Make the running loop the owner, unless another is; the lock under which it
+        opens and closes.
+        """
         running = asyncio.get_running_loop()
         if self._owner not in (None, running):
             raise self._elsewhere()
@@ -145,7 +155,9 @@ class Life:
             log.warning("the event loop that opened this memory is busy: it will close it as soon as it can")
 
     async def _abandon(self) -> None:
-        """Let go of stores whose loop has ended. One that does not close so is built anew at the next opening."""
+        """Let go of stores whose loop has ended. One that does not close so is built
+        anew at the next opening.
+        """
         engine, self._open, self._behind = self._open, None, []
         self._disown()
         for store in engine.topology.stores if engine is not None else ():
@@ -153,8 +165,14 @@ class Life:
                 async with asyncio.timeout(PATIENCE):
                     await store.close()
             except Exception as error:  # noqa: BLE001 - whatever a driver says of a loop that is gone
-                said = str(error)  # its text alone: who keeps records of the log would keep the error's frames, and with them dead sockets
-                log.warning("store '%s' could not be closed in full: the event loop it was opened on has ended (%s)", store.name, said)
+                said = str(
+                    error
+                )  # its text alone: who keeps records of the log would keep the error's frames, and with them dead sockets
+                log.warning(
+                    "store '%s' could not be closed in full: the event loop it was opened on has ended (%s)",
+                    store.name,
+                    said,
+                )
                 self._built = None
 
     def _elsewhere(self) -> WrongEventLoop:

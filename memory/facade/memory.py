@@ -1,4 +1,6 @@
-"""`Memory`: what a user holds. Every argument is checked here, at the door, before any store is touched."""
+"""`Memory`: what a user holds. Every argument is checked here, at the door, before any
+store is touched.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,30 @@ from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
-from memory.facade.arguments import Metadata, Moment, consistency_of, flag, function, id_of, ids_of, length, moment, real, scope_of
+from memory.facade.arguments import (
+    Metadata,
+    Moment,
+    consistency_of,
+    flag,
+    function,
+    id_of,
+    ids_of,
+    length,
+    moment,
+    real,
+    scope_of,
+)
 from memory.facade.artifacts import Artifacts
-from memory.facade.build import as_advisor, as_counter, as_embedder, as_gate, as_policy, as_reranker, build_engine, check_adapters
+from memory.facade.build import (
+    as_advisor,
+    as_counter,
+    as_embedder,
+    as_gate,
+    as_policy,
+    as_reranker,
+    build_engine,
+    check_adapters,
+)
 from memory.facade.commands import Commands
 from memory.facade.config import MemoryConfig
 from memory.facade.contexts import AsyncContext
@@ -56,13 +79,17 @@ from memory.ports.query import Eq, Filter, Ge, Le, all_of
 from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
-"""Texts in, one vector of numbers each out; may be async, and runs in a thread if it is not."""
+"""Texts in, one vector of numbers each out; may be async, and runs in a thread if it is
+not.
+"""
 
 AdviseFunction = Callable[[Prompt], Any]
 """A prompt in, a model's answer out; may be async, and runs in a thread if it is not."""
 
 ScoreFunction = Callable[[str, Sequence[str]], Any]
-"""A question and texts in, one score each out; may be async, and runs in a thread if it is not."""
+"""A question and texts in, one score each out; may be async, and runs in a thread if it
+is not.
+"""
 
 CountFunction = Callable[[str], int]
 """A text in, its tokens out."""
@@ -85,32 +112,44 @@ _UNSET: Any = object()
 
 
 class Memory(AsyncContext):
-    """One tenant's memory over the configured stores; with no configuration, over one SQLite file.
+    """One tenant's memory over the configured stores; with no configuration, over one
+    SQLite file.
 
         async with Memory() as memory:
             await memory.write("Ada prefers tea", scope=Scope.user("ada"))
             hits = await memory.search("what does Ada drink?", scope=Scope.user("ada"))
 
-    `config` is a URL, the path of a SQLite file or of a `.toml` file, a mapping, or a `MemoryConfig`; `settings` override single values.
-    `embedder` is what may be configured ('wordllama', 'none', or `{"use": "folder", "path": ...}` for a sentence encoder of one's own),
-    an `Embedder`, or any function from texts to vectors.
-    `token_counter` counts what messages cost a model: a configured name, a `TokenCounter`, or any function from a text to its tokens.
-    `onward` makes entries of messages that leave the window of a session, by a compaction, by what `replace` or a provider drops, or by its end; not
-    of what is excluded, cleared, rolled back or erased. It gets a `Leaving`, may be async, and returns texts, drafts or arguments of `write`, which
-    go to the session's user unless they name a scope. It is called by the session's end and by maintenance, never while a message is appended, and
-    again where it failed. Of one `Leaving` the entries of one answer are made, each once, as soon as quotas have room for all of them. With
-    `"elsewhere"` what leaves is kept for another process that has the function; without `onward` nothing is.
-    `advisor` is a language model for searches that ask for advice (`search(expand=…, rerank=…)`) and for what is written (`write(auto_tag=…,
-    auto_supersede=…)`): an `Advisor`, or any function from a `Prompt` to text. `reranker` scores texts against a question: a `Reranker`, or any
-    function from both to numbers; or it is an `Advisor` of its own. They are sent questions and what was found for them; with such an `auto_…` what
-    is written and what is near it; and nothing else.
-    `policies` are rules in Python: each an object with a `name` and `decide(record, facts, now)`, or the name of an installed one; see `Policy`.
-    `write_gate` is asked of everything that is to be written, a draft and its `Provenance`, and answers True, a reason for refusing it, or changes of
-    it; `recall_gate` of every `Entry` that is to be shown, and answers whether it may be. They may be async, or block; what they do not answer within
-    `durations.deadline`, or fail over, is not written (`Refused`), and not shown (`withheld` of what is found).
-    A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
-    What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.numbers`,
-    `memory.sessions`, `memory.scratchpads`, `memory.artifacts`, `memory.commands`, `memory.admin`.
+    `config` is a URL, the path of a SQLite file or of a `.toml` file, a mapping, or a
+    `MemoryConfig`; `settings` override single values. `embedder` is what may be
+    configured ('wordllama', 'none', or `{"use": "folder", "path": ...}` for a sentence
+    encoder of one's own), an `Embedder`, or any function from texts to vectors.
+    `token_counter` counts what messages cost a model: a configured name, a
+    `TokenCounter`, or any function from a text to its tokens. `onward` makes entries of
+    messages that leave the window of a session, by a compaction, by what `replace` or a
+    provider drops, or by its end; not of what is excluded, cleared, rolled back or
+    erased. It gets a `Leaving`, may be async, and returns texts, drafts or arguments of
+    `write`, which go to the session's user unless they name a scope. It is called by
+    the session's end and by maintenance, never while a message is appended, and again
+    where it failed. Of one `Leaving` the entries of one answer are made, each once, as
+    soon as quotas have room for all of them. With `"elsewhere"` what leaves is kept for
+    another process that has the function; without `onward` nothing is. `advisor` is a
+    language model for searches that ask for advice (`search(expand=…, rerank=…)`) and
+    for what is written (`write(auto_tag=…, auto_supersede=…)`): an `Advisor`, or any
+    function from a `Prompt` to text. `reranker` scores texts against a question: a
+    `Reranker`, or any function from both to numbers; or it is an `Advisor` of its own.
+    They are sent questions and what was found for them; with such an `auto_…` what is
+    written and what is near it; and nothing else. `policies` are rules in Python: each
+    an object with a `name` and `decide(record, facts, now)`, or the name of an
+    installed one; see `Policy`. `write_gate` is asked of everything that is to be
+    written, a draft and its `Provenance`, and answers True, a reason for refusing it,
+    or changes of it; `recall_gate` of every `Entry` that is to be shown, and answers
+    whether it may be. They may be async, or block; what they do not answer within
+    `durations.deadline`, or fail over, is not written (`Refused`), and not shown
+    (`withheld` of what is found). A scope may be given as `Scope` or as its text, such
+    as `"user:ada"`. Open it with `async with`, or with `open` and `close`. What is
+    asked less often stands under a noun: `memory.entries`, `memory.relations`,
+    `memory.numbers`, `memory.sessions`, `memory.scratchpads`, `memory.artifacts`,
+    `memory.commands`, `memory.admin`.
     """
 
     def __init__(
@@ -142,9 +181,13 @@ class Memory(AsyncContext):
         given = MemoryConfig.load(config, **settings)
         check_adapters(given)
         embeds = None if embedder is None or isinstance(embedder, str | Mapping) else as_embedder(embedder)
-        counts = None if token_counter is None or isinstance(token_counter, str) else as_counter(token_counter)
+        counts = (
+            None if token_counter is None or isinstance(token_counter, str) else as_counter(token_counter)
+        )
         if onward is not None and onward != ELSEWHERE and not callable(onward):
-            raise ConfigError(f"onward: must be a function from messages that leave to entries, or '{ELSEWHERE}', not {type(onward).__name__}")
+            raise ConfigError(
+                f"onward: must be a function from messages that leave to entries, or '{ELSEWHERE}', not {type(onward).__name__}"
+            )
         advises = None if advisor is None else as_advisor(advisor)
         reranks = None if reranker is None else as_reranker(reranker)
         writes, recalls = as_gate("write_gate", write_gate), as_gate("recall_gate", recall_gate)
@@ -152,7 +195,11 @@ class Memory(AsyncContext):
 
         def build() -> Engine:
             if said := on_the_default_file(given):
-                log.log(logging.WARNING if given.stores or len(given.stores_in_use()) > 1 else logging.INFO, "%s", said)
+                log.log(
+                    logging.WARNING if given.stores or len(given.stores_in_use()) > 1 else logging.INFO,
+                    "%s",
+                    said,
+                )
             return build_engine(
                 given,
                 embedder=embeds,
@@ -227,13 +274,18 @@ class Memory(AsyncContext):
         expires_at: Moment | timedelta | None = None,
         shared: bool = False,
     ) -> Session:
-        """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`.
+        """One session's conversation, without a call to any store. Its first call
+        creates it as told here where there is none, if `create`.
 
-        Session ids are unique per tenant: use ids that cannot collide, such as `f"{user}/{name}"`. The first call raises `SessionOwnerMismatch`
-        where the session exists with another `user`, `agent`, `namespace`, `system`, `title`, `tags`, `metadata` or `expires_at` (a length counts
-        from the creation); an omitted one accepts the stored value, and `sessions.update` changes it. Sessions created with `shared=True` accept
-        every user, agent and namespace: what is recalled through a handle is what its user may see, what is learnt of a message is that of the
-        user whose handle wrote it, and `erase_user` of that user reaches it.
+        Session ids are unique per tenant: use ids that cannot collide, such as
+        `f"{user}/{name}"`. The first call raises `SessionOwnerMismatch` where the
+        session exists with another `user`, `agent`, `namespace`, `system`, `title`,
+        `tags`, `metadata` or `expires_at` (a length counts from the creation); an
+        omitted one accepts the stored value, and `sessions.update` changes it. Sessions
+        created with `shared=True` accept every user, agent and namespace: what is
+        recalled through a handle is what its user may see, what is learnt of a message
+        is that of the user whose handle wrote it, and `erase_user` of that user reaches
+        it.
         """
         draft = session_draft(
             door.identifier("session_id", session_id),
@@ -252,44 +304,60 @@ class Memory(AsyncContext):
 
     @property
     def admin(self) -> Admin:
-        """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores."""
+        """Erasing, exporting and importing, where things stand and why, and the upkeep
+        of the stores.
+        """
         return Admin(self._access)
 
     if not TYPE_CHECKING:  # a type checker would take it for leave to ask for any name
 
         def __getattr__(self, name):
             """An unknown name; where a noun has it, the error says so."""
-            homes = [f"memory.{noun}.{name}" for noun, home in NOUNS.items() if not name.startswith("_") and hasattr(home, name)]
+            homes = [
+                f"memory.{noun}.{name}"
+                for noun, home in NOUNS.items()
+                if not name.startswith("_") and hasattr(home, name)
+            ]
             meant = f"; did you mean {' or '.join(homes)}?" if homes else ""
             raise AttributeError(f"'Memory' object has no attribute '{name}'{meant}", name=name, obj=self)
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def open(self, *, reindex: bool = False) -> Self:
-        """Connect to the stores and make them ready. Opening twice is a no-op; a failed open may be repeated.
+        """Connect to the stores and make them ready. Opening twice is a no-op; a failed
+        open may be repeated.
 
-        Stores with vectors of another embedder refuse it (`EmbedderMismatch`). With `reindex` they note instead that these are to be made anew with
-        this one, which `memory.admin.reindex` does; from then on it opens without.
+        Stores with vectors of another embedder refuse it (`EmbedderMismatch`). With
+        `reindex` they note instead that these are to be made anew with this one, which
+        `memory.admin.reindex` does; from then on it opens without.
 
-        While open, maintenance runs in the background every `durations.sweep_every`, and the memory belongs to the event loop that opened it: on
-        another its calls raise `WrongEventLoop`. For another tenant's view of an open memory this undoes its `close`, and nothing else.
+        While open, maintenance runs in the background every `durations.sweep_every`,
+        and the memory belongs to the event loop that opened it: on another its calls
+        raise `WrongEventLoop`. For another tenant's view of an open memory this undoes
+        its `close`, and nothing else.
         """
         await self._access.open(reindex=flag("reindex", reindex))
         return self
 
     async def close(self) -> None:
-        """Let go of the stores. Closing twice is a no-op; it may be opened again and finds what it held. From any event loop, it comes back."""
+        """Let go of the stores. Closing twice is a no-op; it may be opened again and
+        finds what it held. From any event loop, it comes back.
+        """
         await self._access.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             await self.close()
         except ForkedProcess:
             if error is None:
-                raise  # otherwise a child that leaves the block by an error, such as SystemExit, ends by that error
+                # otherwise a child that leaves the block by an error, such as
+                # SystemExit, ends by that error
+                raise
 
     def __repr__(self) -> str:
         return f"<Memory tenant={self.tenant!r} {'open' if self._access.is_open else 'closed'}>"
@@ -302,7 +370,7 @@ class Memory(AsyncContext):
         """A view of one scope: the same calls without naming it each time."""
         return ScopedMemory(self._access, scope_of(scope))
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
     async def write(
         self,
@@ -336,40 +404,59 @@ class Memory(AsyncContext):
     ) -> Entry:
         """Remember one thing, and return it as stored.
 
-        `key` makes the write repeatable: the same key in the same scope returns the first result, and `Conflict` for another content.
-        Where that entry was deleted since it is a `Conflict` too, which says when, unless `revive` lets the key begin a new life.
-        With `on_conflict="update"` the entry under the key comes to say what this call says, and nothing else of what it said: so the current value
-        of something is remembered in one call, whether it was known before or not. The version before it is kept (`entries.history`); of writers at
-        once each makes one, and what says the same already gets none. A key whose entry was deleted, or has expired, begins a new life; where it is
-        retired that is a `Conflict`. A repeat that arrives late overwrites what was written meanwhile.
-        `confidence` is a number from 0 to 1, for promotion rules with `confidence_at_least`. `entry.confidence` has it, and it is stored in
-        `metadata["confidence"]`.
-        `supersedes` names an entry, or up to 32, in whose place this one stands: they are linked to it (`supersedes`), and their validity
-        ends when this one's begins. All must be active, else nothing is written; one that is retired meanwhile is a `Conflict`. It is one
-        transaction where a store has those and holds them all; else the entry is written first, and the rest follows, by a sweep if not at
-        once (D107, D111).
-        With `check=True` active entries of the scope and type are looked for that may say the same or contradict it, near in words and in meaning.
-        What is found is offered to `decide(draft, entries)`, which answers `"keep"`, `"supersede"` or a `Verdict` ("merge" has a content, `ids` name
-        some of them). Unless it says otherwise, and where it fails, takes longer than `durations.advice` or answers nonsense, all of them stand.
-        `entry.checked` says what was found and done. Only what was shown gives way, at the version shown; with `supersedes` nothing is looked for.
-        With `auto_tag` the advisor gives the entry up to four tags behind its own, and with `auto_supersede` it says of which of five older entries
-        of the same scope and type, found for the title, the new one takes the place; only what was shown gives way, at that version (D102-D106).
-        Unless told, both are as configured (`[enrichment]`). It is done behind the write and never in its way: what fails is tried again, and in the
-        end `enrichment` says why not. Without an advisor nothing is done (D101); with `supersedes` or `check` nothing is superseded besides (D108).
-        `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
-        a `timedelta` from the write on, is hidden at once. A sweep deletes it 24 hours later (`durations.expired_grace`; zero keeps it for ever).
-        Of what was said in a conversation `conversation_id`, `number_in_conversation` and `speaker` say where and by whom; `content` is the
-        speaker's own words, without the name. What was said just before and after helps to find them. What says its number, or its speaker, may have
-        been said elsewhere; a `conversation_id` alone pins the entry to a session, which must be there, else nothing is written (D7).
-        `browse(conversation=…)` shows what is pinned to a session, and its deletion clears id and number (decision 066).
-        `artifact_id` points to a file of a session (`memory.artifacts`), which must be there, else nothing is written (D6); it is cleared when that
-        is deleted (D19).
-        `source`, `agent` and `run` say where it comes from and who writes it, `origins` what else went into it (`"source:web:example.com"`): by these
-        it is found again when one of them turns out not to be trusted (`memory.admin.distrust`).
+        `key` makes the write repeatable: the same key in the same scope returns the
+        first result, and `Conflict` for another content. Where that entry was deleted
+        since it is a `Conflict` too, which says when, unless `revive` lets the key
+        begin a new life. With `on_conflict="update"` the entry under the key comes to
+        say what this call says, and nothing else of what it said: so the current value
+        of something is remembered in one call, whether it was known before or not. The
+        version before it is kept (`entries.history`); of writers at once each makes
+        one, and what says the same already gets none. A key whose entry was deleted, or
+        has expired, begins a new life; where it is retired that is a `Conflict`. A
+        repeat that arrives late overwrites what was written meanwhile. `confidence` is
+        a number from 0 to 1, for promotion rules with `confidence_at_least`.
+        `entry.confidence` has it, and it is stored in `metadata["confidence"]`.
+        `supersedes` names an entry, or up to 32, in whose place this one stands: they
+        are linked to it (`supersedes`), and their validity ends when this one's begins.
+        All must be active, else nothing is written; one that is retired meanwhile is a
+        `Conflict`. It is one transaction where a store has those and holds them all;
+        else the entry is written first, and the rest follows, by a sweep if not at once
+        (D107, D111). With `check=True` active entries of the scope and type are looked
+        for that may say the same or contradict it, near in words and in meaning. What
+        is found is offered to `decide(draft, entries)`, which answers `"keep"`,
+        `"supersede"` or a `Verdict` ("merge" has a content, `ids` name some of them).
+        Unless it says otherwise, and where it fails, takes longer than
+        `durations.advice` or answers nonsense, all of them stand. `entry.checked` says
+        what was found and done. Only what was shown gives way, at the version shown;
+        with `supersedes` nothing is looked for. With `auto_tag` the advisor gives the
+        entry up to four tags behind its own, and with `auto_supersede` it says of which
+        of five older entries of the same scope and type, found for the title, the new
+        one takes the place; only what was shown gives way, at that version (D102-D106).
+        Unless told, both are as configured (`[enrichment]`). It is done behind the
+        write and never in its way: what fails is tried again, and in the end
+        `enrichment` says why not. Without an advisor nothing is done (D101); with
+        `supersedes` or `check` nothing is superseded besides (D108). `created_at` sets
+        creation, update and the start of validity together (D9). An entry past
+        `expires_at`, a moment or a `timedelta` from the write on, is hidden at once. A
+        sweep deletes it 24 hours later (`durations.expired_grace`; zero keeps it for
+        ever). Of what was said in a conversation `conversation_id`,
+        `number_in_conversation` and `speaker` say where and by whom; `content` is the
+        speaker's own words, without the name. What was said just before and after helps
+        to find them. What says its number, or its speaker, may have been said
+        elsewhere; a `conversation_id` alone pins the entry to a session, which must be
+        there, else nothing is written (D7). `browse(conversation=…)` shows what is
+        pinned to a session, and its deletion clears id and number (decision 066).
+        `artifact_id` points to a file of a session (`memory.artifacts`), which must be
+        there, else nothing is written (D6); it is cleared when that is deleted (D19).
+        `source`, `agent` and `run` say where it comes from and who writes it, `origins`
+        what else went into it (`"source:web:example.com"`): by these it is found again
+        when one of them turns out not to be trusted (`memory.admin.distrust`).
 
-        It returns once its home has it: a search of this memory finds it then, one of another process at once by words, and by meaning some tens of
-        milliseconds later, when its replica is delivered. With `consistency="replicated"` it returns once that stands too, unless its store does not
-        answer. Unless told, `consistency` is that of the configuration.
+        It returns once its home has it: a search of this memory finds it then, one of
+        another process at once by words, and by meaning some tens of milliseconds
+        later, when its replica is delivered. With `consistency="replicated"` it returns
+        once that stands too, unless its store does not answer. Unless told,
+        `consistency` is that of the configuration.
         """
         draft = EntryDraft(
             scope=scope_of(scope),
@@ -404,33 +491,50 @@ class Memory(AsyncContext):
         return await self._access.write(draft, how)
 
     async def remember(
-        self, content: str = "", *, scope: Scope | str, wait: timedelta | float | str | None = None, **options: Unpack[WriteOptions]
+        self,
+        content: str = "",
+        *,
+        scope: Scope | str,
+        wait: timedelta | float | str | None = None,
+        **options: Unpack[WriteOptions],
     ) -> Written:
-        """Remember one thing as `write` does, with its arguments, and tell what was done for it (D109).
+        """Remember one thing as `write` does, with its arguments, and tell what was
+        done for it (D109).
 
-        It waits for the enrichment that was asked for, `wait` at most (a `timedelta`, seconds, or text such as "30s"; `durations.deadline` unless
-        told): what is not done then is "still owed", and `enrichment` tells of it later. `.entry` is the entry with the tags that it was given.
-        Where a store fails once the entry is written, the entry alone is told.
+        It waits for the enrichment that was asked for, `wait` at most (a `timedelta`,
+        seconds, or text such as "30s"; `durations.deadline` unless told): what is not
+        done then is "still owed", and `enrichment` tells of it later. `.entry` is the
+        entry with the tags that it was given. Where a store fails once the entry is
+        written, the entry alone is told.
         """
         return await self._access.remember(content, scope_of(scope), options, wait)
 
     async def enrichment(self, entry_id: str) -> Enrichment:
-        """What became of the enrichment of an entry, retired or not; empty where none was asked for. Raises `NotFound`.
+        """What became of the enrichment of an entry, retired or not; empty where none
+        was asked for. Raises `NotFound`.
 
-        An older entry that was retired wrongly is brought back by deleting and writing it again (D27): `(await entries.history(id))[-1]` says what it
-        said, `delete(id)` takes it away with its link, and `write` begins it anew.
+        An older entry that was retired wrongly is brought back by deleting and writing
+        it again (D27): `(await entries.history(id))[-1]` says what it said,
+        `delete(id)` takes it away with its link, and `write` begins it anew.
         """
         return (await self._engine.enriching.told(self.tenant, id_of(entry_id)))[1]
 
     async def write_many(
-        self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = False, consistency: Consistency | None = None
+        self,
+        drafts: Iterable[EntryDraft | Mapping[str, Any]],
+        *,
+        revive: bool = False,
+        consistency: Consistency | None = None,
     ) -> list[Entry]:
-        """Remember many things, in order; mappings take the arguments of `write`. All are checked before any is stored.
+        """Remember many things, in order; mappings take the arguments of `write`. All
+        are checked before any is stored.
 
-        They are stored 500 at a time; a mapping that says how it is written, as by `supersedes`, is stored alone, in its place. After a store
-        failed the earlier batches are kept. With keys the whole call can be repeated.
-        Drafts whose key is in conflict keep no other from being stored: then `PartialWrite`, a `Conflict`, says which they are, and has the rest.
-        `revive` and `consistency` are those of `write`, for all that do not say otherwise.
+        They are stored 500 at a time; a mapping that says how it is written, as by
+        `supersedes`, is stored alone, in its place. After a store failed the earlier
+        batches are kept. With keys the whole call can be repeated. Drafts whose key is
+        in conflict keep no other from being stored: then `PartialWrite`, a `Conflict`,
+        says which they are, and has the rest. `revive` and `consistency` are those of
+        `write`, for all that do not say otherwise.
         """
         return await self._access.write_many(drafts, {"revive": revive, "consistency": consistency})
 
@@ -452,12 +556,15 @@ class Memory(AsyncContext):
         expires_at: Moment | timedelta | None = _UNSET,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Change an active entry: tags are replaced, metadata merged; None clears the expiry and `artifact_id` (D15); what is not given stays.
+        """Change an active entry: tags are replaced, metadata merged; None clears the
+        expiry and `artifact_id` (D15); what is not given stays.
 
-        `source`, `agent`, `run` and `origins` say who changes it and what that comes of; whom they take the place of stays among its origins.
+        `source`, `agent`, `run` and `origins` say who changes it and what that comes
+        of; whom they take the place of stays among its origins.
 
-        The version before it is kept (see `entries.history`). Raises `NotFound` for what is unknown, expired or retired, and `Contended` where others
-        were changing it for all of `durations.deadline`. `consistency` is that of `write`.
+        The version before it is kept (see `entries.history`). Raises `NotFound` for
+        what is unknown, expired or retired, and `Contended` where others were changing
+        it for all of `durations.deadline`. `consistency` is that of `write`.
         """
         given = {
             "content": content,
@@ -481,8 +588,8 @@ class Memory(AsyncContext):
     async def delete(self, entry_id: str) -> DeletedEntry:
         """Delete an entry with its kept versions and relations.
 
-        What was made of it automatically goes too: copies by promotion rules, and notes of an
-        advisor about it. Copies by `promote` and results of `compact` stay.
+        What was made of it automatically goes too: copies by promotion rules, and notes
+        of an advisor about it. Copies by `promote` and results of `compact` stay.
 
         Returns:
             A true value if there was an entry; deleting again is no error. Its `kept` has the
@@ -490,15 +597,22 @@ class Memory(AsyncContext):
         """
         return await self._engine.delete(self.tenant, id_of(entry_id))
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
-    async def get(self, entry_id: str, *, as_of: Moment | None = None, known_at: Moment | None = None) -> Entry | None:
-        """The entry, or None where none is visible. `entry.artifact` is what is known of the artifact it points to, as that is now (D18).
+    async def get(
+        self, entry_id: str, *, as_of: Moment | None = None, known_at: Moment | None = None
+    ) -> Entry | None:
+        """The entry, or None where none is visible. `entry.artifact` is what is known
+        of the artifact it points to, as that is now (D18).
 
-        `as_of` asks what was true then, also for entries retired since; `known_at` asks what was stored then, before later edits:
-        an entry is known from its `updated_at` on, or where it was given a `created_at` of its own, from when it was written.
+        `as_of` asks what was true then, also for entries retired since; `known_at` asks
+        what was stored then, before later edits: an entry is known from its
+        `updated_at` on, or where it was given a `created_at` of its own, from when it
+        was written.
         """
-        entry = await self._engine.entries.get(self.tenant, id_of(entry_id), as_of=moment("as_of", as_of), known_at=moment("known_at", known_at))
+        entry = await self._engine.entries.get(
+            self.tenant, id_of(entry_id), as_of=moment("as_of", as_of), known_at=moment("known_at", known_at)
+        )
         if entry is not None and as_of is None and known_at is None:
             self._engine.accesses.note(self.tenant, [entry.id])
         return None if entry is None else await self._access.with_artifact(entry)
@@ -521,14 +635,17 @@ class Memory(AsyncContext):
         known_at: Moment | None = None,
         cursor: str | None = None,
     ) -> Retrieved:
-        """The entries of a scope by age: with all of the `tags` and any of `any_tags`, of any of the types, created at or after `since` and before
-        `before`, whose metadata have each key of `metadata` with exactly its value; 20 unless told.
+        """The entries of a scope by age: with all of the `tags` and any of `any_tags`,
+        of any of the types, created at or after `since` and before `before`, whose
+        metadata have each key of `metadata` with exactly its value; 20 unless told.
 
-        With `include_narrower`, a user's entries come with those of the one session named (A38-A41); `session_id` counts only with it.
-        The list's `cursor`, None at the end, asks the same question for what follows: whatever is written meanwhile, no entry is lost or comes twice
-        (D52). Its `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
-        Raises `StoreUnavailable` if no store that was asked answered.
-        Stores have no index of metadata: entries are read until enough are found.
+        With `include_narrower`, a user's entries come with those of the one session
+        named (A38-A41); `session_id` counts only with it. The list's `cursor`, None at
+        the end, asks the same question for what follows: whatever is written meanwhile,
+        no entry is lost or comes twice (D52). Its `degraded` names tiers that could not
+        be read: what they hold is on no later page either, so ask for the page again.
+        Raises `StoreUnavailable` if no store that was asked answered. Stores have no
+        index of metadata: entries are read until enough are found.
         """
         asked = self._access.asked(
             scope,
@@ -563,17 +680,22 @@ class Memory(AsyncContext):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Retrieved:
-        """The active entries of the whole tenant, or of these scopes, by their last change, newest first, ties by id: over all tiers, each once; 50
-        unless told, at most 1,000 (D47-D54).
+        """The active entries of the whole tenant, or of these scopes, by their last
+        change, newest first, ties by id: over all tiers, each once; 50 unless told, at
+        most 1,000 (D47-D54).
 
-        Of any of the `types`, with all of the `tags`, each whole and to the letter (D53), created at or after `since`, changed last before
-        `updated_before`; with `conversation`, pinned to it or to none (D51). `as_of` and `known_at` are as in `retrieve`.
-        The list's `cursor`, None at the end, asks the same question for what follows, with any limit; a damaged one, or one of another question, is
-        refused as `InvalidInput`. What nobody edits or deletes while one pages is shown exactly once, whatever is written meanwhile and however many
-        entries changed at one moment (D52). What is edited meanwhile comes to stand at the beginning: it is shown once at most. To move to another
-        tier is no change, and neither is to be read.
-        `degraded` names tiers that could not be read: what they hold is on no later page either, so ask for the page again.
-        Raises `StoreUnavailable` if no store that was asked answered.
+        Of any of the `types`, with all of the `tags`, each whole and to the letter
+        (D53), created at or after `since`, changed last before `updated_before`; with
+        `conversation`, pinned to it or to none (D51). `as_of` and `known_at` are as in
+        `retrieve`. The list's `cursor`, None at the end, asks the same question for
+        what follows, with any limit; a damaged one, or one of another question, is
+        refused as `InvalidInput`. What nobody edits or deletes while one pages is shown
+        exactly once, whatever is written meanwhile and however many entries changed at
+        one moment (D52). What is edited meanwhile comes to stand at the beginning: it
+        is shown once at most. To move to another tier is no change, and neither is to
+        be read. `degraded` names tiers that could not be read: what they hold is on no
+        later page either, so ask for the page again. Raises `StoreUnavailable` if no
+        store that was asked answered.
         """
         asked = self._access.asked(
             scope,
@@ -594,12 +716,22 @@ class Memory(AsyncContext):
 
     @overload
     async def search(
-        self, query: str, *, scope: Scope | str | Sequence[Scope | str], messages: Literal[False] = False, **options: Unpack[SearchOptions]
+        self,
+        query: str,
+        *,
+        scope: Scope | str | Sequence[Scope | str],
+        messages: Literal[False] = False,
+        **options: Unpack[SearchOptions],
     ) -> SearchResult: ...
 
     @overload
     async def search(
-        self, query: str, *, scope: Scope | str | Sequence[Scope | str], messages: bool, **options: Unpack[SearchOptions]
+        self,
+        query: str,
+        *,
+        scope: Scope | str | Sequence[Scope | str],
+        messages: bool,
+        **options: Unpack[SearchOptions],
     ) -> SearchResult | MixedResult: ...
 
     async def search(
@@ -628,33 +760,48 @@ class Memory(AsyncContext):
         rerank: bool | Literal["two-stage"] = False,
         messages: bool = False,
     ) -> SearchResult | MixedResult:
-        """The entries that answer best, by words and by meaning, of one scope or several; 10 unless told.
+        """The entries that answer best, by words and by meaning, of one scope or
+        several; 10 unless told.
 
-        `types` and `tags` prefer and leave nothing out: what is of one of the types, or has one of the tags, comes first in a close call.
-        `only={"types": ["user"], "tags": ["home"]}` filters: what is found is of one of the types and has all of the tags (D68).
+        `types` and `tags` prefer and leave nothing out: what is of one of the types, or
+        has one of the tags, comes first in a close call. `only={"types": ["user"],
+        "tags": ["home"]}` filters: what is found is of one of the types and has all of
+        the tags (D68).
 
-        Preferred too is what was said in the conversation named by `conversation_id`, and without `types` what the question itself seems to want,
-        unless `intent` is False. What is older counts less, in steps of `half_life` (a `timedelta` or days; 90 days unless told) and never less than
-        `decay_floor` (0.5 unless told), unless `age_decay` is False.
+        Preferred too is what was said in the conversation named by `conversation_id`,
+        and without `types` what the question itself seems to want, unless `intent` is
+        False. What is older counts less, in steps of `half_life` (a `timedelta` or
+        days; 90 days unless told) and never less than `decay_floor` (0.5 unless told),
+        unless `age_decay` is False.
 
-        A hit's `score` is the sort key: it does not increase within one search, and means nothing across searches. Its `relevance`, from 0 to 1,
-        says how well it answers, comparable across questions. `min_relevance` leaves out hits below it; there is no threshold unless told.
-        With an embedder that has no calibration `relevance` is None, and `min_relevance` is refused unless `by="words"`.
+        A hit's `score` is the sort key: it does not increase within one search, and
+        means nothing across searches. Its `relevance`, from 0 to 1, says how well it
+        answers, comparable across questions. `min_relevance` leaves out hits below it;
+        there is no threshold unless told. With an embedder that has no calibration
+        `relevance` is None, and `min_relevance` is refused unless `by="words"`.
         `by="meaning"` is refused where no embedder is configured.
 
-        The query is plain text, never syntax (D62). A blank one browses by the last change: `types` and `tags` filter there, with `conversation_id`
-        what is pinned to it or to none is shown, and nothing is scored (D47, D51, D54), so `min_relevance` is refused. With
-        `explain` every hit says how it came to its place, and the result's `left_out` what was found and is not shown. Its `degraded` names
-        tiers that could not be searched.
-        Raises `StoreUnavailable` if no store that was asked answered.
+        The query is plain text, never syntax (D62). A blank one browses by the last
+        change: `types` and `tags` filter there, with `conversation_id` what is pinned
+        to it or to none is shown, and nothing is scored (D47, D51, D54), so
+        `min_relevance` is refused. With `explain` every hit says how it came to its
+        place, and the result's `left_out` what was found and is not shown. Its
+        `degraded` names tiers that could not be searched. Raises `StoreUnavailable` if
+        no store that was asked answered.
 
-        With `expand` the advisor is asked for two paraphrases, which are searched for too; with `rerank` the reranker, or where there is none the
-        advisor, reads the best 25 or more and puts them in order, and with `rerank="two-stage"` the advisor then looks closer at the best eight. An
-        advisor that fails, or is later than `durations.advice`, changes nothing: `degraded`, and the result's `expansion` and `rerank`, say so.
+        With `expand` the advisor is asked for two paraphrases, which are searched for
+        too; with `rerank` the reranker, or where there is none the advisor, reads the
+        best 25 or more and puts them in order, and with `rerank="two-stage"` the
+        advisor then looks closer at the best eight. An advisor that fails, or is later
+        than `durations.advice`, changes nothing: `degraded`, and the result's
+        `expansion` and `rerank`, say so.
 
-        With `messages` what was said is found too, in the sessions that are asked for and in those with a user who is: entries (`FoundEntry`) and
-        messages (`FoundMessage`) then come in one order, `limit` of both. Messages have no types, tags and metadata, so `only` by these leaves them
-        out; and what was true or known at a moment (`as_of`, `known_at`) is not told of them, nor does a blank query browse them.
+        With `messages` what was said is found too, in the sessions that are asked for
+        and in those with a user who is: entries (`FoundEntry`) and messages
+        (`FoundMessage`) then come in one order, `limit` of both. Messages have no
+        types, tags and metadata, so `only` by these leaves them out; and what was true
+        or known at a moment (`as_of`, `known_at`) is not told of them, nor does a blank
+        query browse them.
         """
         return await self._access.search(
             query,
@@ -696,22 +843,33 @@ class Memory(AsyncContext):
         limit: int | None = None,
         min_relevance: float | None = None,
     ) -> FoundMessages:
-        """What was said that answers best, by words and by meaning, over all sessions or those of one user, agent or namespace, from `since` to
-        `until`, both included; 10 unless told. Compacted messages are found, excluded ones are not. They are ranked as entries are, what was
-        said beside them, by whom and when among what counts.
+        """What was said that answers best, by words and by meaning, over all sessions
+        or those of one user, agent or namespace, from `since` to `until`, both
+        included; 10 unless told. Compacted messages are found, excluded ones are not.
+        They are ranked as entries are, what was said beside them, by whom and when
+        among what counts.
 
-        By words alone where messages are not found by meaning (`conversations.meaning`); `by="meaning"` is refused there. What another process said
-        is found by words at once, by meaning a few seconds later. A tool's results are not found. The query is plain text, never syntax (D62).
+        By words alone where messages are not found by meaning
+        (`conversations.meaning`); `by="meaning"` is refused there. What another process
+        said is found by words at once, by meaning a few seconds later. A tool's results
+        are not found. The query is plain text, never syntax (D62).
         """
         given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
-        asked: list[Filter | None] = [Eq(field, door.identifier(name, value)) for field, (name, value) in given.items() if value is not None]
+        asked: list[Filter | None] = [
+            Eq(field, door.identifier(name, value))
+            for field, (name, value) in given.items()
+            if value is not None
+        ]
         asked += [None if (at := moment("since", since)) is None else Ge("created_at", at)]
         asked += [None if (at := moment("until", until)) is None else Le("created_at", at)]
-        text, most = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.whole_limit(limit, default=SEARCH_LIMIT)
+        text, most = (
+            door.text("query", query, max_bytes=MAX_QUERY_BYTES),
+            door.whole_limit(limit, default=SEARCH_LIMIT),
+        )
         way, least = door.one_of("by", by, WAYS), least_relevance(min_relevance)
         return await self._engine.conversations.search(self.tenant, all_of(*asked), text, most, way, least)  # type: ignore[arg-type]
 
-    # -- derived ------------------------------------------------------------------------------------------------------
+    # -- derived -----------------------------------------------------------------------
 
     async def promote(
         self,
@@ -724,11 +882,13 @@ class Memory(AsyncContext):
         delete_original: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Copy an entry into a broader scope; again returns the same entry. Raises `InvalidScopePromotion` where that is not allowed.
+        """Copy an entry into a broader scope; again returns the same entry. Raises
+        `InvalidScopePromotion` where that is not allowed.
 
-        Promoting again with other overrides is a `Conflict`. So is `delete_original` where the original was edited since it was copied, or its
-        copy is expired or retired: only what can be read elsewhere is deleted. `consistency` is that of `write`, but that with `delete_original` all
-        is waited for.
+        Promoting again with other overrides is a `Conflict`. So is `delete_original`
+        where the original was edited since it was copied, or its copy is expired or
+        retired: only what can be read elsewhere is deleted. `consistency` is that of
+        `write`, but that with `delete_original` all is waited for.
         """
         given = {"content": content, "tags": tags, "metadata": metadata}
         overrides = check_patch({name: value for name, value in given.items() if value is not _UNSET})
@@ -752,12 +912,15 @@ class Memory(AsyncContext):
         delete_sources: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Make one entry of several of one scope: `callback` gets copies of them and returns (or awaits) the text.
+        """Make one entry of several of one scope: `callback` gets copies of them and
+        returns (or awaits) the text.
 
-        Tags are united unless given, metadata merged with the first seen winning. If these are beyond the limits of an entry (32 tags, 64 KiB),
-        `CompactionError` is raised before the callback is called, unless `tags` or `metadata` is given: such `metadata` is then taken alone.
-        Raises `CompactionError`; then nothing has changed.
-        `consistency` is that of `write`, but that with `delete_sources` all is waited for.
+        Tags are united unless given, metadata merged with the first seen winning. If
+        these are beyond the limits of an entry (32 tags, 64 KiB), `CompactionError` is
+        raised before the callback is called, unless `tags` or `metadata` is given: such
+        `metadata` is then taken alone. Raises `CompactionError`; then nothing has
+        changed. `consistency` is that of `write`, but that with `delete_sources` all is
+        waited for.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
         return await self._engine.derivation.compact(
@@ -771,20 +934,25 @@ class Memory(AsyncContext):
             consistency=consistency_of(consistency),
         )
 
-    # -- upkeep ------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
-    async def maintain(self, *, budget: timedelta | str | float = "30s", rate: float | None = None) -> SweepReport:
-        """One round of maintenance for whoever calls it from time to time: a job of cron or of a queue. For all tenants of the stores.
+    async def maintain(
+        self, *, budget: timedelta | str | float = "30s", rate: float | None = None
+    ) -> SweepReport:
+        """One round of maintenance for whoever calls it from time to time: a job of
+        cron or of a queue. For all tenants of the stores.
 
-        It begins nothing new once `budget` is over (a `timedelta`, seconds, or text such as "30s"), and changes at most `rate` records a second. In
-        the report `more` says that something is left, with which the next call of this memory goes on. Of several at once, anywhere, one does it:
-        `ran` tells. A process that lives for maintenance alone is `memory worker`.
+        It begins nothing new once `budget` is over (a `timedelta`, seconds, or text
+        such as "30s"), and changes at most `rate` records a second. In the report
+        `more` says that something is left, with which the next call of this memory goes
+        on. Of several at once, anywhere, one does it: `ran` tells. A process that lives
+        for maintenance alone is `memory worker`.
         """
         if rate is not None and real("rate", rate) <= 0:
             raise InvalidInput("rate", "must be more than nothing")
         return await self._engine.maintain(Allowance(length("budget", budget), rate))
 
-    # -- shared -------------------------------------------------------------------------------------------------------
+    # -- shared ------------------------------------------------------------------------
 
     @classmethod
     def _over(cls, access: Access) -> Self:

@@ -2,15 +2,20 @@
 
 From strongest to weakest:
 
-1. arguments: what code or a command-line option gives, and a URL, a database file or a mapping given as the config itself;
-2. the environment: `MEMORY__TIERS__LONG`, `MEMORY__STORES__MAIN__URL`, `MEMORY__TENANT`: the setting's path, with two underscores between
-   its parts; lists and objects as JSON;
-3. a file: the `.toml` given as the config, else what `MEMORY_CONFIG` names, else `memory.toml` in the working directory, else none;
-4. the variables that document databases are usually configured by (see `document_database`);
+1. arguments: what code or a command-line option gives, and a URL, a database file or a
+   mapping given as the config itself;
+2. the environment: `MEMORY__TIERS__LONG`, `MEMORY__STORES__MAIN__URL`,
+   `MEMORY__TENANT`: the setting's path, with two underscores between its parts; lists
+   and objects as JSON;
+3. a file: the `.toml` given as the config, else what `MEMORY_CONFIG` names, else
+   `memory.toml` in the working directory, else none;
+4. the variables that document databases are usually configured by (see
+   `document_database`);
 5. the defaults.
 
-Tables merge setting by setting; the list of promotion rules is taken whole from the strongest source that has one. A config given as
-URL, database file or mapping takes the place of the file. Relative SQLite paths in a file are relative to that file's folder.
+Tables merge setting by setting; the list of promotion rules is taken whole from the
+strongest source that has one. A config given as URL, database file or mapping takes the
+place of the file. Relative SQLite paths in a file are relative to that file's folder.
 This module is the one place that reads the environment.
 """
 
@@ -33,7 +38,9 @@ from memory.ports.local import LOCAL_SCHEMES, local_path, local_url
 
 FILE_NAME = "memory.toml"
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
-"""How the path of a SQLite file ends that is given without a scheme. Anything else may be a slip, and would make an empty database."""
+"""How the path of a SQLite file ends that is given without a scheme. Anything else may
+be a slip, and would make an empty database.
+"""
 _OTHER_CONFIGS = (".yaml", ".yml", ".json", ".ini", ".cfg", ".conf", ".env", ".tml")
 POINTER = "MEMORY_CONFIG"
 PREFIX = "MEMORY__"
@@ -53,7 +60,9 @@ class Origins(dict[str, str]):
     """Where settings came from, by their dotted names."""
 
     def of(self, path: str) -> str:
-        """Where a setting came from: as it was set, or with a part of the tree above it."""
+        """Where a setting came from: as it was set, or with a part of the tree above
+        it.
+        """
         while path:
             if path in self:
                 return self[path]
@@ -74,10 +83,14 @@ def gathered(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> tuple[Tree, Origins]:
-    """The settings of all sources together, and where each came from. A layer as the source takes the place of file and environment."""
+    """The settings of all sources together, and where each came from. A layer as the
+    source takes the place of file and environment.
+    """
     environ = os.environ if environ is None else environ
     layers = [source] if isinstance(source, Layer) else _layers(source, environ, folder or Path.cwd())
-    layers.append(Layer({name: value for name, value in settings.items() if value is not None}, _said("argument")))
+    layers.append(
+        Layer({name: value for name, value in settings.items() if value is not None}, _said("argument"))
+    )
     tree, origins = Tree(), Origins()
     for layer in layers:
         for path in _merge(tree, layer.tree):
@@ -88,13 +101,17 @@ def gathered(
     return tree, origins
 
 
-def _layers(source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: Mapping[str, str], folder: Path) -> list[Layer]:
+def _layers(
+    source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: Mapping[str, str], folder: Path
+) -> list[Layer]:
     """Every source but the keyword settings, weakest first."""
     if isinstance(source, Mapping):
         return [_environment(environ), Layer(dict(source), _said("argument"))]
     if source is not None:
         if not isinstance(source, str | os.PathLike):
-            raise ConfigError(f"the config must be a URL, a path, a mapping or a MemoryConfig, not {type(source).__name__}")
+            raise ConfigError(
+                f"the config must be a URL, a path, a mapping or a MemoryConfig, not {type(source).__name__}"
+            )
         url = _url_of(os.fspath(source), folder)
         if url is None:
             return [_file(folder / os.fspath(source)), _environment(environ)]
@@ -102,13 +119,18 @@ def _layers(source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: 
     pointed = environ.get(POINTER)
     if pointed:
         url = _url_of(pointed, folder)
-        return [_file(folder / pointed) if url is None else Layer(_one_store(url), _said(POINTER)), _environment(environ)]
+        return [
+            _file(folder / pointed) if url is None else Layer(_one_store(url), _said(POINTER)),
+            _environment(environ),
+        ]
     found = folder / FILE_NAME
     return [_file(found), _environment(environ)] if found.is_file() else [_environment(environ)]
 
 
 def _url_of(text: str, folder: Path) -> str | None:
-    """The URL that a config in one string means: itself, or the SQLite file it names; None where it names a TOML file."""
+    """The URL that a config in one string means: itself, or the SQLite file it names;
+    None where it names a TOML file.
+    """
     text = text.strip()
     if not text:
         raise ConfigError("the config is empty: give a URL, a database file or a .toml file")
@@ -121,7 +143,9 @@ def _url_of(text: str, folder: Path) -> str | None:
     if text.endswith(".toml"):
         return None
     if "?" in text:
-        raise ConfigError("the config is a file name with '?', which cannot be a database; a URL begins with a scheme, as in sqlite:///memory.db")
+        raise ConfigError(
+            "the config is a file name with '?', which cannot be a database; a URL begins with a scheme, as in sqlite:///memory.db"
+        )
     if (folder / text).is_dir():
         raise ConfigError(f"{text} is a folder: give the path of the database file in it, or a .toml file")
     if (problem := _no_database(text)) is not None:
@@ -165,15 +189,25 @@ def _environment(environ: Mapping[str, str]) -> Layer:
     for variable in sorted(name for name in environ if name.upper().startswith(PREFIX)):
         parts = variable[len(PREFIX) :].lower().split("__")
         if not all(parts):
-            raise ConfigError(f"{variable}: an empty name between the underscores; write for example {PREFIX}TIERS__LONG")
+            raise ConfigError(
+                f"{variable}: an empty name between the underscores; write for example {PREFIX}TIERS__LONG"
+            )
         names[".".join(parts)] = variable
         branch = tree
         for part in parts[:-1]:
             branch = branch.setdefault(part, {})
             if not isinstance(branch, dict):
-                raise ConfigError(f"{variable}: '{part}' is already given a value of its own by another variable")
+                raise ConfigError(
+                    f"{variable}: '{part}' is already given a value of its own by another variable"
+                )
         branch[parts[-1]] = _read_variable(variable, environ[variable])
-    return Layer(tree, lambda path: next((name for known, name in names.items() if _covers(known, path) or _covers(path, known)), "environment"))
+    return Layer(
+        tree,
+        lambda path: next(
+            (name for known, name in names.items() if _covers(known, path) or _covers(path, known)),
+            "environment",
+        ),
+    )
 
 
 def _read_variable(variable: str, value: str) -> Any:
@@ -213,7 +247,11 @@ def _make_absolute(tree: Tree, folder: Path) -> None:
     stores, routes, embedder = tree.get("stores"), tree.get("routes"), tree.get("embedder")
     if isinstance(embedder, dict) and isinstance(path := embedder.get("path"), str):
         embedder["path"] = str(folder / Path(path).expanduser())
-    holders = [tree.get("tiers"), *(stores.values() if isinstance(stores, dict) else ()), *(routes if isinstance(routes, list) else ())]
+    holders = [
+        tree.get("tiers"),
+        *(stores.values() if isinstance(stores, dict) else ()),
+        *(routes if isinstance(routes, list) else ()),
+    ]
     for holder in holders:
         for name, value in holder.items() if isinstance(holder, dict) else ():
             if isinstance(value, str):
@@ -222,7 +260,12 @@ def _make_absolute(tree: Tree, folder: Path) -> None:
 
 def _absolute(url: str, folder: Path) -> str:
     scheme, path = scheme_of(url), local_path(url)
-    if scheme not in LOCAL_SCHEMES or path is None or path.startswith(("~", ":memory:")) or Path(path).is_absolute():
+    if (
+        scheme not in LOCAL_SCHEMES
+        or path is None
+        or path.startswith(("~", ":memory:"))
+        or Path(path).is_absolute()
+    ):
         return url
     beside = folder if scheme == "sqlite" else Path(quote(str(folder)))
     _, question, query = url.partition("?")
@@ -234,7 +277,9 @@ _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"
 
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:
-    """The settings of a TOML text and the lines they stand on, last first, so that a dict of them keeps the first."""
+    """The settings of a TOML text and the lines they stand on, last first, so that a
+    dict of them keeps the first.
+    """
     found: list[tuple[str, int]] = []
     table, counts = "", dict[str, int]()
     for number, line in enumerate(text.splitlines(), start=1):

@@ -18,18 +18,32 @@ def path_of(store: ServingStore) -> Path | None:
 def not_there_yet(config: MemoryConfig) -> dict[str, str]:
     """The stores whose file or folder opening would make, and what is said of each."""
     paths = {store.name: path_of(store) for store in config.stores_in_use()}
-    return {name: f"{path}: not there yet; the first write makes it" for name, path in paths.items() if path is not None and not path.exists()}
+    return {
+        name: f"{path}: not there yet; the first write makes it"
+        for name, path in paths.items()
+        if path is not None and not path.exists()
+    }
 
 
 def on_the_default_file(config: MemoryConfig) -> str:
-    """Which tiers are on the default file because the configuration names no store for them, in a sentence; empty if none is."""
+    """Which tiers are on the default file because the configuration names no store for
+    them, in a sentence; empty if none is.
+    """
     store = next((store for store in config.stores_in_use() if store.url == default_url()), None)
     if store is None:
         return ""
     tiers = config.tiers_on(store.name)
-    listed = "all tiers are" if len(tiers) == len(TIERS) else f"tier{'s' * (len(tiers) > 1)} {', '.join(tiers)} {'are' if len(tiers) > 1 else 'is'}"
+    listed = (
+        "all tiers are"
+        if len(tiers) == len(TIERS)
+        else f"tier{'s' * (len(tiers) > 1)} {', '.join(tiers)} {'are' if len(tiers) > 1 else 'is'}"
+    )
     idle = sorted(config.stores.keys() - {store.name for store in config.stores_in_use()})
-    why = f"no tier and no route names {', '.join(map(repr, idle))}" if idle else "the configuration names no other store"
+    why = (
+        f"no tier and no route names {', '.join(map(repr, idle))}"
+        if idle
+        else "the configuration names no other store"
+    )
     return f"{listed} on the default file, {default_url().removeprefix('sqlite:///')}: {why}"
 
 

@@ -1,4 +1,6 @@
-"""A memory as commands ask it: one tenant's, within what may be read, and written to in one scope."""
+"""A memory as commands ask it: one tenant's, within what may be read, and written to in
+one scope.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ log = logging.getLogger(__name__)
 SOURCE = "agent"
 """Where an entry that a command adds comes from (D119)."""
 READ_LINKS = (200, door.MAX_LIMIT)
-"""Of an entry in each direction: some lead to what may not be read, and where too few are left more are read."""
+"""Of an entry in each direction: some lead to what may not be read, and where too few
+are left more are read.
+"""
 READ_POINTING = 200
 """Entries that point to an artifact: some may not be read."""
 
@@ -63,12 +67,16 @@ class MemoryReach:
     def now(self) -> datetime:
         return self.access.engine.placement.now()
 
-    # -- which entries ----------------------------------------------------------------------------------------------------
+    # -- which entries -----------------------------------------------------------------
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
         found = dict(zip(named, await Numbers(self.access).resolve_many(named), strict=True))
         for one, referent in found.items():
-            if referent is not None and referent.kind == "artifact" and await self._may_read_artifact(referent.id) is not None:
+            if (
+                referent is not None
+                and referent.kind == "artifact"
+                and await self._may_read_artifact(referent.id) is not None
+            ):
                 raise InvalidInput("id", f"{asked_by.as_typed(one)} is an artifact, not an entry")
         ids = {one: referent.id for one, referent in found.items() if referent is not None}
         there = await self._readable(ids.values())
@@ -91,7 +99,15 @@ class MemoryReach:
             door.one_of("type filter", one, asked_by.TYPES)
         tags = None if tag is None else [tag]
         everywhere = self.reads is None
-        asked = self.access.asked(self.reads, types=types, tags=tags, limit=limit, unless_told=limit, along="updated_at", anywhere=everywhere)
+        asked = self.access.asked(
+            self.reads,
+            types=types,
+            tags=tags,
+            limit=limit,
+            unless_told=limit,
+            along="updated_at",
+            anywhere=everywhere,
+        )
         page = await self.access.engine.browsing.browse(asked)
         return asked_by.Listed(page, page.cursor is not None, page.degraded)
 
@@ -100,22 +116,39 @@ class MemoryReach:
         if not scopes:
             return asked_by.Hits([])
         found = await self.access.search(
-            query, scopes, limit=limit, preferred=self.preferred, explain=True, expand=self.expands, rerank=rerank, advisor=self.advisor
+            query,
+            scopes,
+            limit=limit,
+            preferred=self.preferred,
+            explain=True,
+            expand=self.expands,
+            rerank=rerank,
+            advisor=self.advisor,
         )
-        told = [block.note for block in (found.expansion, found.rerank) if block is not None and block.note and block.model is not None]
-        unasked = [found.rerank.note] if found.rerank is not None and found.rerank.note and found.rerank.model is None else []
+        told = [
+            block.note
+            for block in (found.expansion, found.rerank)
+            if block is not None and block.note and block.model is not None
+        ]
+        unasked = (
+            [found.rerank.note]
+            if found.rerank is not None and found.rerank.note and found.rerank.model is None
+            else []
+        )
         also = found.expansion.queries if found.expansion is not None else ()
         matching = [hit.entry for hit in found if self._matches(found, hit)]
         return asked_by.Hits(matching, also, [*dict.fromkeys((*notes, *told, *unasked, *found.degraded))])
 
     @staticmethod
     def _matches(found: SearchResult, hit: FoundEntry) -> bool:
-        """Return whether a command shows a hit: it or its neighbours hold a word of the question, it is relevant, or an advisor took part."""
+        """Return whether a command shows a hit: it or its neighbours hold a word of the
+        question, it is relevant, or an advisor took part.
+        """
         advised = any(block is not None and block.applied for block in (found.expansion, found.rerank))
         has_word = hit.explanation["relevance"]["lexical_share"] > 0
         return advised or has_word or hit.relevance is None or hit.relevance >= MIN_RELEVANCE
 
-    # -- links ------------------------------------------------------------------------------------------------------------
+    # -- links -------------------------------------------------------------------------
 
     async def around(self, entry: Entry) -> asked_by.Around:
         entry_id, artifact = entry.id, (await self.access.with_artifact(entry)).artifact
@@ -124,18 +157,28 @@ class MemoryReach:
         outgoing, more_outgoing = await self._links(others, source_id=entry_id)
         incoming, more_incoming = await self._links(others, target_id=entry_id)
         named = {one.target_id for one in outgoing} | {one.source_id for one in incoming}
-        return asked_by.Around(outgoing, incoming, {end: others[end] for end in named}, more_outgoing or more_incoming, artifact)
+        return asked_by.Around(
+            outgoing, incoming, {end: others[end] for end in named}, more_outgoing or more_incoming, artifact
+        )
 
     async def _links(
         self, others: dict[str, Entry | None], source_id: str | None = None, target_id: str | None = None
     ) -> tuple[list[asked_by.Link], bool]:
-        """The newest links of an entry in one direction whose other ends may be read, which are put beside; and whether there may be more."""
+        """The newest links of an entry in one direction whose other ends may be read,
+        which are put beside; and whether there may be more.
+        """
         engine, tenant, most = self.access.engine, self.access.tenant, asked_by.LINKS_A_SIDE
         for read in READ_LINKS:
-            rows = await engine.relations.related(tenant, source_id=source_id, target_id=target_id, limit=read)
+            rows = await engine.relations.related(
+                tenant, source_id=source_id, target_id=target_id, limit=read
+            )
             ends = {end for one in rows for end in _ends(one)}
             found = await engine.entries.get_many(tenant, ends - others.keys(), retired=True)
-            others |= {one.id: one if one.is_active(self.now) else None for one in found.values() if self._may_read(one)}
+            others |= {
+                one.id: one if one.is_active(self.now) else None
+                for one in found.values()
+                if self._may_read(one)
+            }
             links = [_link(one) for one in rows if _ends(one) <= others.keys()]
             if len(links) > most or len(rows) < read:
                 break
@@ -143,18 +186,30 @@ class MemoryReach:
 
     async def expand(self, entry_id: str, depth: int) -> asked_by.Reached:
         found = await Relations(self.access).expand(entry_id, depth=depth, scope=self.reads)
-        return asked_by.Reached([node.entry for node in found.nodes], [_link(one) for one in found.relations], found.notices)
+        return asked_by.Reached(
+            [node.entry for node in found.nodes], [_link(one) for one in found.relations], found.notices
+        )
 
     async def density(self, entry_id: str) -> asked_by.Linked:
         found = await Relations(self.access).density(entry_id, scope=self.reads)
-        return asked_by.Linked(found.outgoing, found.incoming, found.labels, found.one_step, found.two_steps, found.verdict, found.notices)
+        return asked_by.Linked(
+            found.outgoing,
+            found.incoming,
+            found.labels,
+            found.one_step,
+            found.two_steps,
+            found.verdict,
+            found.notices,
+        )
 
-    # -- artifacts --------------------------------------------------------------------------------------------------------
+    # -- artifacts ---------------------------------------------------------------------
 
     async def artifact(self, named: str) -> Artifact | None:
         referent = await Numbers(self.access).resolve(named)
         if referent is None:
-            return None if named.isdigit() else await self._may_read_artifact(named)  # which says where it is damaged
+            return (
+                None if named.isdigit() else await self._may_read_artifact(named)
+            )  # which says where it is damaged
         if referent.kind == "artifact":
             return await self._may_read_artifact(referent.id)
         if await self._readable([referent.id]):
@@ -170,17 +225,24 @@ class MemoryReach:
 
     async def beginning(self, artifact_id: str, most: int) -> bytes:
         data = b""
-        async with aclosing(cast("AsyncGenerator[bytes, None]", Artifacts(self.access).stream(artifact_id))) as pieces:
+        async with aclosing(
+            cast("AsyncGenerator[bytes, None]", Artifacts(self.access).stream(artifact_id))
+        ) as pieces:
             async for piece in pieces:
                 data += piece[: most - len(data)]
                 if len(data) == most:
                     break
         return data
 
-    # -- writing ----------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
-    async def add(self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None) -> tuple[Entry, Sequence[str]]:
-        if self.conversation is not None and await self.access.engine.conversations.find(self.access.tenant, self.conversation) is None:
+    async def add(
+        self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None
+    ) -> tuple[Entry, Sequence[str]]:
+        if (
+            self.conversation is not None
+            and await self.access.engine.conversations.find(self.access.tenant, self.conversation) is None
+        ):
             raise InvalidInput("conversation", f"{self.conversation!r} is not there: nothing was written")
         options: WriteOptions = {
             "type": kind,
@@ -199,8 +261,13 @@ class MemoryReach:
         return written.entry, [*await self._told(written), *unasked]
 
     def _unasked(self, options: WriteOptions) -> list[str]:
-        """That nobody is asked what gives way to an entry where its scope may not be read, if somebody was to be."""
-        engine, wanted = self.access.engine, options.get("auto_supersede", self.access.config.enrichment.auto_supersede)
+        """That nobody is asked what gives way to an entry where its scope may not be
+        read, if somebody was to be.
+        """
+        engine, wanted = (
+            self.access.engine,
+            options.get("auto_supersede", self.access.config.enrichment.auto_supersede),
+        )
         asks = wanted and not options["supersedes"] and engine.enriching.owed(["auto_supersede"])
         return [f"nobody was asked what it takes the place of: {self.scope.text} is not read"] if asks else []
 
@@ -208,7 +275,9 @@ class MemoryReach:
         """What was done for an entry that was added (D109)."""
         lines = []
         if written.auto_tag is not None:
-            lines.append(f"tags by {written.auto_tag.model}: {', '.join(written.auto_tag.added) or written.auto_tag.note}")
+            lines.append(
+                f"tags by {written.auto_tag.model}: {', '.join(written.auto_tag.added) or written.auto_tag.note}"
+            )
         if written.supersede is not None:
             gone = written.supersede.invalidated
             numbers = await self.numbers(gone)
@@ -232,21 +301,27 @@ class MemoryReach:
     async def clear(self, *, shared: bool) -> bool:
         return await Scratchpads(self.access).clear(self._whose(shared))
 
-    # -- shared -----------------------------------------------------------------------------------------------------------
+    # -- shared ------------------------------------------------------------------------
 
     def _may_read(self, entry: Entry) -> bool:
         return self.reads is None or entry.scope in self.reads
 
     def _may_read_of(self, session_id: str) -> bool:
         """Whether what a session has may be read."""
-        return self.reads is None or session_id == self.conversation or Scope.session(session_id) in self.reads
+        return (
+            self.reads is None or session_id == self.conversation or Scope.session(session_id) in self.reads
+        )
 
     async def _is_pointed_to(self, artifact_id: str) -> bool:
         """Whether an entry that may be read points to it."""
         engine, tenant = self.access.engine, self.access.tenant
         partitions = [Partition(tenant, scope.text) for scope in self.reads or ()]
         asked = Query(ENTRIES, within(*partitions), Eq("artifact_id", artifact_id), limit=READ_POINTING)
-        ids = [row.key.id for store in engine.topology.homes for row in (await engine.placement.page("commands.pointing", store, asked)).records]
+        ids = [
+            row.key.id
+            for store in engine.topology.homes
+            for row in (await engine.placement.page("commands.pointing", store, asked)).records
+        ]
         return bool(await engine.entries.get_many(tenant, ids))
 
     def _whose(self, shared: bool) -> str | None:
@@ -262,7 +337,11 @@ class MemoryReach:
                     found[partition.scope] = scope
                 if len(found) > door.MAX_SCOPES:
                     break
-        notes = [f"the memory has more than {door.MAX_SCOPES:,} scopes, of which as many were searched"] if len(found) > door.MAX_SCOPES else []
+        notes = (
+            [f"the memory has more than {door.MAX_SCOPES:,} scopes, of which as many were searched"]
+            if len(found) > door.MAX_SCOPES
+            else []
+        )
         return list(islice(found.values(), door.MAX_SCOPES)), notes
 
 

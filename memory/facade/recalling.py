@@ -1,4 +1,6 @@
-"""What memory knows of a question, as one message among those of a conversation, under one budget with them."""
+"""What memory knows of a question, as one message among those of a conversation, under
+one budget with them.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,17 @@ Recalled = Sequence[tuple[Message, int]]
 """The message and what it costs; nothing where nothing was found, or nothing fits."""
 
 
-async def found_for(access: Access, query: str, session_id: str, user: str | None, budget: int | None, least: float | None = None) -> Recalled:
-    """What is found in the session's scope and in its user's, the best first, as far as it fits; an entry is shown whole or not at all."""
+async def found_for(
+    access: Access,
+    query: str,
+    session_id: str,
+    user: str | None,
+    budget: int | None,
+    least: float | None = None,
+) -> Recalled:
+    """What is found in the session's scope and in its user's, the best first, as far as
+    it fits; an entry is shown whole or not at all.
+    """
     scopes = [Scope.session(session_id), *([] if user is None else [Scope.user(user)])]
     hits = await access.search(query, scopes, min_relevance=least)
     counter = access.engine.conversations.counter
@@ -37,13 +48,20 @@ async def found_for(access: Access, query: str, session_id: str, user: str | Non
 
 
 def room_for(recalled: Recalled, budget: int, *, steady: bool) -> int:
-    """What of the budget is kept for it: what it takes, or where cuts are to stay where they are, always the same."""
+    """What of the budget is kept for it: what it takes, or where cuts are to stay where
+    they are, always the same.
+    """
     return budget // SHARE if steady else sum(cost for _, cost in recalled)
 
 
 def with_recalled(context: Context, recalled: Recalled, budget: int | None) -> Context:
-    """The context with what was recalled before the last message of the user, or at its end where there is none."""
-    at = max((n for n, message in enumerate(context.messages) if message.role is Role.USER), default=len(context.messages))
+    """The context with what was recalled before the last message of the user, or at its
+    end where there is none.
+    """
+    at = max(
+        (n for n, message in enumerate(context.messages) if message.role is Role.USER),
+        default=len(context.messages),
+    )
     found = replace(
         context,
         messages=[*context.messages[:at], *(message for message, _ in recalled), *context.messages[at:]],

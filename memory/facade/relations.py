@@ -27,8 +27,12 @@ class Relations:
         self._access = access
 
     async def relate(self, source_id: str, label: str, target_id: str) -> Relation:
-        """Link two active entries: relates_to, refines, contradicts, supersedes or supports. The same link again is a `Conflict`."""
-        return await self._access.engine.relations.relate(self._access.tenant, id_of(source_id), label, id_of(target_id))
+        """Link two active entries: relates_to, refines, contradicts, supersedes or
+        supports. The same link again is a `Conflict`.
+        """
+        return await self._access.engine.relations.relate(
+            self._access.tenant, id_of(source_id), label, id_of(target_id)
+        )
 
     async def related(
         self,
@@ -41,37 +45,58 @@ class Relations:
         as_of: Moment | None = None,
         known_at: Moment | None = None,
     ) -> list[Relation]:
-        """The relations that match, newest first; 200 unless told. Those of retired entries are among them.
+        """The relations that match, newest first; 200 unless told. Those of retired
+        entries are among them.
 
-        With `active` only those whose ends are both valid (D45). At a moment, those whose ends were valid then (`as_of`) or are known to have been,
-        by links that were made by then (`known_at`); of a `supersedes` one end is enough, since it hides the other.
+        With `active` only those whose ends are both valid (D45). At a moment, those
+        whose ends were valid then (`as_of`) or are known to have been, by links that
+        were made by then (`known_at`); of a `supersedes` one end is enough, since it
+        hides the other.
         """
         source = None if source_id is None else id_of(source_id)
         target = None if target_id is None else id_of(target_id)
         asked_of, known = moment("as_of", as_of), moment("known_at", known_at)
         both = flag("active", active)
-        shown = Shows(asked_of, known, superseded=not both) if both or asked_of is not None or known is not None else None
+        shown = (
+            Shows(asked_of, known, superseded=not both)
+            if both or asked_of is not None or known is not None
+            else None
+        )
         return await self._access.engine.relations.related(
             self._access.tenant, source_id=source, target_id=target, label=label, limit=limit, shown=shown
         )
 
-    async def expand(self, entry_id: str, *, depth: int = 1, scope: Scopes | None = None, superseded: bool = False) -> Expansion:
-        """What is linked to an entry, breadth first in both directions, in one step or two (D117).
+    async def expand(
+        self, entry_id: str, *, depth: int = 1, scope: Scopes | None = None, superseded: bool = False
+    ) -> Expansion:
+        """What is linked to an entry, breadth first in both directions, in one step or
+        two (D117).
 
-        Retired entries are passed over, and with `scope` all of other scopes. At most 50 entries are shown, and of each at most 50 links in a
-        direction, the newest; `notices` say where there are more. Raises `NotFound` where the entry is not active.
+        Retired entries are passed over, and with `scope` all of other scopes. At most
+        50 entries are shown, and of each at most 50 links in a direction, the newest;
+        `notices` say where there are more. Raises `NotFound` where the entry is not
+        active.
 
-        With `superseded` a `supersedes` shows too of which one end is retired: that end is named by `retired`, and no other link of it shows. The
-        entry may then be a retired one itself, with what superseded it.
+        With `superseded` a `supersedes` shows too of which one end is retired: that end
+        is named by `retired`, and no other link of it shows. The entry may then be a
+        retired one itself, with what superseded it.
         """
         steps = min(max(whole("depth", depth), 1), MOST_STEPS)
         return await self._access.engine.graphs.expand(
-            self._access.tenant, id_of(entry_id), depth=steps, scopes=self._within(scope), superseded=flag("superseded", superseded)
+            self._access.tenant,
+            id_of(entry_id),
+            depth=steps,
+            scopes=self._within(scope),
+            superseded=flag("superseded", superseded),
         )
 
     async def density(self, entry_id: str, *, scope: Scopes | None = None) -> Density:
-        """How closely an entry is linked: isolated, sparse, or dense where four entries or more are within two steps (D118). See `expand`."""
-        return await self._access.engine.graphs.density(self._access.tenant, id_of(entry_id), scopes=self._within(scope))
+        """How closely an entry is linked: isolated, sparse, or dense where four entries
+        or more are within two steps (D118). See `expand`.
+        """
+        return await self._access.engine.graphs.density(
+            self._access.tenant, id_of(entry_id), scopes=self._within(scope)
+        )
 
     async def graph(
         self,
@@ -82,11 +107,20 @@ class Relations:
         as_of: Moment | None = None,
         known_at: Moment | None = None,
     ) -> Graph:
-        """The newest entries, of the tenant or of these scopes, and the relations of which both ends are among them (D129); 200 unless told.
+        """The newest entries, of the tenant or of these scopes, and the relations of
+        which both ends are among them (D129); 200 unless told.
 
         What a visible entry superseded is there too, and named by `retired`.
         """
-        asked = self._access.asked(scope, limit=limit, unless_told=GRAPH_LIMIT, types=types, as_of=as_of, known_at=known_at, anywhere=scope is None)
+        asked = self._access.asked(
+            scope,
+            limit=limit,
+            unless_told=GRAPH_LIMIT,
+            types=types,
+            as_of=as_of,
+            known_at=known_at,
+            anywhere=scope is None,
+        )
         return await self._access.engine.graphs.graph(asked)
 
     @staticmethod

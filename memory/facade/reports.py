@@ -1,4 +1,6 @@
-"""What the facade says about itself: where things are, how much there is, how the stores are."""
+"""What the facade says about itself: where things are, how much there is, how the
+stores are.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from memory.ports.store import Store
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Copy(Shown):
-    """One place where something stands for an entry: a live copy in its role, a mark or a tombstone."""
+    """One place where something stands for an entry: a live copy in its role, a mark or
+    a tombstone.
+    """
 
     tier: str
     store: str
@@ -34,10 +38,13 @@ class Copy(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TierStats(Shown):
-    """How many entries have their home in a tier, and how many bytes they take; `replicas` are copies kept there for searching.
+    """How many entries have their home in a tier, and how many bytes they take;
+    `replicas` are copies kept there for searching.
 
-    How far these are behind: `owed` counts the entries that owe a step and have their replica here; of them `queued` are about to be delivered by
-    this process, the oldest of which has waited for `behind_seconds`. The others wait for the process that wrote them, or for a sweep.
+    How far these are behind: `owed` counts the entries that owe a step and have their
+    replica here; of them `queued` are about to be delivered by this process, the oldest
+    of which has waited for `behind_seconds`. The others wait for the process that wrote
+    them, or for a sweep.
     """
 
     tier: str
@@ -54,10 +61,13 @@ class TierStats(Shown):
 class Stats(Shown):
     """One tenant's numbers, expired and retired entries included.
 
-    `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this
-    process last tried, and why. `degraded` names stores that did not answer and are not counted. `evicted`: by quota, how many entries this process
-    has evicted. `set_back` names stores that were set back alone, and not healed since. `quarantined`: by store, how many damaged records of every
-    tenant somebody has met there, until they are deleted; `memory doctor --audit` looks for others.
+    `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it
+    could not be done, and what could not be moved, when this process last tried, and
+    why. `degraded` names stores that did not answer and are not counted. `evicted`: by
+    quota, how many entries this process has evicted. `set_back` names stores that were
+    set back alone, and not healed since. `quarantined`: by store, how many damaged
+    records of every tenant somebody has met there, until they are deleted; `memory
+    doctor --audit` looks for others.
     """
 
     tiers: list[TierStats]
@@ -85,15 +95,19 @@ class StoreReport(Shown):
     embedder: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     quarantined: int = 0
-    """Damaged records, of every tenant, that somebody has met in the store, until they are deleted."""
+    """Damaged records, of every tenant, that somebody has met in the store, until they
+    are deleted.
+    """
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreAudit(Shown):
-    """What came of comparing what a store derives from its records with the records. `repaired`: what differed was made anew.
+    """What came of comparing what a store derives from its records with the records.
+    `repaired`: what differed was made anew.
 
-    `problems` says what differed, a sentence each; `damaged` names records that cannot be read, by collection, id and tenant, at most 100; `error`
-    says why the store could not be looked through, empty when it was.
+    `problems` says what differed, a sentence each; `damaged` names records that cannot
+    be read, by collection, id and tenant, at most 100; `error` says why the store could
+    not be looked through, empty when it was.
     """
 
     store: str
@@ -110,7 +124,9 @@ class StoreAudit(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Vacuumed(Shown):
-    """The bytes that a store gave back; `error` says why it could not be asked, empty when it was."""
+    """The bytes that a store gave back; `error` says why it could not be asked, empty
+    when it was.
+    """
 
     store: str
     bytes: int
@@ -131,7 +147,9 @@ async def _audited(store: Store, repair: bool) -> StoreAudit:
 
 
 async def vacuum(engine: Engine) -> list[Vacuumed]:
-    """Have every store give back the room that deleted content takes; one that fails is reported, not raised."""
+    """Have every store give back the room that deleted content takes; one that fails is
+    reported, not raised.
+    """
     given_back = []
     for store in engine.topology.leaves:
         try:
@@ -159,7 +177,9 @@ async def where(engine: Engine, tenant: str, entry_id: str) -> list[Copy]:
 
 
 async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
-    """Counts and sizes of one tenant, tier by tier. A store that does not answer is left out and named."""
+    """Counts and sizes of one tenant, tier by tier. A store that does not answer is
+    left out and named.
+    """
     tiers, by_type, owed, degraded = list[TierStats](), dict.fromkeys(types, 0), 0, list[str]()
     in_quarantine: dict[str, int] = {}
     for store in engine.topology.homes:
@@ -167,11 +187,15 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
             for tier in TIERS:
                 if engine.topology.home(tier) is store:
                     homes = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier)))
-                    copies = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier), roles=frozenset({Role.REPLICA})))
+                    copies = await store.count(
+                        Query(ENTRIES, Tenant(tenant), Eq("tier", tier), roles=frozenset({Role.REPLICA}))
+                    )
                     owing = await _owing(engine, tenant, tier)
                     behind = engine.deliveries.behind(tier, tenant)
                     counted = (homes.records, homes.bytes, copies.records, owing)
-                    tiers.append(TierStats(tier, store.name, *counted, behind.records, round(behind.seconds, 3)))
+                    tiers.append(
+                        TierStats(tier, store.name, *counted, behind.records, round(behind.seconds, 3))
+                    )
             for name in types:
                 by_type[name] += (await store.count(Query(ENTRIES, Tenant(tenant), Eq("type", name)))).records
             owed += await engine.maintenance.owed_in(store)
@@ -180,50 +204,76 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
             degraded.append(str(error))
     tiers.sort(key=lambda t: TIERS.index(t.tier))
     evicted = {quota: count for (owner, quota), count in engine.quotas.evicted.items() if owner == tenant}
-    counts, set_back = {name: n for name, n in by_type.items() if n}, tuple(str(one) for one in (await engine.setbacks.look()).values())
-    return Stats(tiers, counts, owed, await stuck(engine, tenant), tuple(degraded), evicted, set_back, in_quarantine)
+    counts, set_back = (
+        {name: n for name, n in by_type.items() if n},
+        tuple(str(one) for one in (await engine.setbacks.look()).values()),
+    )
+    return Stats(
+        tiers, counts, owed, await stuck(engine, tenant), tuple(degraded), evicted, set_back, in_quarantine
+    )
 
 
 async def _owing(engine: Engine, tenant: str, tier: str) -> int:
     """How many entries owe a step whose replica stands in this tier."""
     kinds, home = engine.placement.kinds, engine.topology.home
-    sources = [source for source in TIERS if tier in kinds.of(ENTRIES).replicas(source) and home(source) is not home(tier)]
-    counts = [await home(source).count(Query(ENTRIES, Tenant(tenant), And((Eq("tier", source), Eq("owing", True))))) for source in sources]
+    sources = [
+        source
+        for source in TIERS
+        if tier in kinds.of(ENTRIES).replicas(source) and home(source) is not home(tier)
+    ]
+    counts = [
+        await home(source).count(Query(ENTRIES, Tenant(tenant), And((Eq("tier", source), Eq("owing", True)))))
+        for source in sources
+    ]
     return sum(count.records for count in counts)
 
 
 async def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
     """What this process tried for the tenant and could not do, a sentence each."""
-    owed = [f"{p.step} of {p.record_id}: {p.said}" for p in await engine.outbox.still_owed() if p.tenant == tenant]
-    moves = [f"move of {key.id}: {said}" for key, said in engine.tiering.refusals.items() if key.tenant == tenant]
+    owed = [
+        f"{p.step} of {p.record_id}: {p.said}" for p in await engine.outbox.still_owed() if p.tenant == tenant
+    ]
+    moves = [
+        f"move of {key.id}: {said}" for key, said in engine.tiering.refusals.items() if key.tenant == tenant
+    ]
     return (*owed, *moves)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Examination(Shown):
-    """Every store of a configuration, also those that do not open, and what keeps them from working together."""
+    """Every store of a configuration, also those that do not open, and what keeps them
+    from working together.
+    """
 
     stores: list[StoreReport]
     problems: list[str]
     audits: list[StoreAudit] = field(default_factory=list)
     """Of the stores that open, where an audit was asked for."""
     owed: int = 0
-    """How many records owe a step still, of every tenant, after what could be done was done; asked where every store is there."""
+    """How many records owe a step still, of every tenant, after what could be done was
+    done; asked where every store is there.
+    """
     overdue: list[str] = field(default_factory=list)
     """What could not be done, a sentence each with why; the first twenty."""
     reindex: str | None = None
     """That vectors are being made anew, and how many are left; None where they are not."""
     healed: list[str] = field(default_factory=list)
-    """Stores that were found behind the others on the way, restored or replaced, and what became of what stood in them."""
+    """Stores that were found behind the others on the way, restored or replaced, and
+    what became of what stood in them.
+    """
     set_back: list[SetBack] = field(default_factory=list)
     """Stores that were set back alone, and are not healed."""
     compared: Compared | None = None
-    """What came of comparing the stores with each other, where an audit was asked for and every store is there."""
+    """What came of comparing the stores with each other, where an audit was asked for
+    and every store is there.
+    """
 
     @property
     def ok(self) -> bool:
         sound = all(store.ok for store in self.stores) and all(audit.ok for audit in self.audits)
-        return sound and not self.problems and not self.set_back and (self.compared is None or self.compared.ok)
+        return (
+            sound and not self.problems and not self.set_back and (self.compared is None or self.compared.ok)
+        )
 
 
 async def check(engine: Engine) -> list[StoreReport]:
@@ -232,18 +282,33 @@ async def check(engine: Engine) -> list[StoreReport]:
 
 
 async def examine(
-    engine: Engine, *, audited: bool = False, repair: bool = False, absent: Mapping[str, str] | None = None, told: Told | None = None
+    engine: Engine,
+    *,
+    audited: bool = False,
+    repair: bool = False,
+    absent: Mapping[str, str] | None = None,
+    told: Told | None = None,
 ) -> Examination:
-    """Open every store of an engine that is not open, alone and then together, ask how it is, try what is owed, and close it again.
+    """Open every store of an engine that is not open, alone and then together, ask how
+    it is, try what is owed, and close it again.
 
-    The stores in `absent` are not opened, which would make them: what is said there of each stands in its report.
+    The stores in `absent` are not opened, which would make them: what is said there of
+    each stands in its report.
     """
     absent = absent or {}
-    stores, problems, audits = [s for s in engine.topology.leaves if s.name not in absent], list[str](), list[StoreAudit]()
+    stores, problems, audits = (
+        [s for s in engine.topology.leaves if s.name not in absent],
+        list[str](),
+        list[StoreAudit](),
+    )
     owed, overdue, reindex, compared, set_back = 0, list[str](), None, None, list[SetBack]()
     try:
         reports = [await _check_store(engine, store, opens=True) for store in stores]
-        reports += [_not_there(engine, store, absent[store.name]) for store in engine.topology.leaves if store.name in absent]
+        reports += [
+            _not_there(engine, store, absent[store.name])
+            for store in engine.topology.leaves
+            if store.name in absent
+        ]
         if audited or repair:
             there = [report.store for report in reports if report.ok and report.store not in absent]
             audits = [await _audited(store, repair) for store in stores if store.name in there]
@@ -286,7 +351,9 @@ def _healed(found: Disagreement) -> str:
 
 def _not_there(engine: Engine, store: Store, said: str) -> StoreReport:
     claims = {name: getattr(store.capabilities, name) for name in (*FLAGS, *LIMITS)}
-    return StoreReport(store.name, engine.topology.tiers_of(store), True, said, "", 0.0, store.capabilities.durable, claims)
+    return StoreReport(
+        store.name, engine.topology.tiers_of(store), True, said, "", 0.0, store.capabilities.durable, claims
+    )
 
 
 async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> StoreReport:
@@ -297,7 +364,13 @@ async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> 
             await store.open(engine.placement.kinds.collections)
             started = time.perf_counter()
         health = await store.check()
-        ok, detail, version, facts, in_quarantine = health.ok, health.detail, health.version, dict(health.facts), health.quarantined
+        ok, detail, version, facts, in_quarantine = (
+            health.ok,
+            health.detail,
+            health.version,
+            dict(health.facts),
+            health.quarantined,
+        )
         if ok and (noted := await engine.meaning.noted_in(store)) is not None:
             embedder = str(noted)
     except (ConfigError, StoreError) as error:

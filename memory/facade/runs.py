@@ -20,13 +20,17 @@ RUNS_LIMIT = 100
 
 
 class Runs:
-    """The runs of one session, each a piece of work in another session, its child. They go with the session; their children stay.
+    """The runs of one session, each a piece of work in another session, its child. They
+    go with the session; their children stay.
 
-    await session.runs.save("r1", child_id="s1/search", status="running", mode="background")
-    await session.runs.save("r1", child_id="s1/search", status="completed", mode="background", message_count=12)
+    await session.runs.save("r1", child_id="s1/search", status="running",
+    mode="background") await session.runs.save("r1", child_id="s1/search",
+    status="completed", mode="background", message_count=12)
     """
 
-    def __init__(self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str) -> None:
+    def __init__(
+        self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str
+    ) -> None:
         self._access = access
         self._conversation = conversation
         self._session_id = session_id
@@ -42,11 +46,13 @@ class Runs:
         message_count: int | None = None,
         metadata: Metadata | None = None,
     ) -> Run:
-        """Let the run be as told here, all of it; when it was created stays, and of several at once the last that is saved counts.
+        """Let the run be as told here, all of it; when it was created stays, and of
+        several at once the last that is saved counts.
 
-        `status` is queued, running, cancelling, cancelled, completed or failed, `mode` foreground or background (B58). `messages` are
-        counted and never stored; `message_count`, where it is given, is taken instead (B57). Raises `Held` where the session is under legal hold
-        and metadata of the run would be lost.
+        `status` is queued, running, cancelling, cancelled, completed or failed, `mode`
+        foreground or background (B58). `messages` are counted and never stored;
+        `message_count`, where it is given, is taken instead (B57). Raises `Held` where
+        the session is under legal hold and metadata of the run would be lost.
         """
         count = len(door.sequence("messages", messages)) if message_count is None else message_count
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < door.INT64:
@@ -78,17 +84,22 @@ class Runs:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> RunPage:
-        """A page of the session's runs by when they were created: those of a child, a status, a mode (B58).
+        """A page of the session's runs by when they were created: those of a child, a
+        status, a mode (B58).
 
-        100 unless told, 1,000 at most; the page's `cursor` asks for those behind it. `memory.sessions.runs` asks all sessions.
+        100 unless told, 1,000 at most; the page's `cursor` asks for those behind it.
+        `memory.sessions.runs` asks all sessions.
         """
-        asked = asked_runs(child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor)
+        asked = asked_runs(
+            child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
+        )
         life = (await self._conversation()).log.life
         return await listed(self._access, None, life.session_id, asked)
 
     async def delete(self, run_id: str) -> bool:
-        """Delete the run; its child stays. False where there was none, which is no error (B60). Raises `Held` where the session is under a legal
-        hold."""
+        """Delete the run; its child stays. False where there was none, which is no
+        error (B60). Raises `Held` where the session is under a legal hold.
+        """
         checked = door.identifier("run_id", run_id)
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [checked]):
@@ -96,7 +107,13 @@ class Runs:
 
 
 def asked_runs(
-    *, child_id: str | None, status: str | None, mode: str | None, order: str, limit: int | None, cursor: str | None
+    *,
+    child_id: str | None,
+    status: str | None,
+    mode: str | None,
+    order: str,
+    limit: int | None,
+    cursor: str | None,
 ) -> tuple[list[Filter], dict[str, Any]]:
     """Which runs are asked for, and how, checked."""
     given = {
@@ -112,9 +129,15 @@ def asked_runs(
     return [Eq(name, value) for name, value in given.items() if value is not None], how
 
 
-async def listed(access: Access, run_id: str | None, session_id: str | None, asked: tuple[list[Filter], dict[str, Any]]) -> RunPage:
+async def listed(
+    access: Access, run_id: str | None, session_id: str | None, asked: tuple[list[Filter], dict[str, Any]]
+) -> RunPage:
     """A page of the runs of a session, or of all of the tenant's."""
     filters, how = asked
-    where = Tenant(access.tenant) if session_id is None else within(Partition(access.tenant, scope_of(session_id)))
+    where = (
+        Tenant(access.tenant)
+        if session_id is None
+        else within(Partition(access.tenant, scope_of(session_id)))
+    )
     named = [] if run_id is None else [Eq("run_id", run_id)]
     return await access.engine.conversations.runs.list(where, [*named, *filters], **how)

@@ -1,8 +1,10 @@
-"""A conversation as a file: messages of any of the common frameworks, carried into a session and out of it.
+"""A conversation as a file: messages of any of the common frameworks, carried into a
+session and out of it.
 
-A message without an id gets one that derives from it and all before it. So the same file can be imported again, or after it has grown, and no
-message is stored twice. A file that begins as the session does, in whichever shape, is aligned with it message by message: only the messages behind
-are new (`_unstored`).
+A message without an id gets one that derives from it and all before it. So the same
+file can be imported again, or after it has grown, and no message is stored twice. A
+file that begins as the session does, in whichever shape, is aligned with it message by
+message: only the messages behind are new (`_unstored`).
 """
 
 from __future__ import annotations
@@ -36,14 +38,18 @@ DERIVED = "file:"
 
 
 _IN_IDS = ("at", "time", None)
-"""Names of moments that count twice in a derived id. Files that were imported before there were others keep their ids."""
+"""Names of moments that count twice in a derived id. Files that were imported before
+there were others keep their ids.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CarriedIn(Shown):
-    """What became of a file: messages read, how many of them are new in the session, and how many were there already.
+    """What became of a file: messages read, how many of them are new in the session,
+    and how many were there already.
 
-    `left_out` are those that were erased or edited in the session, or whose session was deleted: `revive` writes them.
+    `left_out` are those that were erased or edited in the session, or whose session was
+    deleted: `revive` writes them.
     """
 
     session_id: str
@@ -54,7 +60,9 @@ class CarriedIn(Shown):
 
 
 def read_messages(stream: IO[bytes], name: str) -> list[Message]:
-    """The messages of JSON Lines, or of one JSON array, each with an id. The first bad line is a `BadLine`, which says what is wrong with it."""
+    """The messages of JSON Lines, or of one JSON array, each with an id. The first bad
+    line is a `BadLine`, which says what is wrong with it.
+    """
     found: dict[str, Message] = {}
     said = blake2b(digest_size=16)
     for line, one in objects(stream, name, 1):
@@ -84,19 +92,33 @@ async def carry_in(
     namespace: str | None = None,
     revive: bool = False,
 ) -> CarriedIn:
-    """Append what of the messages the session does not have. Where there is none it is created, and a system message at the beginning is its own.
+    """Append what of the messages the session does not have. Where there is none it is
+    created, and a system message at the beginning is its own.
 
-    It is created with this user, agent and namespace. `SessionOwnerMismatch` is raised before anything is read if it exists with others.
+    It is created with this user, agent and namespace. `SessionOwnerMismatch` is raised
+    before anything is read if it exists with others.
 
-    What has an id that the session has, and says something else, replaces it there. Messages that were erased or edited in the
-    session stay so, and a session that was deleted is not created again, unless `revive`. `told` hears after each batch how many are
-    safe, and of how many.
+    What has an id that the session has, and says something else, replaces it there.
+    Messages that were erased or edited in the session stay so, and a session that was
+    deleted is not created again, unless `revive`. `told` hears after each batch how
+    many are safe, and of how many.
     """
     first = messages[0] if messages else None
-    system = first.content if first is not None and first.role is Role.SYSTEM and isinstance(first.content, str) and first.content else None
+    system = (
+        first.content
+        if first is not None
+        and first.role is Role.SYSTEM
+        and isinstance(first.content, str)
+        and first.content
+        else None
+    )
     session = memory.session(session_id, system=system, user=user, agent=agent, namespace=namespace)
     is_there = await memory.sessions.get(session_id) is not None
-    if not is_there and not revive and await memory._access.engine.conversations.sessions.is_deleted(memory._access.tenant, session_id):
+    if (
+        not is_there
+        and not revive
+        and await memory._access.engine.conversations.sessions.is_deleted(memory._access.tenant, session_id)
+    ):
         return CarriedIn(session_id, len(messages), 0, len(messages))
     before = (await session.info()).message_count if is_there else 0
     stands = (await session.history(ids=[SYSTEM])).items if system is not None else []
@@ -110,10 +132,14 @@ async def carry_in(
     return CarriedIn(session_id, len(messages), new, left_out, len(messages) - new - left_out)
 
 
-async def _unstored(messages: Sequence[Message], session: Session, *, revive: bool) -> tuple[list[Message], int]:
-    """The messages that the session may lack, and how many of the others were erased or edited there.
+async def _unstored(
+    messages: Sequence[Message], session: Session, *, revive: bool
+) -> tuple[list[Message], int]:
+    """The messages that the session may lack, and how many of the others were erased or
+    edited there.
 
-    Messages without an id of their own are compared with the session's, one by one from the beginning, until they differ.
+    Messages without an id of their own are compared with the session's, one by one from
+    the beginning, until they differ.
     """
     left: list[Message] = []
     at, changed = 0, 0
@@ -124,7 +150,11 @@ async def _unstored(messages: Sequence[Message], session: Session, *, revive: bo
             has_own_id = not str(message.id).startswith(DERIVED)
             is_same = _content(message, message.shape) == _content(item.message, message.shape)
             is_changed = item.is_redacted or item.updated_at > item.created_at
-            is_it = message.id == item.message.id if has_own_id else is_same or (is_changed and message.role is item.message.role)
+            is_it = (
+                message.id == item.message.id
+                if has_own_id
+                else is_same or (is_changed and message.role is item.message.role)
+            )
             if not is_it:
                 break
             if (not is_same or revive) if has_own_id else (not is_same and revive):
@@ -140,12 +170,23 @@ def _content(message: Message, shape: str) -> tuple[object, ...]:
     content = content_as(message, shape)
     parts: Sequence[dict[str, Any]] = [{"text": content}] if isinstance(content, str) else content
     texts = "\n".join(text for part in parts if (text := text_of(part)))
-    others = [json.dumps(part, sort_keys=True, default=str) for part in parts if not text_of(part) and part.get("text") is None]
-    return message.role, texts, others, [call.name for call in message.tool_calls]  # an export makes the ids of calls distinct
+    others = [
+        json.dumps(part, sort_keys=True, default=str)
+        for part in parts
+        if not text_of(part) and part.get("text") is None
+    ]
+    return (
+        message.role,
+        texts,
+        others,
+        [call.name for call in message.tool_calls],
+    )  # an export makes the ids of calls distinct
 
 
 async def all_said(session: Session) -> AsyncIterator[HistoryItem]:
-    """Every message of a session, in order; without summaries, which stand for what is there itself."""
+    """Every message of a session, in order; without summaries, which stand for what is
+    there itself.
+    """
     cursor, more = None, True
     while more:
         page = await session.history(summaries=False, limit=1_000, cursor=cursor)
@@ -156,20 +197,28 @@ async def all_said(session: Session) -> AsyncIterator[HistoryItem]:
 
 
 async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
-    """Every message of the session in this shape. Anthropic's list begins with the system's text, as a message of its own.
+    """Every message of the session in this shape. Anthropic's list begins with the
+    system's text, as a message of its own.
 
-    Each message has its moment under `at`: when it was said or, if nobody told that, when it was stored, which is when a file was
-    imported. Where a shape joins several messages, only those of one moment are joined. A result that names its tool alone has the id
-    of its call, and OpenAI's messages are as OpenAI's own API wants them. A call without a result stays one.
+    Each message has its moment under `at`: when it was said or, if nobody told that,
+    when it was stored, which is when a file was imported. Where a shape joins several
+    messages, only those of one moment are joined. A result that names its tool alone
+    has the id of its call, and OpenAI's messages are as OpenAI's own API wants them. A
+    call without a result stays one.
     """
     messages: list[Message] = []
     async for item in all_said(session):
         message = _as_given(item)
-        if messages and item.message.at is None and message.extra.get("joined"):  # it came in one message with the one before
+        if (
+            messages and item.message.at is None and message.extra.get("joined")
+        ):  # it came in one message with the one before
             message = message.model_copy(update={"at": messages[-1].at})
         messages.append(message)
     answers = arranged(messages).answers
-    named = [message.model_copy(update={"tool_call_id": answers.get(at, message.tool_call_id)}) for at, message in enumerate(messages)]
+    named = [
+        message.model_copy(update={"tool_call_id": answers.get(at, message.tool_call_id)})
+        for at, message in enumerate(messages)
+    ]
     messages = with_distinct_calls(named)
     leads = [message for message in messages if message.role is Role.SYSTEM] if shape == "anthropic" else []
     found = given_as(leads, "plain")
@@ -180,7 +229,9 @@ async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
 
 
 def _as_given(item: HistoryItem) -> Message:
-    """The message with its moment. The system message has neither moment nor id: it is its session's."""
+    """The message with its moment. The system message has neither moment nor id: it is
+    its session's.
+    """
     message = item.message
     if message.id == SYSTEM:
         return message.model_copy(update={"id": None})

@@ -27,9 +27,11 @@ _UNSET: Any = object()
 
 
 class Sessions:
-    """The sessions of a tenant: created, found, listed, ended. What is said in one is a `Session`'s affair, which `memory.session("s1")` hands out.
+    """The sessions of a tenant: created, found, listed, ended. What is said in one is a
+    `Session`'s affair, which `memory.session("s1")` hands out.
 
-    Entries that belong to one are written with the scope `session:<id>`; a session that only has entries needs no creation.
+    Entries that belong to one are written with the scope `session:<id>`; a session that
+    only has entries needs no creation.
     """
 
     def __init__(self, access: Access) -> None:
@@ -49,11 +51,15 @@ class Sessions:
         expires_at: Moment | timedelta | None = None,
         shared: bool = False,
     ) -> Session:
-        """A new session, under an id of its own where none is given. Raises `Conflict` where there is one of that id (B12).
+        """A new session, under an id of its own where none is given. Raises `Conflict`
+        where there is one of that id (B12).
 
-        After `expires_at`, a moment or a `timedelta` from now on, it is hidden; a sweep erases what was said in it, `durations.expired_grace` later.
-        Entries of its scope have an expiry of their own. A session with `shared=True` can be opened by callers that name another user, agent or
-        namespace; without, they get `SessionOwnerMismatch`. What such a caller writes notes its user: see `Memory.session`.
+        After `expires_at`, a moment or a `timedelta` from now on, it is hidden; a sweep
+        erases what was said in it, `durations.expired_grace` later. Entries of its
+        scope have an expiry of their own. A session with `shared=True` can be opened by
+        callers that name another user, agent or namespace; without, they get
+        `SessionOwnerMismatch`. What such a caller writes notes its user: see
+        `Memory.session`.
         """
         draft = draft_of(
             session_id,
@@ -67,18 +73,29 @@ class Sessions:
             expires_at=expires_at,
             shared=shared,
         )
-        return Session._of(self._access, await self._access.engine.conversations.create(self._access.tenant, draft))
+        return Session._of(
+            self._access, await self._access.engine.conversations.create(self._access.tenant, draft)
+        )
 
     async def get(self, session_id: str) -> SessionInfo | None:
-        """The session as its record says, with counts that may be some seconds behind; None where there is none. `Session.info` is exact."""
-        record = await self._access.engine.conversations.find(self._access.tenant, door.identifier("session_id", session_id))
+        """The session as its record says, with counts that may be some seconds behind;
+        None where there is none. `Session.info` is exact.
+        """
+        record = await self._access.engine.conversations.find(
+            self._access.tenant, door.identifier("session_id", session_id)
+        )
         return None if record is None else info_of(record)
 
-    async def delegation(self, session_id: str | None, *, scope: Scopes | None = None, limit: int | None = None) -> Delegation:
-        """What an agent to which work of a session is given may look up: the session's own entries, those with its `conversation_id`, whatever their
-        scope, or of these scopes only; 15 at most, the newest first, each with its number, type, title and tags, and no content (D126, D128).
+    async def delegation(
+        self, session_id: str | None, *, scope: Scopes | None = None, limit: int | None = None
+    ) -> Delegation:
+        """What an agent to which work of a session is given may look up: the session's
+        own entries, those with its `conversation_id`, whatever their scope, or of these
+        scopes only; 15 at most, the newest first, each with its number, type, title and
+        tags, and no content (D126, D128).
 
-        Nothing where no session is named, it has none, or a store or a gate fails, which is logged: no work fails for want of it (D127).
+        Nothing where no session is named, it has none, or a store or a gate fails,
+        which is logged: no work fails for want of it (D127).
         """
         session = None if session_id is None else door.identifier("session_id", session_id)
         asked = self._access.asked(scope, limit=limit, unless_told=MOST_DELEGATED, anywhere=scope is None)
@@ -94,10 +111,12 @@ class Sessions:
         metadata: Metadata = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
     ) -> SessionInfo:
-        """Change what is said of a session: each is replaced as a whole, what is not given stays, and None clears title and expiry.
+        """Change what is said of a session: each is replaced as a whole, what is not
+        given stays, and None clears title and expiry.
 
-        `system` is the text of its system message. Raises `NotFound` where there is no such session, or it was created without one, and `Held`
-        where a system message, a title or metadata would be lost that is under legal hold.
+        `system` is the text of its system message. Raises `NotFound` where there is no
+        such session, or it was created without one, and `Held` where a system message,
+        a title or metadata would be lost that is under legal hold.
         """
         prompt = None if system is _UNSET else door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES)
         said: dict[str, Any] = {} if title is _UNSET else {"title": check_title(title)}
@@ -107,7 +126,9 @@ class Sessions:
         conversations = self._access.engine.conversations
         if expires_at is not _UNSET:
             told["hidden_from"] = conversations.moment_of(until)
-        opened = await conversations.open(self._access.tenant, SessionDraft(door.identifier("session_id", session_id)), create=False)
+        opened = await conversations.open(
+            self._access.tenant, SessionDraft(door.identifier("session_id", session_id)), create=False
+        )
         if prompt is not None:
             await opened.update(SYSTEM, {"content": prompt})
         return await opened.describe(told, **said)
@@ -127,11 +148,13 @@ class Sessions:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> SessionPage:
-        """A page of sessions, the last used first unless told: those with all the tags (B15, B16). `since` and `until`, both included,
-        are compared with the last activity, or with `by="created"` with the creation.
+        """A page of sessions, the last used first unless told: those with all the tags
+        (B15, B16). `since` and `until`, both included, are compared with the last
+        activity, or with `by="created"` with the creation.
 
-        50 unless told, 1,000 at most; the page's `cursor` asks for those behind it. A session that another process is writing to may be some
-        seconds behind in it; what this one wrote is told first.
+        50 unless told, 1,000 at most; the page's `cursor` asks for those behind it. A
+        session that another process is writing to may be some seconds behind in it;
+        what this one wrote is told first.
         """
         given = {"subject": user, "agent": agent, "namespace": namespace}
         asked = {name: door.identifier(name, value) for name, value in given.items() if value is not None}
@@ -161,20 +184,25 @@ class Sessions:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> RunPage:
-        """A page of the runs of all sessions by when they were created: by their id, the session that gave them, its child, status and mode (B58).
+        """A page of the runs of all sessions by when they were created: by their id,
+        the session that gave them, its child, status and mode (B58).
 
         100 unless told, 1,000 at most; the page's `cursor` asks for those behind it.
         """
         given = None if run_id is None else door.identifier("run_id", run_id)
         parent = None if session_id is None else door.identifier("session_id", session_id)
-        asked = asked_runs(child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor)
+        asked = asked_runs(
+            child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
+        )
         return await listed(self._access, given, parent, asked)
 
     async def end(self, session_id: str) -> PromotionReport:
-        """A session is over: the promotion rules for that move its entries onward. Says what moved by which rule, and what stayed; see `Session.end`.
+        """A session is over: the promotion rules for that move its entries onward. Says
+        what moved by which rule, and what stayed; see `Session.end`.
 
-        Where it has a conversation, nothing is appended to that until it is resumed. Where it has none, what waits for a store is done by sweeps for
-        the entries that there are now.
+        Where it has a conversation, nothing is appended to that until it is resumed.
+        Where it has none, what waits for a store is done by sweeps for the entries that
+        there are now.
         """
         door.identifier("session_id", session_id)
         if await self._access.engine.conversations.find(self._access.tenant, session_id) is not None:
@@ -182,9 +210,11 @@ class Sessions:
         return await self._access.engine.end_session(self._access.tenant, Scope.session(session_id), owing=())
 
     async def delete(self, session_id: str) -> bool:
-        """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none.
+        """Erase a session with everything said in it, the entries of its scope, and
+        those that `onward` made of it; false where there was none.
 
-        Forks of it stay, with the messages that they began with: delete each, or `erase` a message before, which reaches its copies.
+        Forks of it stay, with the messages that they began with: delete each, or
+        `erase` a message before, which reaches its copies.
 
         Raises:
             InvalidInput: There is no such session, and the id is the text of a scope, such as
@@ -193,7 +223,10 @@ class Sessions:
         named = door.identifier("session_id", session_id)
         deleted = await self._access.engine.conversations.sessions.delete(self._access.tenant, named)
         if not deleted and is_scope_text(named):
-            raise InvalidInput("session_id", f"there is no session {named[:80]!r}: pass the id alone, {named.partition(':')[2][:80]!r}")
+            raise InvalidInput(
+                "session_id",
+                f"there is no session {named[:80]!r}: pass the id alone, {named.partition(':')[2][:80]!r}",
+            )
         return deleted
 
 
@@ -213,7 +246,11 @@ def draft_of(
     """A session as handed in, checked."""
     given = {"user": user, "agent": agent, "namespace": namespace}
     named = {name: None if value is None else door.identifier(name, value) for name, value in given.items()}
-    said = None if system is None else Message(role=Role.SYSTEM, content=door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES))
+    said = (
+        None
+        if system is None
+        else Message(role=Role.SYSTEM, content=door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES))
+    )
     return SessionDraft(
         id=None if session_id is None else door.identifier("session_id", session_id),
         system=said,

@@ -27,12 +27,16 @@ class MessageStream(AsyncContext):
             async for piece in answer:
                 await out.write(piece)
 
-    It is in the window from the first piece on, and is written again at most every 0.5 s, and at the end. Until the end its `is_final` is false:
-    no compaction takes it away, and the end of the session takes it as it stands. Where the block is left by an error the message stays as far as it
-    came, with the `finish_reason` 'interrupted'. Where nothing was written there is no message.
+    It is in the window from the first piece on, and is written again at most every 0.5
+    s, and at the end. Until the end its `is_final` is false: no compaction takes it
+    away, and the end of the session takes it as it stands. Where the block is left by
+    an error the message stays as far as it came, with the `finish_reason`
+    'interrupted'. Where nothing was written there is no message.
     """
 
-    def __init__(self, begin: Callable[[str], Awaitable[Streamed]], message_id: str, check_process: Callable[[], None]) -> None:
+    def __init__(
+        self, begin: Callable[[str], Awaitable[Streamed]], message_id: str, check_process: Callable[[], None]
+    ) -> None:
         self._begin = begin
         self._check_process = check_process
         self._id = message_id
@@ -52,7 +56,9 @@ class MessageStream(AsyncContext):
         self._streamed = await self._begin(self._id)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None and not self._finished:
             await self.finish()
         if error is None or self._finished or not self._has_said:
@@ -63,25 +69,31 @@ class MessageStream(AsyncContext):
             log.info("message %s stays as far as it was stored: %s", self._id, also)
 
     async def write(self, text: str) -> None:
-        """Add to what the message says; 32 MiB in all. A store that fails is asked again with the next piece: only the end says that all is stored.
+        """Add to what the message says; 32 MiB in all. A store that fails is asked
+        again with the next piece: only the end says that all is stored.
 
-        Raises `Conflict` where the message was finished meanwhile (by the end of the session) or another says it, and where nothing may be appended.
+        Raises `Conflict` where the message was finished meanwhile (by the end of the
+        session) or another says it, and where nothing may be appended.
         """
         piece = door.text("text", text)
         if self._finished:
             raise InvalidInput("text", "comes after the end of the message; stream another one")
         size = len(piece.encode())
         if size > self._room:
-            raise InvalidInput("text", f"the message would be longer than {door.MAX_MESSAGE_BYTES} bytes; finish it, and say the rest in another one")
+            raise InvalidInput(
+                "text",
+                f"the message would be longer than {door.MAX_MESSAGE_BYTES} bytes; finish it, and say the rest in another one",
+            )
         streamed = self._opened()
         self._room -= size
         await streamed.write(piece)
 
     async def finish(self, **changes: Any) -> Message | None:
-        """Store the whole message, with what else there is to say of it: `usage`, `finish_reason`, `tool_calls`, `reasoning`, `metadata`, `name`.
+        """Store the whole message, with what else there is to say of it: `usage`,
+        `finish_reason`, `tool_calls`, `reasoning`, `metadata`, `name`.
 
-        Returns it as stored; None where nothing was written and nothing is given. A call that failed can be repeated. Leaving the block does it, if
-        nobody has.
+        Returns it as stored; None where nothing was written and nothing is given. A
+        call that failed can be repeated. Leaving the block does it, if nobody has.
         """
         if "content" in changes:
             raise InvalidInput("content", "is what was written; `session.update` changes it afterwards")

@@ -29,7 +29,9 @@ class Tasks:
     open_ones = await session.tasks.list(status="in_progress")
     """
 
-    def __init__(self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str) -> None:
+    def __init__(
+        self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str
+    ) -> None:
         self._access = access
         self._conversation = conversation
         self._session_id = session_id
@@ -46,11 +48,15 @@ class Tasks:
     ) -> Task:
         """Let the task be as told here, all of it; when it was created stays (B54).
 
-        `status` is pending, in_progress, completed, failed or cancelled (B55); `parent_id` names the task that it is a part of, which need not exist.
-        Raises `Conflict` where another session of the tenant has a task of this id, and `Held` where the session is under legal hold and a title,
-        a result or metadata of the task would be overwritten or left out.
+        `status` is pending, in_progress, completed, failed or cancelled (B55);
+        `parent_id` names the task that it is a part of, which need not exist. Raises
+        `Conflict` where another session of the tenant has a task of this id, and `Held`
+        where the session is under legal hold and a title, a result or metadata of the
+        task would be overwritten or left out.
         """
-        draft = _checked(id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata)
+        draft = _checked(
+            id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata
+        )
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [draft.id]):
             return await conversations.tasks.save((held := await self._conversation()).log, draft, held.user)
@@ -69,31 +75,46 @@ class Tasks:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> TaskPage:
-        """A page of the tasks by when they were created: those of a status, the parts of one task, or with `parent_id=None` those that are part of
-        none (B55). 100 unless told, 1,000 at most; the page's `cursor` asks for those behind it."""
-        asked: list[Filter] = [] if status is None else [Eq("status", door.one_of("status", status, TASK_STATUSES))]
+        """A page of the tasks by when they were created: those of a status, the parts
+        of one task, or with `parent_id=None` those that are part of none (B55). 100
+        unless told, 1,000 at most; the page's `cursor` asks for those behind it.
+        """
+        asked: list[Filter] = (
+            [] if status is None else [Eq("status", door.one_of("status", status, TASK_STATUSES))]
+        )
         if parent_id is not _UNSET:
-            asked.append(IsNull("parent_id") if parent_id is None else Eq("parent_id", door.identifier("parent_id", parent_id)))
+            asked.append(
+                IsNull("parent_id")
+                if parent_id is None
+                else Eq("parent_id", door.identifier("parent_id", parent_id))
+            )
         most = door.whole_limit(limit, default=TASKS_LIMIT)
         behind = None if cursor is None else door.text("cursor", cursor, max_bytes=4096)
         newest = door.one_of("order", order, ("oldest", "newest")) == "newest"
         log = (await self._conversation()).log
-        return await self._access.engine.conversations.tasks.list(log, asked, descending=newest, limit=most, cursor=behind)
+        return await self._access.engine.conversations.tasks.list(
+            log, asked, descending=newest, limit=most, cursor=behind
+        )
 
     async def delete(self, task_id: str) -> bool:
-        """Delete the task and let its id go free; its parts stay. False where there was none, which is no error (B56). Raises `Held` where the
-        session is under legal hold."""
+        """Delete the task and let its id go free; its parts stay. False where there was
+        none, which is no error (B56). Raises `Held` where the session is under legal
+        hold.
+        """
         checked = door.identifier("task_id", task_id)
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [checked]):
             return await conversations.tasks.delete((await self._conversation()).log, checked)
 
     async def replace_all(self, tasks: Sequence[Mapping[str, Any]]) -> Sequence[Task]:
-        """Let the session have these tasks, given as `save` takes them with their id as `id`, and no other; returned oldest first (B63).
+        """Let the session have these tasks, given as `save` takes them with their id as
+        `id`, and no other; returned oldest first (B63).
 
-        They are saved one after the other, and then those deleted that the session had and that are not among them: a call that failed can be
-        repeated, and a task that another process saves meanwhile stays. No tasks delete all. At most 500. Raises `Held` before anything is saved
-        where one would have to go, or would lose what it says, and the session is under legal hold.
+        They are saved one after the other, and then those deleted that the session had
+        and that are not among them: a call that failed can be repeated, and a task that
+        another process saves meanwhile stays. No tasks delete all. At most 500. Raises
+        `Held` before anything is saved where one would have to go, or would lose what
+        it says, and the session is under legal hold.
         """
         given = door.sequence("tasks", tasks, at_most=MOST_TASKS)
         for one in given:

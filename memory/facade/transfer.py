@@ -1,25 +1,33 @@
 """Conversations and exports as files: what an import reads, what an export writes.
 
-A file holds one JSON object a line (JSON Lines) or one JSON array of objects, in UTF-8. An object is a message:
+A file holds one JSON object a line (JSON Lines) or one JSON array of objects, in UTF-8.
+An object is a message:
 
     {"role": "user", "content": "...", "time": "2026-01-31T09:30:00Z", "id": "m1"}
 
-`role` and `content` are required. The first of `at`, `time`, `timestamp`, `created_at`, `createdAt`, `create_time`, `ts` and
-`date` becomes the entry's creation time: ISO 8601 with a zone, or seconds since 1970, above 10^12 milliseconds; `id` its key, so that importing again
-writes nothing twice, in the conversation that the message names, if it names one: many exports number the messages of each conversation from 1;
-without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
-and `expires_at` are the entry's own. The role and every field not named here are kept in the entry's metadata: nothing is dropped.
+`role` and `content` are required. The first of `at`, `time`, `timestamp`, `created_at`,
+`createdAt`, `create_time`, `ts` and `date` becomes the entry's creation time: ISO 8601
+with a zone, or seconds since 1970, above 10^12 milliseconds; `id` its key, so that
+importing again writes nothing twice, in the conversation that the message names, if it
+names one: many exports number the messages of each conversation from 1; without an `id`
+the key is the file's name and the message's position. `tags`, `metadata`, `type`,
+`title`, `source` and `expires_at` are the entry's own. The role and every field not
+named here are kept in the entry's metadata: nothing is dropped.
 
-The content is the speaker's own words. Who that is says `speaker` or `name`, and in which conversation `conversation_id` or `session_id`; else it is
-that of the session the message goes to, or of the file. Within it messages count 1, 2, 3 … as they stand in the file, unless they say otherwise
-(`number_in_conversation`). The entry has these as fields, and the metadata keep what the file says of them. They are no part of what a repeat is
-told by: a file may hold what another began with.
+The content is the speaker's own words. Who that is says `speaker` or `name`, and in
+which conversation `conversation_id` or `session_id`; else it is that of the session the
+message goes to, or of the file. Within it messages count 1, 2, 3 … as they stand in the
+file, unless they say otherwise (`number_in_conversation`). The entry has these as
+fields, and the metadata keep what the file says of them. They are no part of what a
+repeat is told by: a file may hold what another began with.
 
-Or it is a line of an export, marked by its `format`: an entry, one of its kept versions (after it), a relation, an artifact and a chunk of its bytes
-(`artifact_lines.py`; before the entries that point to it), or a record of another kind, as sessions and the events of their logs are, which keep the
-session's id. Unless it is to keep its id, an entry gets a new one, its old one becomes
-its key, and whatever in the file names the old one names the new one afterwards (decision A5); kept versions are left out then. What names an entry
-that is not in the file is provenance and stays as it is.
+Or it is a line of an export, marked by its `format`: an entry, one of its kept versions
+(after it), a relation, an artifact and a chunk of its bytes (`artifact_lines.py`;
+before the entries that point to it), or a record of another kind, as sessions and the
+events of their logs are, which keep the session's id. Unless it is to keep its id, an
+entry gets a new one, its old one becomes its key, and whatever in the file names the
+old one names the new one afterwards (decision A5); kept versions are left out then.
+What names an entry that is not in the file is provenance and stays as it is.
 
 What is wrong with a line is said without quoting it.
 """
@@ -44,7 +52,14 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.domain.shapes import ours
 from memory.domain.time import micros
 from memory.facade.arguments import agent_of
-from memory.facade.artifact_lines import ARTIFACT_FORMAT, CHUNK_FORMAT, ArtifactLine, ChunkLine, artifact_line, chunk_line
+from memory.facade.artifact_lines import (
+    ARTIFACT_FORMAT,
+    CHUNK_FORMAT,
+    ArtifactLine,
+    ChunkLine,
+    artifact_line,
+    chunk_line,
+)
 from memory.orchestrator.births import check_not_later
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.carrying import Moving, check_carried, incarnation_here
@@ -55,14 +70,24 @@ from memory.orchestrator.relations import LABELS, MADE_BY, NOTE, Relation
 from memory.orchestrator.scratchpads import CAP, Scratchpad
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.sources import SOURCES, MessageSource, Source, read_sources
-from memory.orchestrator.transfer import SAID, AsItWas, carried, check_storable, id_here, noted_of, stores_problem
+from memory.orchestrator.transfer import (
+    SAID,
+    AsItWas,
+    carried,
+    check_storable,
+    id_here,
+    noted_of,
+    stores_problem,
+)
 from memory.policies.routing import TIERS
 from memory.ports import codec
 from memory.ports.collections import Collection
 from memory.ports.record import JsonValue, Key, Owed, Record
 
 FORMAT = "memory-entry/2"
-"""What marks an exported entry. The number grows when the meaning of a field changes, or there are more; earlier numbers are read too."""
+"""What marks an exported entry. The number grows when the meaning of a field changes,
+or there are more; earlier numbers are read too.
+"""
 VERSION_FORMAT = "memory-version/1"
 """What marks a kept version of an exported entry."""
 RELATION_FORMAT = "memory-relation/1"
@@ -74,7 +99,15 @@ RECORD_FORMAT = "memory-record/2"
 OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
 """What is nothing without its session, and named by that alone."""
 
-_READ = {FORMAT: 2, "memory-entry/1": 1, VERSION_FORMAT: 1, RELATION_FORMAT: 1, SCRATCHPAD_FORMAT: 1, RECORD_FORMAT: 2, "memory-record/1": 1}
+_READ = {
+    FORMAT: 2,
+    "memory-entry/1": 1,
+    VERSION_FORMAT: 1,
+    RELATION_FORMAT: 1,
+    SCRATCHPAD_FORMAT: 1,
+    RECORD_FORMAT: 2,
+    "memory-record/1": 1,
+}
 _READ |= {ARTIFACT_FORMAT: 1, CHUNK_FORMAT: 1}
 _OWN = ("tags", "type", "title", "source", "expires_at")
 _CONVERSATION = ("conversation_id", "session_id")
@@ -105,7 +138,9 @@ class BadLine(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message or exported entry, checked. `again` says that the same one stood further up in the file."""
+    """One message or exported entry, checked. `again` says that the same one stood
+    further up in the file.
+    """
 
     line: int
     draft: EntryDraft
@@ -114,9 +149,15 @@ class Message:
     """Of an exported entry that keeps its id."""
 
     def pointing_to(self, artifact_id: str | None) -> Message:
-        """The entry with the artifact it points to as it is called here; None where it points to none."""
+        """The entry with the artifact it points to as it is called here; None where it
+        points to none.
+        """
         draft = _pointing_to(self.draft, artifact_id)
-        return replace(self, draft=draft, as_it_was=None if self.as_it_was is None else _as_pointing_to(self.as_it_was, artifact_id))
+        return replace(
+            self,
+            draft=draft,
+            as_it_was=None if self.as_it_was is None else _as_pointing_to(self.as_it_was, artifact_id),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +193,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One exported record of another kind. Its id, and the ids it names, are old ones until they are `here`. A version of 0: it does not say."""
+    """One exported record of another kind. Its id, and the ids it names, are old ones
+    until they are `here`. A version of 0: it does not say.
+    """
 
     line: int
     kind: Kind
@@ -175,7 +218,9 @@ class Pad:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """An exported line that cannot keep its id in this tenant and scope, and why; what names it is refused with it."""
+    """An exported line that cannot keep its id in this tenant and scope, and why; what
+    names it is refused with it.
+    """
 
     line: int
     collection: Collection
@@ -202,10 +247,12 @@ def _as_pointing_to(one: AsItWas, artifact_id: str | None) -> AsItWas:
 class Reading:
     """How the lines of a file are to be read.
 
-    `scope` is where everything goes, also exported entries, which otherwise keep their own; `messages_to` where messages go
-    without it. `same_ids_of` names the tenant in which what was exported keeps its ids. With `latest`, entries that say a later
-    moment are bad, and those that no store takes; what was found good once is read without it. `unread` says of lines that could
-    not be copied into the file what is wrong with them.
+    `scope` is where everything goes, also exported entries, which otherwise keep their
+    own; `messages_to` where messages go without it. `same_ids_of` names the tenant in
+    which what was exported keeps its ids. With `latest`, entries that say a later
+    moment are bad, and those that no store takes; what was found good once is read
+    without it. `unread` says of lines that could not be copied into the file what is
+    wrong with them.
     """
 
     scope: Scope | None = None
@@ -216,7 +263,8 @@ class Reading:
 
 
 def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1) -> Iterator[Item | BadLine]:
-    """What a file holds from line `since` on, in order, each checked as a write would check it; a `BadLine` in place of what is wrong.
+    """What a file holds from line `since` on, in order, each checked as a write would
+    check it; a `BadLine` in place of what is wrong.
 
     A file that cannot be read on raises its `BadLine`.
     """
@@ -237,7 +285,11 @@ def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1)
             said = blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=16).digest()
             first_line, first = seen.setdefault((item.draft.scope.text, item.draft.key), (line, said))
             if first != said:
-                yield BadLine(name, line, f"id: {found.get('id')!r} already stands on line {first_line} with other content")
+                yield BadLine(
+                    name,
+                    line,
+                    f"id: {found.get('id')!r} already stands on line {first_line} with other content",
+                )
                 continue
             item = replace(item, again=first_line != line)
             if isinstance(item.draft, MessageDraft) and not item.again:
@@ -246,14 +298,22 @@ def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1)
 
 
 def _counted(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) -> MessageDraft:
-    """The message with its number in its conversation: unless it says that itself, how many of that were `heard` with it."""
+    """The message with its number in its conversation: unless it says that itself, how
+    many of that were `heard` with it.
+    """
     conversation = draft.scope.text, draft.conversation_id
     heard[conversation] += 1
-    return draft if draft.number_in_conversation is not None else draft.model_copy(update={"number_in_conversation": heard[conversation]})
+    return (
+        draft
+        if draft.number_in_conversation is not None
+        else draft.model_copy(update={"number_in_conversation": heard[conversation]})
+    )
 
 
 def _check_entry(item: Message | Version, latest: datetime) -> None:
-    """Raise `InvalidInput` if a write would refuse the entry: for its moment, or since no store takes it."""
+    """Raise `InvalidInput` if a write would refuse the entry: for its moment, or since
+    no store takes it.
+    """
     check_not_later(item.draft, latest)
     if isinstance(item.draft, ImportedDraft):
         check_storable(item.draft, item.as_it_was)
@@ -274,14 +334,26 @@ def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: Read
         return chunk_line(found, line)
     if form == ARTIFACT_FORMAT:
         artifact = artifact_line(found, line)
-        return artifact if same_ids_of is None else _unless_foreign(artifact, MANIFESTS, artifact.id, same_ids_of, artifact.scope)
+        return (
+            artifact
+            if same_ids_of is None
+            else _unless_foreign(artifact, MANIFESTS, artifact.id, same_ids_of, artifact.scope)
+        )
     if str(form).startswith("memory-record/"):
         row = _row(found, line, scope, versioned=form == RECORD_FORMAT)
-        return row if same_ids_of is None else _unless_foreign(row, row.kind.collection, row.record.key.id, same_ids_of, row.record.scope)
+        return (
+            row
+            if same_ids_of is None
+            else _unless_foreign(row, row.kind.collection, row.record.key.id, same_ids_of, row.record.scope)
+        )
     if form == VERSION_FORMAT:
         draft = _entry_draft(found, scope)
         version = Version(line, str(draft.key), draft.scope, _as_it_was(found, draft))
-        return version if same_ids_of is None else _unless_foreign(version, ENTRIES, version.entry_id, same_ids_of, draft.scope.text)
+        return (
+            version
+            if same_ids_of is None
+            else _unless_foreign(version, ENTRIES, version.entry_id, same_ids_of, draft.scope.text)
+        )
     draft = _entry_draft(found, scope)
     if same_ids_of is None:
         return Message(line, draft)
@@ -289,17 +361,35 @@ def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: Read
     return _unless_foreign(message, ENTRIES, str(draft.key), same_ids_of, draft.scope.text)
 
 
-def _unless_foreign(item: Message | Version | Row | ArtifactLine, collection: Collection, item_id: str, tenant: str, scope: str) -> Item:
+def _unless_foreign(
+    item: Message | Version | Row | ArtifactLine,
+    collection: Collection,
+    item_id: str,
+    tenant: str,
+    scope: str,
+) -> Item:
     """The item, where its id is one of this partition (see `memory.domain.ids`)."""
     if not is_id(item_id):
-        return Foreign(item.line, collection, item_id, "id: is none that a store gave; it can be imported under a new one")
+        return Foreign(
+            item.line,
+            collection,
+            item_id,
+            "id: is none that a store gave; it can be imported under a new one",
+        )
     if digest_of(item_id) != partition_digest(tenant, scope):
-        return Foreign(item.line, collection, item_id, "id: belongs to another tenant or scope; it can be imported under a new one")
+        return Foreign(
+            item.line,
+            collection,
+            item_id,
+            "id: belongs to another tenant or scope; it can be imported under a new one",
+        )
     return item
 
 
 class Ids:
-    """The ids that a file holds, and what each is to be in this tenant: a new one, or the same."""
+    """The ids that a file holds, and what each is to be in this tenant: a new one, or
+    the same.
+    """
 
     def __init__(self, tenant: str, *, same: bool) -> None:
         self._tenant = tenant
@@ -324,8 +414,17 @@ class Ids:
         self._refused.setdefault(collection, set()).add(old)
 
     def lacking(self, item: Item) -> str | None:
-        """The first id that an item cannot do without and that is not in the file, as far as it is known."""
-        return next((old for collection, old in _needs(item) if not self._has(collection, old) and not self._is_refused(collection, old)), None)
+        """The first id that an item cannot do without and that is not in the file, as
+        far as it is known.
+        """
+        return next(
+            (
+                old
+                for collection, old in _needs(item)
+                if not self._has(collection, old) and not self._is_refused(collection, old)
+            ),
+            None,
+        )
 
     def refused(self, item: Item) -> str | None:
         """The first id that an item cannot do without and that was refused."""
@@ -339,29 +438,42 @@ class Ids:
         if draft.promoted_from_id is not None:
             changed["promoted_from_id"] = self._new(ENTRIES, draft.promoted_from_id)
         if draft.compacted_from_ids is not None:
-            changed["compacted_from_ids"] = tuple(self._new(ENTRIES, source) for source in draft.compacted_from_ids)
+            changed["compacted_from_ids"] = tuple(
+                self._new(ENTRIES, source) for source in draft.compacted_from_ids
+            )
         if draft.contributors is not None:
-            changed["contributors"] = tuple(c.model_copy(update={"entry_id": self._new(ENTRIES, c.entry_id)}) for c in draft.contributors)
+            changed["contributors"] = tuple(
+                c.model_copy(update={"entry_id": self._new(ENTRIES, c.entry_id)}) for c in draft.contributors
+            )
         changed["sources"] = tuple(self._source(source) for source in draft.sources)
         return replace(item, draft=draft.model_copy(update=changed))
 
     def _source(self, source: Source) -> Source:
         """What an entry was made of, as it is called here."""
         if isinstance(source, MessageSource):
-            return replace(source, incarnation=incarnation_here(self._tenant, scope_of(source.session_id), source.incarnation))
+            return replace(
+                source,
+                incarnation=incarnation_here(self._tenant, scope_of(source.session_id), source.incarnation),
+            )
         scope = self._scopes.get(ENTRIES, {}).get(source.entry_id, source.scope)
         return replace(source, entry_id=self._new(ENTRIES, source.entry_id), scope=scope)
 
     def link(self, item: Link) -> Link:
         """The relation between entries as they are called here."""
-        return replace(item, source_id=self._new(ENTRIES, item.source_id), target_id=self._new(ENTRIES, item.target_id))
+        return replace(
+            item, source_id=self._new(ENTRIES, item.source_id), target_id=self._new(ENTRIES, item.target_id)
+        )
 
     def row(self, item: Row) -> Row:
         """The record as it will stand in this tenant."""
         if item.kind.conversational:
             return replace(item, record=self._moving.here(item.record))
         record, parents = item.record, KINDS.parents(item.kind.collection)
-        named = {field: self._new(parents[field], str(record.fields[field])) for field in parents if record.fields.get(field) is not None}
+        named = {
+            field: self._new(parents[field], str(record.fields[field]))
+            for field in parents
+            if record.fields.get(field) is not None
+        }
         key = Key(self._tenant, self._new(item.kind.collection, record.key.id, item.kind))
         return replace(item, record=replace(record, key=key, fields={**record.fields, **named}))
 
@@ -375,7 +487,11 @@ class Ids:
         scope = self._scopes.get(collection, {}).get(old)
         if self._same or scope is None:
             return old
-        return keyed_id(self._tenant, scope, old) if collection is ENTRIES else id_here(self._tenant, kind or KINDS.of(collection), scope, old)
+        return (
+            keyed_id(self._tenant, scope, old)
+            if collection is ENTRIES
+            else id_here(self._tenant, kind or KINDS.of(collection), scope, old)
+        )
 
 
 def _needs(item: Item) -> list[tuple[Collection, str]]:
@@ -390,7 +506,11 @@ def _needs(item: Item) -> list[tuple[Collection, str]]:
         return [(SESSIONS, item.scope)]
     if isinstance(item, Row):
         parents = KINDS.parents(item.kind.collection)
-        return [(parents[name], str(item.record.fields[name])) for name in parents if item.record.fields.get(name) is not None]
+        return [
+            (parents[name], str(item.record.fields[name]))
+            for name in parents
+            if item.record.fields.get(name) is not None
+        ]
     return []
 
 
@@ -407,37 +527,59 @@ def exported_relation(relation: Relation) -> dict[str, Any]:
 
 
 def exported(entry: Entry, noted: Mapping[str, JsonValue] | None = None) -> dict[str, Any]:
-    """An entry as an export writes it: JSON, fields without a value left out, the tenant left to the importer.
+    """An entry as an export writes it: JSON, fields without a value left out, the
+    tenant left to the importer.
 
-    `noted` is what the engine has beside what the entry says, for an import that keeps ids.
+    `noted` is what the engine has beside what the entry says, for an import that keeps
+    ids.
     """
     fields = entry.model_dump(mode="json", exclude={"tenant", "scope"}, exclude_none=True)
-    return {"format": FORMAT, "scope": entry.scope.text, **fields, **({"noted": dict(noted)} if noted else {})}
+    return {
+        "format": FORMAT,
+        "scope": entry.scope.text,
+        **fields,
+        **({"noted": dict(noted)} if noted else {}),
+    }
 
 
 def exported_version(record: Record) -> dict[str, Any]:
-    """A kept version as an export writes it after its entry, whose id it has: it was stored until `replaced_version`."""
-    line = exported(entry_of(record), noted_of(record)) | {"format": VERSION_FORMAT, "replaced_version": record.fields["replaced_version"]}
+    """A kept version as an export writes it after its entry, whose id it has: it was
+    stored until `replaced_version`.
+    """
+    line = exported(entry_of(record), noted_of(record)) | {
+        "format": VERSION_FORMAT,
+        "replaced_version": record.fields["replaced_version"],
+    }
     del line["tier"]
     return line
 
 
 def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
-    """A record of another kind as an export writes it. Moments are microseconds since 1970, bytes base64."""
+    """A record of another kind as an export writes it. Moments are microseconds since
+    1970, bytes base64.
+    """
     said = codec.to_json(record)
-    line = {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in (*_OF_A_RECORD, "version", "tier")}}
+    line = {
+        "format": RECORD_FORMAT,
+        "kind": kind.collection.name,
+        **{name: said[name] for name in (*_OF_A_RECORD, "version", "tier")},
+    }
     return line | ({"owes": [LEAVE]} if any(is_to_be_asked(owed) for owed in record.owed) else {})
 
 
 def objects(stream: IO[bytes], name: str, since: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
-    """Every object of the file from a line on, with its line number. An array is read as a whole, lines one by one."""
+    """Every object of the file from a line on, with its line number. An array is read
+    as a whole, lines one by one.
+    """
     started = False
     for number, raw in enumerate(stream, start=1):
         line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
         if not line.strip():
             continue
         if not started and line.lstrip().startswith(b"["):
-            yield from ((at, found) for at, found in _array(line + stream.read(), name, number) if at >= since)
+            yield from (
+                (at, found) for at, found in _array(line + stream.read(), name, number) if at >= since
+            )
             return
         started = True
         if number >= since:
@@ -450,7 +592,11 @@ def _object(line: bytes, name: str, number: int) -> dict[str, Any] | BadLine:
     except UnicodeDecodeError as exc:
         return BadLine(name, number, f"not UTF-8 at byte {exc.start + 1}")
     except json.JSONDecodeError as exc:
-        return BadLine(name, number, f"not JSON ({exc.msg} at column {exc.colno}); each line is one object, or the file is one array")
+        return BadLine(
+            name,
+            number,
+            f"not JSON ({exc.msg} at column {exc.colno}); each line is one object, or the file is one array",
+        )
     except (RecursionError, ValueError):
         return BadLine(name, number, "not JSON that can be read: nested too deeply or a number too long")
     return found if isinstance(found, dict) else BadLine(name, number, _not_an_object(found))
@@ -465,9 +611,15 @@ def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[
         try:
             found, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as exc:
-            raise BadLine(name, first_line + exc.lineno - 1, f"not JSON ({exc.msg} at column {exc.colno}); nothing after it can be read") from None
+            raise BadLine(
+                name,
+                first_line + exc.lineno - 1,
+                f"not JSON ({exc.msg} at column {exc.colno}); nothing after it can be read",
+            ) from None
         except (RecursionError, ValueError):
-            raise BadLine(name, first_line + text.count("\n", 0, at), "nested too deeply or a number too long") from None
+            raise BadLine(
+                name, first_line + text.count("\n", 0, at), "nested too deeply or a number too long"
+            ) from None
         line += text.count("\n", counted_to, at)
         counted_to = at
         yield line, found if isinstance(found, dict) else BadLine(name, line, _not_an_object(found))
@@ -475,9 +627,15 @@ def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[
         if text.startswith(",", at):
             at = _skip_space(text, at + 1)
         elif not text.startswith("]", at):
-            raise BadLine(name, first_line + text.count("\n", 0, at), "the array breaks off here: expected ',' or ']'")
+            raise BadLine(
+                name, first_line + text.count("\n", 0, at), "the array breaks off here: expected ',' or ']'"
+            )
     if rest := text[at + 1 :].strip():
-        raise BadLine(name, first_line + text.count("\n", 0, text.index(rest, at + 1)), "something follows the array's end")
+        raise BadLine(
+            name,
+            first_line + text.count("\n", 0, text.index(rest, at + 1)),
+            "something follows the array's end",
+        )
 
 
 def _decoded(data: bytes, name: str, first_line: int) -> str:
@@ -501,29 +659,42 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
 def _unquoted(exc: InvalidInput, found: Mapping[str, Any]) -> str:
-    """What is wrong with an object, without what it says: a mangled file may have a text anywhere."""
+    """What is wrong with an object, without what it says: a mangled file may have a
+    text anywhere.
+    """
     texts = [value for value in found.values() if isinstance(value, str)]
 
     def said(quoted: re.Match[str]) -> str:
         inner = quoted.group()[1:-1]
-        return "what it says" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
+        return (
+            "what it says" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
+        )
 
     return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(said, exc.problem)}"
 
 
 def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scope | None) -> MessageDraft:
     if scope is None:
-        raise InvalidInput("scope", "a message belongs to a session or another scope; say which (on the command line --session or --scope)")
+        raise InvalidInput(
+            "scope",
+            "a message belongs to a session or another scope; say which (on the command line --session or --scope)",
+        )
     fields = dict(found)
     if ours.is_dump(fields):
         fields = ours.said_in(fields)
     role, content = fields.pop("role", None), fields.pop("content", None)
     if role is None and found.keys() >= {"scope", "version"}:
-        raise InvalidInput("role", "is missing; an entry is imported as a line of an export, which has a format")
+        raise InvalidInput(
+            "role", "is missing; an entry is imported as a line of an export, which has a format"
+        )
     if not isinstance(role, str) or not role:
-        raise InvalidInput("role", "is missing" if role is None else "must be text, such as 'user' or 'assistant'")
+        raise InvalidInput(
+            "role", "is missing" if role is None else "must be text, such as 'user' or 'assistant'"
+        )
     if not isinstance(content, str):
-        raise InvalidInput("content", "is missing" if content is None else f"must be text, not {type(content).__name__}")
+        raise InvalidInput(
+            "content", "is missing" if content is None else f"must be text, not {type(content).__name__}"
+        )
     values = {name: fields.pop(name) for name in _OWN if name in fields}
     name, position = place
     conversation, created_at = _said(fields, _CONVERSATION), _time(fields)
@@ -534,20 +705,33 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
         "speaker": _said(fields, _SPEAKER),
     }
     metadata = _metadata(fields.pop("metadata", None), {"role": role, **fields})
-    return MessageDraft(scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **said, **values)
+    return MessageDraft(
+        scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **said, **values
+    )
 
 
 def _key(conversation: str | None, message_id: str | None) -> str | None:
-    """The key of a message: its id, in the conversation that it names. Two conversations never make the same key."""
+    """The key of a message: its id, in the conversation that it names. Two
+    conversations never make the same key.
+    """
     if message_id is None or conversation is None:
         return None if message_id is None else door.identifier("id", message_id)
     key = f"{len(conversation)}:{conversation}:{door.identifier('id', message_id)}"
-    return key if len(key.encode()) <= door.MAX_ID_BYTES else blake2b(key.encode(), digest_size=16).hexdigest()
+    return (
+        key if len(key.encode()) <= door.MAX_ID_BYTES else blake2b(key.encode(), digest_size=16).hexdigest()
+    )
 
 
 def _said(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """What the first of these fields that says something says."""
-    return next((door.identifier(name, said) for name in names if (said := _named(fields.get(name), name)) is not None), None)
+    return next(
+        (
+            door.identifier(name, said)
+            for name in names
+            if (said := _named(fields.get(name), name)) is not None
+        ),
+        None,
+    )
 
 
 def _named(value: object, field: str) -> str | None:
@@ -557,7 +741,9 @@ def _named(value: object, field: str) -> str | None:
 
 
 def _time(fields: dict[str, Any]) -> Any:
-    """The moment under the first name that has one. What stands under the others is kept as any other field is."""
+    """The moment under the first name that has one. What stands under the others is
+    kept as any other field is.
+    """
     named = door.named_moment(fields)
     return None if named is None else door.time(named, fields.pop(named))
 
@@ -567,7 +753,9 @@ def _metadata(own: object, kept: dict[str, Any]) -> dict[str, Any]:
     metadata = door.json_object("metadata", {} if own is None else own)
     for name, value in kept.items():
         if metadata.setdefault(name, value) != value:
-            raise InvalidInput(name, "stands in the message and in its metadata with different values; keep one")
+            raise InvalidInput(
+                name, "stands in the message and in its metadata with different values; keep one"
+            )
     return metadata
 
 
@@ -602,7 +790,11 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
     if SAID & body.keys() or not _are_notes(body.get(NOTES, {})):
         raise InvalidInput("noted", "is not as an export writes it")
     previous = None if noted.get("previous") is None else _version("noted", noted["previous"])
-    replaced_by = _version("replaced_version", found.get("replaced_version")) if found["format"] == VERSION_FORMAT else None
+    replaced_by = (
+        _version("replaced_version", found.get("replaced_version"))
+        if found["format"] == VERSION_FORMAT
+        else None
+    )
     if replaced_by is not None and replaced_by <= version:
         raise InvalidInput("replaced_version", "does not lie after the version")
     if previous is not None and previous >= version:
@@ -617,7 +809,9 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
         updated_at=door.time("updated_at", found["updated_at"]),
         tier=_tier_of(found, draft.scope) if replaced_by is None else "mid",
         previous=previous,
-        digest=None if noted.get("request_digest") is None else door.identifier("noted", noted["request_digest"]),
+        digest=None
+        if noted.get("request_digest") is None
+        else door.identifier("noted", noted["request_digest"]),
         noted={name: value for name, value in body.items() if name != SOURCES},
         replaced_by=replaced_by,
     )
@@ -646,14 +840,26 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
     known = ("format", "source_id", "label", "target_id", "created_at")
     for field in (*known, *found):
         if field not in (*known, *_SAID_OF_LINKS):
-            raise InvalidInput(field, f"is no part of a relation (known: {', '.join((*known, *_SAID_OF_LINKS))})")
+            raise InvalidInput(
+                field, f"is no part of a relation (known: {', '.join((*known, *_SAID_OF_LINKS))})"
+            )
         if field not in found:
             raise InvalidInput(field, "is missing from the exported relation")
     ends = {end: door.identifier(end, found[end]) for end in ("source_id", "target_id")}
     if ends["source_id"] == ends["target_id"]:
         raise InvalidInput("target_id", "self-loops not allowed")
-    said = {name: door.text(name, found[name], max_bytes=MAX_SAID_BYTES) for name in _SAID_OF_LINKS if name in found}
-    return Link(line, **ends, label=door.one_of("label", found["label"], LABELS), created_at=door.time("created_at", found["created_at"]), said=said)
+    said = {
+        name: door.text(name, found[name], max_bytes=MAX_SAID_BYTES)
+        for name in _SAID_OF_LINKS
+        if name in found
+    }
+    return Link(
+        line,
+        **ends,
+        label=door.one_of("label", found["label"], LABELS),
+        created_at=door.time("created_at", found["created_at"]),
+        said=said,
+    )
 
 
 def _pad(found: Mapping[str, Any], line: int) -> Pad:
@@ -662,12 +868,22 @@ def _pad(found: Mapping[str, Any], line: int) -> Pad:
     return Pad(line, agent_of(found["agent"]), door.text("content", found["content"], max_bytes=CAP))
 
 
-_NOT_CARRIED: dict[str, Any] = {"tenant": "", "version": 0, "vector": None, "generation": None, "role": "home", "tier": "", "owed": []}
+_NOT_CARRIED: dict[str, Any] = {
+    "tenant": "",
+    "version": 0,
+    "vector": None,
+    "generation": None,
+    "role": "home",
+    "tier": "",
+    "owed": [],
+}
 _NOT_CARRIED |= {"previous": None, "accesses": 0, "accessed_at": None, "cached_at": None, "epoch": None}
 
 
 def _tier_of(found: Mapping[str, Any], scope: Scope) -> str:
-    """The tier that an exported entry was in; that where entries of its scope are born, if it comes later: nobody looks for it before that."""
+    """The tier that an exported entry was in; that where entries of its scope are born,
+    if it comes later: nobody looks for it before that.
+    """
     tier, born = door.one_of("tier", found.get("tier"), TIERS), KINDS.of(ENTRIES).route(scope.kind).tier
     return max(tier, born, key=TIERS.index)
 
@@ -682,7 +898,14 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
             raise InvalidInput(field, "is missing from the exported record")
     door.identifier("id", found["id"])
     try:
-        said = {"version": _version("version", found.get("version")), "tier": door.one_of("tier", found.get("tier"), TIERS)} if versioned else {}
+        said = (
+            {
+                "version": _version("version", found.get("version")),
+                "tier": door.one_of("tier", found.get("tier"), TIERS),
+            }
+            if versioned
+            else {}
+        )
         record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED, **said})
         if problem := stores_problem(kind.collection, record):
             raise InvalidInput("format", f"is no record of kind '{kind.collection.name}': {problem}")
@@ -695,6 +918,8 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
-        raise InvalidInput("format", f"is no record of kind '{kind.collection.name}' ({type(exc).__name__})") from exc
+        raise InvalidInput(
+            "format", f"is no record of kind '{kind.collection.name}' ({type(exc).__name__})"
+        ) from exc
     into = scope or Scope.parse(record.scope)
     return Row(line, kind, replace(record, scope=into.text))

@@ -1,8 +1,11 @@
-"""A blocking class made of an async one: the same methods for scripts, notebooks and frameworks without an event loop.
+"""A blocking class made of an async one: the same methods for scripts, notebooks and
+frameworks without an event loop.
 
-The calls run on an event loop in a thread of their own, which is started at the first of them. What an async class hands out of its kind (a view,
-a noun, a session) is handed out as its blocking twin, on the same loop, and what is made of a twin (a provider of a memory's) runs on its loop.
-So any class has its twin made by `blocking(TheClass)`, once.
+The calls run on an event loop in a thread of their own, which is started at the first
+of them. What an async class hands out of its kind (a view, a noun, a session) is handed
+out as its blocking twin, on the same loop, and what is made of a twin (a provider of a
+memory's) runs on its loop. So any class has its twin made by `blocking(TheClass)`,
+once.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from memory.ports.forks import ForkGuard
 
 
 class Loop:
-    """An event loop in a daemon thread, started at the first call. A forked child of that process cannot use it: its calls raise `ForkedProcess`."""
+    """An event loop in a daemon thread, started at the first call. A forked child of
+    that process cannot use it: its calls raise `ForkedProcess`.
+    """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -41,7 +46,9 @@ class Loop:
             raise
         if threading.current_thread() is self._thread:
             call.close()
-            raise RuntimeError("a blocking memory was called from inside one of its own callbacks; use the async Memory there")
+            raise RuntimeError(
+                "a blocking memory was called from inside one of its own callbacks; use the async Memory there"
+            )
         future = asyncio.run_coroutine_threadsafe(call, loop)
         try:
             return future.result()
@@ -66,13 +73,17 @@ class Loop:
             if self._loop is None:
                 self._forks.acquire()
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="blocking-memory", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="blocking-memory", daemon=True
+                )
                 self._thread.start()
             return self._loop
 
 
 class Twin:
-    """What twins share: the async object they speak for, and the loop it runs on. One that was made by calling its class ends the loop at `close`."""
+    """What twins share: the async object they speak for, and the loop it runs on. One
+    that was made by calling its class ends the loop at `close`.
+    """
 
     __wrapped__: ClassVar[type]
     _original: Any
@@ -90,7 +101,9 @@ class Twin:
         Raises:
             TypeError: Always; it says what to use instead.
         """
-        raise TypeError(f"{type(self).__name__} blocks: use `with`, or {self.__wrapped__.__name__} in async code")
+        raise TypeError(
+            f"{type(self).__name__} blocks: use `with`, or {self.__wrapped__.__name__} in async code"
+        )
 
     async def __aexit__(self, *_: object) -> None:
         """Is never reached. Python looks it up before it enters."""
@@ -115,15 +128,28 @@ class Twin:
 
 @functools.cache
 def is_async(kind: type) -> bool:
-    """Whether a class has public methods to be awaited or iterated over, or is an async context manager."""
-    methods = [member for name, member in _members(kind).items() if not name.startswith("_") or name in CONTEXT]
-    return any(inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method) for method in methods)
+    """Whether a class has public methods to be awaited or iterated over, or is an async
+    context manager.
+    """
+    methods = [
+        member for name, member in _members(kind).items() if not name.startswith("_") or name in CONTEXT
+    ]
+    return any(
+        inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method) for method in methods
+    )
 
 
 @functools.cache
 def blocking(original: type) -> type[Twin]:
-    """The blocking twin of a class: its public methods and properties, and what else it has of public attributes."""
-    members: dict[str, Any] = {"__doc__": _doc(original), "__module__": original.__module__, "__wrapped__": original, "__init__": _init(original)}
+    """The blocking twin of a class: its public methods and properties, and what else it
+    has of public attributes.
+    """
+    members: dict[str, Any] = {
+        "__doc__": _doc(original),
+        "__module__": original.__module__,
+        "__wrapped__": original,
+        "__init__": _init(original),
+    }
     for name, member in _members(original).items():
         if name in CONTEXT:
             members[CONTEXT[name]] = _method(name, member)
@@ -156,7 +182,9 @@ def _init(original: type) -> Callable[..., None]:
 
 
 def _own(value: Any, loops: list[Loop]) -> Any:
-    """What an async class is made of: of twins, and lists of them, what they speak for. Learns of their loops."""
+    """What an async class is made of: of twins, and lists of them, what they speak for.
+    Learns of their loops.
+    """
     if isinstance(value, list | tuple):
         return [_own(item, loops) for item in value]
     if not isinstance(value, Twin):
@@ -173,7 +201,9 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         if name == "__aexit__" and self._loop.inherited and args[0] is not None:
             return None  # a child that leaves the block by an error, such as SystemExit, ends by that error
         given = [_spoken_for(self, value) for value in args]
-        made = getattr(self._original, name)(*given, **{name: _spoken_for(self, value) for name, value in kwargs.items()})
+        made = getattr(self._original, name)(
+            *given, **{name: _spoken_for(self, value) for name, value in kwargs.items()}
+        )
         if inspect.isasyncgen(made):
             return _iterate(self, made)
         value = self._loop.run(made) if inspect.iscoroutine(made) else made
@@ -186,7 +216,9 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _spoken_for(twin: Twin, value: Any) -> Any:
-    """What a call is given: of another twin on the same loop, such as a session, what it speaks for."""
+    """What a call is given: of another twin on the same loop, such as a session, what
+    it speaks for.
+    """
     return value._original if isinstance(value, Twin) and value._loop is twin._loop else value
 
 
@@ -207,4 +239,9 @@ def _iterate(twin: Twin, items: AsyncGenerator[Any, Never]) -> Iterator[Any]:
 
 
 def _doc(original: Any) -> str:
-    return (inspect.getdoc(original) or "").replace("async with", "with").replace("async for", "for").replace("await ", "")
+    return (
+        (inspect.getdoc(original) or "")
+        .replace("async with", "with")
+        .replace("async for", "for")
+        .replace("await ", "")
+    )

@@ -1,4 +1,6 @@
-"""What goes on in the background while a memory is open: sweeps, rules for writes, and what was said here is made ready to be found by meaning."""
+"""What goes on in the background while a memory is open: sweeps, rules for writes, and
+what was said here is made ready to be found by meaning.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ FIRST_AFTER = timedelta(seconds=30)
 LINGER = timedelta(milliseconds=100)
 """How long after a write its rules are asked: once for all that is written meanwhile."""
 QUIET, AT_LATEST = timedelta(seconds=1), timedelta(seconds=5)
-"""How long nothing is said before what was said is made ready, and how long it waits while more is."""
+"""How long nothing is said before what was said is made ready, and how long it waits
+while more is.
+"""
 
 
 class Background(ABC):
@@ -31,12 +35,16 @@ class Background(ABC):
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, unless `sweep_every` is zero: then maintenance runs only when asked for."""
+        """Begin, unless `sweep_every` is zero: then maintenance runs only when asked
+        for.
+        """
         if self._every > timedelta(0) and self._task is None:
             self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
-        """End, interrupting what is under way: every step of it may be left in the middle."""
+        """End, interrupting what is under way: every step of it may be left in the
+        middle.
+        """
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -48,8 +56,9 @@ class Background(ABC):
 
 
 class Upkeep(Background):
-    """A first sweep soon after opening, then one every `sweep_every`. One that fails is logged and tried again at the next turn; of several
-    processes one sweeps at a time."""
+    """A first sweep soon after opening, then one every `sweep_every`. One that fails is
+    logged and tried again at the next turn; of several processes one sweeps at a time.
+    """
 
     def __init__(self, maintenance: Maintenance, every: timedelta) -> None:
         super().__init__("memory-upkeep", every)
@@ -82,7 +91,9 @@ class Rebuilding(Background):
 
 
 class Readying(Background):
-    """Makes the passages of what was said here once nothing more is said; see `Passages`. What fails is left to the next turn, or to sweeps."""
+    """Makes the passages of what was said here once nothing more is said; see
+    `Passages`. What fails is left to the next turn, or to sweeps.
+    """
 
     def __init__(self, passages: Passages, every: timedelta) -> None:
         super().__init__("memory-passages", every)

@@ -1,4 +1,6 @@
-"""The values a configuration is made of: store URLs that hide their secrets, durations as people write them."""
+"""The values a configuration is made of: store URLs that hide their secrets, durations
+as people write them.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,14 @@ from pydantic import AfterValidator, BeforeValidator
 from memory.domain.time import LONGEST, parse_duration
 from memory.ports.local import LOCAL_SCHEMES
 
-_SCHEME = re.compile(rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE)
+_SCHEME = re.compile(
+    rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE
+)
 _SHORT = re.compile(r"([a-z][a-z0-9+.-]+):(?=[^:/\\])", re.IGNORECASE)
 """A name and a colon, as in `lmdb:folder`. Drives of Windows have one letter."""
-_SECRET_NAME = re.compile(r"pass|pwd|token|secret|key|credential|mechanismproperties|^auth$|basic_?auth", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"pass|pwd|token|secret|key|credential|mechanismproperties|^auth$|basic_?auth", re.IGNORECASE
+)
 _PARAMETER = re.compile(r"([?&])([^&]*)")
 _COLON = re.compile(":|%3a", re.IGNORECASE)
 _PATH = ("/", "./", "../", "~")
@@ -40,8 +46,8 @@ def installed_schemes() -> frozenset[str]:
 def scheme_of(text: str) -> str | None:
     """The scheme of a URL in lower case; None for what is not a URL.
 
-    A store on this machine may be written `file:folder`, without slashes. So may one of any
-    installed adapter, such as `lmdb:folder`.
+    A store on this machine may be written `file:folder`, without slashes. So may one of
+    any installed adapter, such as `lmdb:folder`.
     """
     found = _SCHEME.match(text.strip())
     if found:
@@ -51,18 +57,24 @@ def scheme_of(text: str) -> str | None:
 
 
 def short_scheme(text: str) -> str | None:
-    """What stands for a scheme in `lmdb:folder`, in lower case, whether or not it is one; None where nothing does."""
+    """What stands for a scheme in `lmdb:folder`, in lower case, whether or not it is
+    one; None where nothing does.
+    """
     found = _SHORT.match(text.strip())
     return found[1].lower() if found else None
 
 
 def is_broken_url(text: str) -> bool:
-    """Whether it reads like a URL with a login or a password in it, and is none: no message repeats it, and no file gets its name."""
+    """Whether it reads like a URL with a login or a password in it, and is none: no
+    message repeats it, and no file gets its name.
+    """
     return scheme_of(text) is None and (_holds_login(text) or masked(text) != text)
 
 
 def _holds_login(text: str) -> bool:
-    """Whether a user and a password stand before an @, as in `ann:password@host/db`; a path is known by how it begins."""
+    """Whether a user and a password stand before an @, as in `ann:password@host/db`; a
+    path is known by how it begins.
+    """
     before, at, _ = unquote(text.strip()).rpartition("@")
     is_path = before.startswith(_PATH) and not before.startswith("//")
     is_drive = os.name == "nt" and before[1:3] in (":\\", ":/")
@@ -70,16 +82,25 @@ def _holds_login(text: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """A URL, or what was given for one, without its password and without parameters named like a secret.
+    """A URL, or what was given for one, without its password and without parameters
+    named like a secret.
 
-    What might belong to a password is hidden with it: everything from the first colon of the user to the last @.
+    What might belong to a password is hidden with it: everything from the first colon
+    of the user to the last @.
     """
     scheme = scheme_of(text)
     head, separator, rest = text.partition("://") if scheme else ("", "", text)
     is_path = rest.startswith("/") and scheme in LOCAL_SCHEMES
     if not is_path and _holds_login(rest if scheme is None else f"x{rest}"):
         end = rest.rfind("@") if "@" in rest else len(rest)  # it may be written %40
-        end = next((part.end() for part in _PARAMETER.finditer(rest) if part.start() < end < part.end() and _is_secret(part[2])), end)
+        end = next(
+            (
+                part.end()
+                for part in _PARAMETER.finditer(rest)
+                if part.start() < end < part.end() and _is_secret(part[2])
+            ),
+            end,
+        )
         rest = f"{_COLON.split(rest[:end], maxsplit=1)[0]}:{HIDDEN}{rest[end:]}"
     return _PARAMETER.sub(_masked_parameter, head + separator + rest)
 
@@ -92,14 +113,19 @@ def _masked_parameter(found: re.Match[str]) -> str:
 
 
 def _is_secret(parameter: str) -> bool:
-    """Whether a parameter of a URL is named like a secret, its name as often percent-encoded as it likes, or holds a login."""
+    """Whether a parameter of a URL is named like a secret, its name as often
+    percent-encoded as it likes, or holds a login.
+    """
     name, _, value = unquote(unquote(parameter)).partition("=")
     return bool(_SECRET_NAME.search(name)) or _holds_login(value)
 
 
 def masked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with the values of those named like a secret hidden, at every depth."""
-    return {name: HIDDEN if _SECRET_NAME.search(str(name)) else _masked_value(value) for name, value in options.items()}
+    return {
+        name: HIDDEN if _SECRET_NAME.search(str(name)) else _masked_value(value)
+        for name, value in options.items()
+    }
 
 
 def _masked_value(value: Any) -> Any:
@@ -120,7 +146,9 @@ class StoreOptions(dict[str, Any]):
 
 
 class StoreUrl(str):
-    """A store's URL, to the letter. Its repr, and so every repr that holds it, shows no secret."""
+    """A store's URL, to the letter. Its repr, and so every repr that holds it, shows no
+    secret.
+    """
 
     __slots__ = ()
 
@@ -130,14 +158,18 @@ class StoreUrl(str):
 
 def _positive(value: object) -> object:
     parsed = parse_duration(value)
-    if (isinstance(parsed, timedelta) and parsed <= timedelta()) or (isinstance(parsed, int | float) and parsed <= 0):
+    if (isinstance(parsed, timedelta) and parsed <= timedelta()) or (
+        isinstance(parsed, int | float) and parsed <= 0
+    ):
         raise ValueError("should be longer than nothing")
     return parsed
 
 
 def _not_negative(value: object) -> object:
     parsed = parse_duration(value)
-    if (isinstance(parsed, timedelta) and parsed < timedelta()) or (isinstance(parsed, int | float) and parsed < 0):
+    if (isinstance(parsed, timedelta) and parsed < timedelta()) or (
+        isinstance(parsed, int | float) and parsed < 0
+    ):
         raise ValueError("should not be negative")
     return parsed
 

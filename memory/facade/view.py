@@ -23,7 +23,9 @@ from memory.policies.asked import Scalar
 
 
 class ScopedMemory:
-    """`memory.scoped(Scope.user("ada"))`. Each call is that of the same name of `Memory`, in this scope."""
+    """`memory.scoped(Scope.user("ada"))`. Each call is that of the same name of
+    `Memory`, in this scope.
+    """
 
     def __init__(self, access: Access, scope: Scope) -> None:
         self._access = access
@@ -65,7 +67,9 @@ class ScopedMemory:
         auto_tag: bool | None = None,
         auto_supersede: bool | None = None,
     ) -> Entry:
-        """Remember one thing; see `Memory.write`. What it supersedes is of this scope, too."""
+        """Remember one thing; see `Memory.write`. What it supersedes is of this scope,
+        too.
+        """
         draft = EntryDraft(
             scope=self._scope,
             content=content,
@@ -98,8 +102,16 @@ class ScopedMemory:
         }
         return await self._access.write(draft, how, self._scope)
 
-    async def remember(self, content: str = "", *, wait: timedelta | float | str | None = None, **options: Unpack[WriteOptions]) -> Written:
-        """Remember one thing, and tell what was done for it; see `Memory.remember`. What it supersedes is of this scope, too."""
+    async def remember(
+        self,
+        content: str = "",
+        *,
+        wait: timedelta | float | str | None = None,
+        **options: Unpack[WriteOptions],
+    ) -> Written:
+        """Remember one thing, and tell what was done for it; see `Memory.remember`.
+        What it supersedes is of this scope, too.
+        """
         return await self._access.remember(content, self._scope, options, wait, self._scope)
 
     async def retrieve(
@@ -170,10 +182,14 @@ class ScopedMemory:
         return await self._access.engine.browsing.browse(asked)
 
     @overload
-    async def search(self, query: str, *, messages: Literal[False] = False, **options: Unpack[SearchOptions]) -> SearchResult: ...
+    async def search(
+        self, query: str, *, messages: Literal[False] = False, **options: Unpack[SearchOptions]
+    ) -> SearchResult: ...
 
     @overload
-    async def search(self, query: str, *, messages: bool, **options: Unpack[SearchOptions]) -> SearchResult | MixedResult: ...
+    async def search(
+        self, query: str, *, messages: bool, **options: Unpack[SearchOptions]
+    ) -> SearchResult | MixedResult: ...
 
     async def search(
         self,
@@ -230,4 +246,6 @@ class ScopedMemory:
 
     async def erase(self, *, dry_run: bool = False) -> ErasedScope:
         """Erase every entry of the scope; how many there were. See `Admin.erase`."""
-        return await erase_scope(self._access.engine, self._access.tenant, self._scope, dry_run=flag("dry_run", dry_run))
+        return await erase_scope(
+            self._access.engine, self._access.tenant, self._scope, dry_run=flag("dry_run", dry_run)
+        )

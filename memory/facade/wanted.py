@@ -17,7 +17,9 @@ DAY = timedelta(days=1)
 
 
 class Only(TypedDict, total=False):
-    """What a search may find at all: entries that everything named here lets through. A plain `dict` will do."""
+    """What a search may find at all: entries that everything named here lets through. A
+    plain `dict` will do.
+    """
 
     types: Sequence[EntryType | str] | None
     """Of any of these types."""
@@ -26,7 +28,9 @@ class Only(TypedDict, total=False):
     any_tags: Sequence[str] | None
     """With any of these tags."""
     metadata: Mapping[str, Scalar] | None
-    """Whose metadata have each of these keys with exactly its value. Stores have no index of them: what answers is read until enough is found."""
+    """Whose metadata have each of these keys with exactly its value. Stores have no
+    index of them: what answers is read until enough is found.
+    """
     since: Moment | None
     """Created at or after this moment."""
     before: Moment | None
@@ -34,7 +38,9 @@ class Only(TypedDict, total=False):
 
 
 class SearchOptions(TypedDict, total=False):
-    """What `search` takes besides the question, the scope and whether messages are asked for."""
+    """What `search` takes besides the question, the scope and whether messages are
+    asked for.
+    """
 
     limit: int | None
     by: Literal["both", "words", "meaning"]
@@ -66,18 +72,29 @@ def only_of(given: Only | None) -> Only:
 
 
 def tags_of(field: str, given: Sequence[str] | None) -> tuple[str, ...]:
-    return () if given is None else tuple(door.tags(door.sequence(field, given, at_most=door.MAX_LIMIT), field))
+    return (
+        () if given is None else tuple(door.tags(door.sequence(field, given, at_most=door.MAX_LIMIT), field))
+    )
 
 
 def types_of(field: str, given: Sequence[EntryType | str] | None) -> tuple[str, ...]:
-    return () if given is None else tuple(door.one_of(field, one, EntryType) for one in door.sequence(field, given, at_most=door.MAX_LIMIT))
+    return (
+        ()
+        if given is None
+        else tuple(
+            door.one_of(field, one, EntryType) for one in door.sequence(field, given, at_most=door.MAX_LIMIT)
+        )
+    )
 
 
 def metadata_of(field: str, given: Mapping[str, Scalar] | None) -> tuple[tuple[str, Scalar], ...]:
     checked = {} if given is None else door.json_object(field, given)
     for name, value in checked.items():
         if isinstance(value, dict | list):
-            raise InvalidInput(f"{field}.{name}", "must be text, a number, a truth value or None: what is nested is not compared")
+            raise InvalidInput(
+                f"{field}.{name}",
+                "must be text, a number, a truth value or None: what is nested is not compared",
+            )
     return tuple(checked.items())
 
 
@@ -100,7 +117,9 @@ def preferences(
     return Preferences(
         types=types_of("types", types),
         tags=tags_of("tags", tags),
-        conversation_id=None if conversation_id is None else door.identifier("conversation_id", conversation_id),
+        conversation_id=None
+        if conversation_id is None
+        else door.identifier("conversation_id", conversation_id),
         intent=flag("intent", intent),
         age_decay=ages,
         half_life=usual.half_life if half_life is None else _days("half_life", half_life),

@@ -16,8 +16,10 @@ from memory.ports.record import Key
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WhyReport(Shown):
-    """Where an entry is and what becomes of it there. `next` is the rule that a sweep follows first, if it stays as it is; `rules` are all, in order;
-    `held` says what keeps it, whatever the rules say."""
+    """Where an entry is and what becomes of it there. `next` is the rule that a sweep
+    follows first, if it stays as it is; `rules` are all, in order; `held` says what
+    keeps it, whatever the rules say.
+    """
 
     entry_id: str
     scope: str

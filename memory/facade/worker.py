@@ -1,4 +1,6 @@
-"""A worker: maintenance round after round, in a process of its own or in yours, until it is asked to stop."""
+"""A worker: maintenance round after round, in a process of its own or in yours, until
+it is asked to stop.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,15 @@ FIRST_PAUSE = timedelta(seconds=1)
 
 
 class Worker:
-    """Does maintenance in rounds of at most `budget`, one every `every`, and at once again where a round left something to do; at most `rate` records
-    a second.
+    """Does maintenance in rounds of at most `budget`, one every `every`, and at once
+    again where a round left something to do; at most `rate` records a second.
 
-    As many workers as wanted may run, on as many machines: of those that have something to do one does it, under a lease, and the others try again
-    when the lease of one that died has run out. Where a round fails or a store does not answer, the pause before the next doubles, from a second up
-    to `every`. The memory is an open one, best with `durations.sweep_every` of zero, so that it does not do maintenance beside.
+    As many workers as wanted may run, on as many machines: of those that have something
+    to do one does it, under a lease, and the others try again when the lease of one
+    that died has run out. Where a round fails or a store does not answer, the pause
+    before the next doubles, from a second up to `every`. The memory is an open one,
+    best with `durations.sweep_every` of zero, so that it does not do maintenance
+    beside.
     """
 
     def __init__(
@@ -44,7 +49,9 @@ class Worker:
         self._told = told
 
     def stop(self) -> None:
-        """Ask it to end: what it has begun with some records it ends, and gives the lease back. To be called on its event loop."""
+        """Ask it to end: what it has begun with some records it ends, and gives the
+        lease back. To be called on its event loop.
+        """
         self._stop.set()
 
     async def run(self) -> None:
@@ -89,7 +96,9 @@ class Worker:
     def _until_next(self, report: SweepReport) -> timedelta:
         if report.more:
             return timedelta(0)
-        if not report.ran:  # another worker is at it: should it die, this one takes over within the length of a lease
+        if (
+            not report.ran
+        ):  # another worker is at it: should it die, this one takes over within the length of a lease
             return min(self._memory.config.durations.lease / LOOKS, self._every)
         return self._every
 

@@ -1,4 +1,6 @@
-"""How one thing is remembered, as callers say it: what `remember` takes besides the text and the scope."""
+"""How one thing is remembered, as callers say it: what `remember` takes besides the
+text and the scope.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +53,21 @@ class WriteOptions(HowWritten, total=False):
 
 
 def divided(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, HowWritten]:
-    """What is to be written, checked, and how. Raises `InvalidInput` for a name that `write` does not take."""
+    """What is to be written, checked, and how. Raises `InvalidInput` for a name that
+    `write` does not take.
+    """
     said = {name: value for name, value in options.items() if name not in HowWritten.__annotations__}
     how = {name: value for name, value in options.items() if name in HowWritten.__annotations__}
     return EntryDraft(**{**said, "scope": scope, "content": content}), cast("HowWritten", how)
 
 
 def apart(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, HowWritten]:
-    """A draft, or the arguments of `write`: what is to be written, checked, and how, as far as it says."""
+    """A draft, or the arguments of `write`: what is to be written, checked, and how, as
+    far as it says.
+    """
     if not isinstance(given, Mapping):
         return draft_of(given), {}
     how = {name: given[name] for name in HowWritten.__annotations__ if name in given}
-    return draft_of({name: value for name, value in given.items() if name not in how}), cast("HowWritten", how)
+    return draft_of({name: value for name, value in given.items() if name not in how}), cast(
+        "HowWritten", how
+    )

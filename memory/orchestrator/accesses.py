@@ -1,8 +1,10 @@
-"""How often entries were read, for rules that ask: counted in the process, told to the stores in batches, never in a reader's way.
+"""How often entries were read, for rules that ask: counted in the process, told to the
+stores in batches, never in a reader's way.
 
-An access is an entry handed out by `get` or found by `search`, as it is now; lists and the past do not count. Counts are told by sweeps, at the end
-of a session before its rules are asked, and at close. What a process had not told when it died is not counted, nor what meets an edit on its way:
-never more is counted than was read.
+An access is an entry handed out by `get` or found by `search`, as it is now; lists and
+the past do not count. Counts are told by sweeps, at the end of a session before its
+rules are asked, and at close. What a process had not told when it died is not counted,
+nor what meets an edit on its way: never more is counted than was read.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ log = logging.getLogger(__name__)
 
 MOST_ENTRIES = 10_000
 MOST_OF_ONE = 100
-"""How many accesses of one entry are told at once; more between two tellings count as these."""
+"""How many accesses of one entry are told at once; more between two tellings count as
+these.
+"""
 
 
 class Accesses:
@@ -33,7 +37,9 @@ class Accesses:
         self._untold: dict[Key, list[datetime]] = {}
 
     def note(self, tenant: str, entry_ids: Iterable[str]) -> None:
-        """These entries were read now. Of more entries than are remembered between two tellings, the later ones are not counted."""
+        """These entries were read now. Of more entries than are remembered between two
+        tellings, the later ones are not counted.
+        """
         now = self._placement.now()
         for entry_id in entry_ids:
             key = Key(tenant, entry_id)
@@ -44,8 +50,10 @@ class Accesses:
                 times.append(now)
 
     async def tell(self) -> int:
-        """Let the homes of what was read know; how many accesses were counted. What could not be told is not counted, and stores
-        that are opened to read only are not told."""
+        """Let the homes of what was read know; how many accesses were counted. What
+        could not be told is not counted, and stores that are opened to read only are
+        not told.
+        """
         untold, self._untold = self._untold, {}
         keys, told, size = list(untold), 0, self._placement.settings.batch
         for start in range(0, len(keys), size):
@@ -56,7 +64,8 @@ class Accesses:
                     times = untold[at.key]
                     version = at.record.version
                     by_store.setdefault(at.store, []).extend(
-                        Annotate(ENTRIES, at.key, at=version, role_is=Role.HOME, accessed_at=time) for time in times
+                        Annotate(ENTRIES, at.key, at=version, role_is=Role.HOME, accessed_at=time)
+                        for time in times
                     )
             for store, notes in by_store.items():
                 if getattr(store, "reads_only", False):

@@ -1,7 +1,8 @@
-"""Rules for `write`: asked behind a write, about the scope that was written to. They never fail a write nor make it wait.
+"""Rules for `write`: asked behind a write, about the scope that was written to. They
+never fail a write nor make it wait.
 
-What is written to is noted, and gone through once, however much was written meanwhile. What is not done, since a store fails or the process ends, is
-done by a sweep.
+What is written to is noted, and gone through once, however much was written meanwhile.
+What is not done, since a store fails or the process ends, is done by a sweep.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class AfterWrites:
                 self.on_waiting()
 
     async def catch_up(self) -> None:
-        """Ask the rules about all scopes that wait. One for which that fails costs no other."""
+        """Ask the rules about all scopes that wait. One for which that fails costs no
+        other.
+        """
         waiting, self._waiting = self._waiting, {}
         for tenant, scope, tier in waiting:
             try:

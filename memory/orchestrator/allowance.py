@@ -1,4 +1,6 @@
-"""How much one round of maintenance may do: for how long, how fast, and until it is asked to stop."""
+"""How much one round of maintenance may do: for how long, how fast, and until it is
+asked to stop.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +12,27 @@ from memory.orchestrator.lease import Hold
 
 
 class Enough(Exception):
-    """The round's time is over, or it was asked to stop. What it has begun is whole; the next round goes on where this one ended."""
+    """The round's time is over, or it was asked to stop. What it has begun is whole;
+    the next round goes on where this one ended.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """`budget`: how long a round begins anything new, beyond what it begins with; None for as long as there is something to do. `rate`: how many
-    records a second it changes at most. `stop`: set from outside, it ends the round as an exhausted budget does."""
+    """`budget`: how long a round begins anything new, beyond what it begins with; None
+    for as long as there is something to do. `rate`: how many records a second it
+    changes at most. `stop`: set from outside, it ends the round as an exhausted budget
+    does.
+    """
 
     budget: timedelta | None = None
     rate: float | None = None
     stop: asyncio.Event | None = None
 
     def over(self, hold: Hold) -> Hold:
-        """The same `hold` for a round that begins now: it raises `Enough` once that has had its time, and lets `rate` records a second pass."""
+        """The same `hold` for a round that begins now: it raises `Enough` once that has
+        had its time, and lets `rate` records a second pass.
+        """
         loop = asyncio.get_running_loop()
         ends = None if self.budget is None else loop.time() + self.budget.total_seconds()
         free_at, begun = loop.time(), False
@@ -31,7 +40,9 @@ class Allowance:
         async def held(count: int = 1) -> None:
             nonlocal free_at, begun
             await self._until(free_at if count else 0.0)
-            over = begun and ends is not None and loop.time() >= ends  # each round does something, however slow the stores are
+            over = (
+                begun and ends is not None and loop.time() >= ends
+            )  # each round does something, however slow the stores are
             if over or (self.stop is not None and self.stop.is_set()):
                 raise Enough
             if not count:

@@ -1,4 +1,6 @@
-"""Calls made side by side. Where one fails the others are waited for: none goes on behind the caller's back."""
+"""Calls made side by side. Where one fails the others are waited for: none goes on
+behind the caller's back.
+"""
 
 from __future__ import annotations
 

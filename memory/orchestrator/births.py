@@ -29,7 +29,9 @@ from memory.ports.store import Store
 from memory.ports.writes import Absent, Outcome, Put
 
 CLOCK_SKEW = timedelta(minutes=5)
-"""How far a caller's clock may be ahead of ours before its `created_at` is refused as lying in the future."""
+"""How far a caller's clock may be ahead of ours before its `created_at` is refused as
+lying in the future.
+"""
 
 
 @dataclass(slots=True)
@@ -59,18 +61,31 @@ def latest_moment(placement: Placement) -> datetime:
 
 
 def check_not_later(draft: EntryDraft, latest: datetime) -> None:
-    """Raise `InvalidInput` if the draft says that it was created, or begins to be true, after this moment."""
+    """Raise `InvalidInput` if the draft says that it was created, or begins to be true,
+    after this moment.
+    """
     for field in ("created_at", "valid_from"):
         said = getattr(draft, field, None)
         if said is not None and said > latest:
             minutes = CLOCK_SKEW // timedelta(minutes=1)
-            raise InvalidInput(field, f"lies in the future; a clock may be at most {minutes} minutes ahead of this machine's")
+            raise InvalidInput(
+                field, f"lies in the future; a clock may be at most {minutes} minutes ahead of this machine's"
+            )
 
 
 class Births:
     """Writes drafts."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, deliveries: Deliveries, lives: Lives, quotas: Quotas, trust: Trust) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        meaning: Meaning,
+        deliveries: Deliveries,
+        lives: Lives,
+        quotas: Quotas,
+        trust: Trust,
+    ) -> None:
         self._placement = placement
         self._trust = trust
         self._meaning = meaning
@@ -88,11 +103,14 @@ class Births:
         let_in: bool = False,
         steps: Sequence[Owed] = (),
     ) -> list[Entry]:
-        """Store entries in order, batch by batch. When a store fails, the earlier batches are kept; keyed drafts can be written again.
+        """Store entries in order, batch by batch. When a store fails, the earlier
+        batches are kept; keyed drafts can be written again.
 
-        Raises `PartialWrite` once all is done where some keyed drafts were in conflict, `QuotaExceeded` or `Refused` before anything is stored.
-        `revive` lets a key whose entry was deleted begin a new life. `consistency`: that of the settings unless told. `let_in`: that they were.
-        `steps`: what each that is born owes besides.
+        Raises `PartialWrite` once all is done where some keyed drafts were in conflict,
+        `QuotaExceeded` or `Refused` before anything is stored. `revive` lets a key
+        whose entry was deleted begin a new life. `consistency`: that of the settings
+        unless told. `let_in`: that they were. `steps`: what each that is born owes
+        besides.
         """
         self.refuse_future(drafts)
         if not let_in:
@@ -101,16 +119,21 @@ class Births:
         newcomers = [self._newcomer(tenant, draft) for draft in drafts] if self._quotas.quotas else []
         async with self._quotas.admitted(tenant, newcomers) as stay:
             for start in range(0, len(drafts), self._placement.settings.batch):
-                newborn += await self._write_batch(tenant, drafts[start : start + self._placement.settings.batch], revive, consistency, steps)
+                newborn += await self._write_batch(
+                    tenant, drafts[start : start + self._placement.settings.batch], revive, consistency, steps
+                )
             stay |= {one.record.key for one in newborn}
         written = {position: one.entry for position, one in enumerate(newborn) if one.entry is not None}
-        conflicts = {position: one.conflict for position, one in enumerate(newborn) if one.conflict is not None}
+        conflicts = {
+            position: one.conflict for position, one in enumerate(newborn) if one.conflict is not None
+        }
         if conflicts:
             raise PartialWrite(written, conflicts)
         return list(written.values())
 
     async def conflicts(self, tenant: str, drafts: Sequence[EntryDraft]) -> dict[int, Conflict]:
-        """Which of these keyed drafts a write would refuse, by position, since another entry has their key.
+        """Which of these keyed drafts a write would refuse, by position, since another
+        entry has their key.
 
         A write gate decides what a draft says in the end. So with one nothing is told.
         """
@@ -118,17 +141,27 @@ class Births:
             return {}
         newborn = [self.newborn(tenant, draft) async for draft in paced(drafts)]
         located = await self._placement.locate_many(ENTRIES, [one.record.key for one in newborn])
-        found = [None if there.record is None else _conflict(one, there.record) for one, there in zip(newborn, located, strict=True)]
+        found = [
+            None if there.record is None else _conflict(one, there.record)
+            for one, there in zip(newborn, located, strict=True)
+        ]
         return {position: conflict for position, conflict in enumerate(found) if conflict is not None}
 
     def refuse_future(self, drafts: Sequence[EntryDraft]) -> None:
-        """Refuse what is said to be created, or to begin to be true, later than now (decision D32)."""
+        """Refuse what is said to be created, or to begin to be true, later than now
+        (decision D32).
+        """
         latest = latest_moment(self._placement)
         for draft in drafts:
             check_not_later(draft, latest)
 
     async def _write_batch(
-        self, tenant: str, drafts: Sequence[EntryDraft], revive: bool, consistency: Consistency | None, steps: Sequence[Owed]
+        self,
+        tenant: str,
+        drafts: Sequence[EntryDraft],
+        revive: bool,
+        consistency: Consistency | None,
+        steps: Sequence[Owed],
     ) -> list[Newborn]:
         newborn = [self.newborn(tenant, draft) async for draft in paced(drafts)]
         await self.embed(newborn)
@@ -137,28 +170,46 @@ class Births:
                 one.owe(each)
         await self._look_for_repeats(newborn, revive)
         for store in dict.fromkeys(one.store for one in newborn):
-            await self.put(store, [one for one in newborn if one.store is store and not one.settled], revive, consistency)
+            await self.put(
+                store, [one for one in newborn if one.store is store and not one.settled], revive, consistency
+            )
         return newborn
 
     async def embed(self, newborn: Sequence[Newborn]) -> None:
         """Give them their vectors, and what they owe besides their own steps."""
         records = await self._meaning.embedded([one.record for one in newborn])
         for one, record in zip(newborn, records, strict=True):
-            one.record = replace(record, owed=(*one.steps, *owed_by_writing(self._placement, ENTRIES, record, one.store)))
+            one.record = replace(
+                record, owed=(*one.steps, *owed_by_writing(self._placement, ENTRIES, record, one.store))
+            )
 
     def _newcomer(self, tenant: str, draft: EntryDraft) -> Newcomer:
         one = self.newborn(tenant, draft)
         return Newcomer.of(one.record, derived=draft.key is not None)
 
-    def newborn(self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = (), asked: EntryDraft | None = None) -> Newborn:
-        """A draft on its way. Under a key it is told from others by what was asked for, and by what it supersedes."""
+    def newborn(
+        self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = (), asked: EntryDraft | None = None
+    ) -> Newborn:
+        """A draft on its way. Under a key it is told from others by what was asked for,
+        and by what it supersedes.
+        """
         now, scope = self._placement.now(), draft.scope.text
         routed = self._placement.kinds.of(ENTRIES).route(draft.scope.kind)
         store = self._placement.topology.home(routed.tier)
-        record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
+        record_id = (
+            ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
+        )
         digest = request_digest(asked or draft, supersedes) if draft.key else None
         key, sequence = Key(tenant, record_id), self._placement.next_sequence()
-        record = record_of(draft, key=key, version=version_at(now), now=now, tier=routed.tier, sequence=sequence, digest=digest)
+        record = record_of(
+            draft,
+            key=key,
+            version=version_at(now),
+            now=now,
+            tier=routed.tier,
+            sequence=sequence,
+            digest=digest,
+        )
         if isinstance(draft, ImportedDraft):
             return Newborn(draft, with_sources(record, draft.sources), store)
         learnt = learnt_from(self._placement, tenant)
@@ -167,22 +218,36 @@ class Births:
         return Newborn(draft, record, store)
 
     async def _look_for_repeats(self, newborn: Sequence[Newborn], revive: bool) -> None:
-        """Under a key, what stands in a later tier counts as present too: look there first."""
-        for store in dict.fromkeys(one.store for one in newborn if one.draft.key and self._placement.topology.later(one.store)):
+        """Under a key, what stands in a later tier counts as present too: look there
+        first.
+        """
+        for store in dict.fromkeys(
+            one.store for one in newborn if one.draft.key and self._placement.topology.later(one.store)
+        ):
             keyed = [one for one in newborn if one.draft.key and one.store is store]
-            located = await self._placement.locate_many(ENTRIES, [one.record.key for one in keyed], born_in=store)
+            located = await self._placement.locate_many(
+                ENTRIES, [one.record.key for one in keyed], born_in=store
+            )
             async for one, there in paced(zip(keyed, located, strict=True)):
                 if there.corrupt is not None:
                     raise there.corrupt
                 if there.record is not None or there.tombstone is not None:
                     await self.meet(one, there, revive)
 
-    async def put(self, store: Store, newborn: Sequence[Newborn], revive: bool, consistency: Consistency | None) -> None:
+    async def put(
+        self, store: Store, newborn: Sequence[Newborn], revive: bool, consistency: Consistency | None
+    ) -> None:
         """Put them where nothing stands; under a key they meet what does."""
         if not newborn:
             return
-        outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn))
-        fresh = [self.born(one, store, outcome) async for one, outcome in paced(zip(newborn, outcomes, strict=True)) if outcome.applied]
+        outcomes = await self._placement.write(
+            "write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn)
+        )
+        fresh = [
+            self.born(one, store, outcome)
+            async for one, outcome in paced(zip(newborn, outcomes, strict=True))
+            if outcome.applied
+        ]
         await self._deliveries.deliver(fresh, consistency)
         async for one, outcome in paced(zip(newborn, outcomes, strict=True)):
             if (error := refused(store, outcome)) is not None:
@@ -190,10 +255,14 @@ class Births:
             if not outcome.applied:
                 if one.draft.key is None:
                     if not is_own(one.record, outcome.stored, outcome.version):
-                        raise Conflict(f"a fresh id was taken already, which should not happen: {one.record.key.id}")
+                        raise Conflict(
+                            f"a fresh id was taken already, which should not happen: {one.record.key.id}"
+                        )
                     one.entry = entry_of(one.record)
                     continue
-                await self.meet(one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive)
+                await self.meet(
+                    one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive
+                )
 
     def born(self, one: Newborn, store: Store, outcome: Outcome) -> Pending:
         """It is stored: the entry that it became."""
@@ -212,12 +281,19 @@ class Births:
             one.conflict = conflict
 
     async def _repeated(self, one: Newborn, there: Located) -> Entry:
-        """The first outcome of a keyed write: the entry as first stored, also when it was edited since."""
+        """The first outcome of a keyed write: the entry as first stored, also when it
+        was edited since.
+        """
         named = f"key {one.draft.key!r}"
         if there.record is not None:
             if (conflict := _conflict(one, there.record)) is not None:
                 raise conflict
-            return entry_of(replace(await self._first_version(there.record), tier=there.record.body.get(BORN_IN, one.record.tier)))
+            return entry_of(
+                replace(
+                    await self._first_version(there.record),
+                    tier=there.record.body.get(BORN_IN, one.record.tier),
+                )
+            )
         if there.tombstone is None:
             raise StoreUnavailable(one.store.name, f"the entry under {named} is moving; try again")
         deleted_at = moment(there.tombstone.version)
@@ -229,12 +305,19 @@ class Births:
         return next(iter(await kept_versions(self._placement, record)), record)
 
     async def _revive(self, one: Newborn, there: Located) -> None:
-        """Begin a new life over the tombstone; where somebody else did so first, this is a repeat of that."""
+        """Begin a new life over the tombstone; where somebody else did so first, this
+        is a repeat of that.
+        """
         patience = Patience(self._placement, one.record.key.id)
         while there.record is None:
             born = await self._lives.birth(one.record, one.store, there)
-            record = replace(born.record, owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps))
-            outcome = await self._placement.write_one("write.revive", born.store, Put(ENTRIES, record, born.when))
+            record = replace(
+                born.record,
+                owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps),
+            )
+            outcome = await self._placement.write_one(
+                "write.revive", born.store, Put(ENTRIES, record, born.when)
+            )
             if (error := refused(born.store, outcome)) is not None:
                 raise error
             if outcome.applied:
@@ -247,7 +330,9 @@ class Births:
 
 
 def _conflict(one: Newborn, stands: Record) -> Conflict | None:
-    """Why a keyed draft is no repeat of the entry that stands under its key; None where it is one."""
+    """Why a keyed draft is no repeat of the entry that stands under its key; None where
+    it is one.
+    """
     if stands.fields.get(DIGEST) == one.record.fields[DIGEST]:
         return None
     return Conflict(f"key {one.draft.key!r} was used in this scope for another entry", stands.key.id)
@@ -258,8 +343,17 @@ def _was_deleted(named: str, when: datetime) -> str:
 
 
 def is_own(record: Record, stands: Stored | None, version: int | None) -> bool:
-    """Whether what stands under a fresh id is this very write: sent before, given up, and arrived late. It may have been changed since."""
+    """Whether what stands under a fresh id is this very write: sent before, given up,
+    and arrived late. It may have been changed since.
+    """
     if isinstance(stands, Record):
-        same = stands.version > record.version or (dict(stands.texts), dict(stands.body)) == (dict(record.texts), dict(record.body))
-        return same and stands.version >= record.version and (stands.scope, stands.created_at) == (record.scope, record.created_at)
+        same = stands.version > record.version or (dict(stands.texts), dict(stands.body)) == (
+            dict(record.texts),
+            dict(record.body),
+        )
+        return (
+            same
+            and stands.version >= record.version
+            and (stands.scope, stands.created_at) == (record.scope, record.created_at)
+        )
     return (version or 0) >= record.version

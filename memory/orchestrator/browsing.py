@@ -1,7 +1,7 @@
 """Browsing: many entries in order, over every tier, each once.
 
-Stores are asked in the direction records move. An arriving copy counts only when its source shows a mark to it. A store that fails is left out
-and named.
+Stores are asked in the direction records move. An arriving copy counts only when its
+source shows a mark to it. A store that fails is left out and named.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ _FIRST_ID, _LAST_ID = "00000000-0000-8000-8000-000000000000", "ffffffff-ffff-8ff
 
 @dataclass(slots=True)
 class Lacking:
-    """What an answer lacks: what is said of it, each thing once, the stores that did not answer in time, and what others stored since what was chosen
-    by meaning had been read."""
+    """What an answer lacks: what is said of it, each thing once, the stores that did
+    not answer in time, and what others stored since what was chosen by meaning had been
+    read.
+    """
 
     notes: dict[str, None] = field(default_factory=dict)
     silent: set[Store] = field(default_factory=set)
@@ -65,11 +67,14 @@ class Lacking:
         """What was chosen for this store had been read then."""
         self.chosen_from[store] = min(read, self.chosen_from.get(store, read))
 
-    async def answered(self, placement: Placement, store: Store, call: Coroutine[Any, Any, T], *, shows: bool = True) -> T | None:
-        """The call's answer within the deadline; None where the store failed, which is then named.
+    async def answered(
+        self, placement: Placement, store: Store, call: Coroutine[Any, Any, T], *, shows: bool = True
+    ) -> T | None:
+        """The call's answer within the deadline; None where the store failed, which is
+        then named.
 
-        A store that did not answer in time is not asked again. Pass `shows=False` if the
-        answer cannot be shown without another call: it does not count as an answer.
+        A store that did not answer in time is not asked again. Pass `shows=False` if
+        the answer cannot be shown without another call: it does not count as an answer.
         """
         if store in self.silent:
             call.close()
@@ -96,7 +101,8 @@ class Lacking:
         self.failures.setdefault(store, error)
 
     def require_answer(self) -> None:
-        """Raise if every store that was asked failed: an empty answer would look like knowledge.
+        """Raise if every store that was asked failed: an empty answer would look like
+        knowledge.
 
         Raises:
             StoreUnavailable: No asked store answered. With one asked store its own error.
@@ -112,52 +118,82 @@ class Lacking:
 
 
 class Retrieved(Answer[Entry]):
-    """Entries found, in order. `degraded` names stores; `cursor` asks for those that follow, and is None at the end; `withheld` is how many the
-    recall gate did not let out on the way."""
+    """Entries found, in order. `degraded` names stores; `cursor` asks for those that
+    follow, and is None at the end; `withheld` is how many the recall gate did not let
+    out on the way.
+    """
 
     said_as: ClassVar[str] = "entries"
 
-    def __init__(self, found: Sequence[Entry] = (), degraded: Iterable[str] = (), cursor: str | None = None, withheld: int = 0) -> None:
+    def __init__(
+        self,
+        found: Sequence[Entry] = (),
+        degraded: Iterable[str] = (),
+        cursor: str | None = None,
+        withheld: int = 0,
+    ) -> None:
         super().__init__(found, degraded)
         self.cursor = cursor
         self.withheld = withheld
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "cursor": self.cursor, **({"withheld": self.withheld} if self.withheld else {})}
+        return {
+            **super().to_dict(),
+            "cursor": self.cursor,
+            **({"withheld": self.withheld} if self.withheld else {}),
+        }
 
 
 class Browsing:
-    """Browse, and what every way of reading many needs: which stores to ask, within which time, and which rows count."""
+    """Browse, and what every way of reading many needs: which stores to ask, within
+    which time, and which rows count.
+    """
 
     def __init__(self, placement: Placement, trust: Trust) -> None:
         self._placement = placement
         self.trust = trust
 
     async def browse(self, asked: Asked) -> Retrieved:
-        """The newest (or oldest) entries along a moment, of those behind `asked.after`. Ties follow the order in which entries were
-        written, in the same direction (A32); older entries have no sequence and come first, by id."""
+        """The newest (or oldest) entries along a moment, of those behind `asked.after`.
+        Ties follow the order in which entries were written, in the same direction
+        (A32); older entries have no sequence and come first, by id.
+        """
         lacking, found = Lacking(), dict[str, Record]()
         asked = await self.trusted(asked, lacking)
         for store, collection in self.sources(asked):
-            _add(found, await self.guarded(store, lacking, self._gather(store, collection, asked, lacking)) or (), asked)
-        ordered = sorted(found.values(), key=lambda record: _place(record, asked), reverse=asked.order == "newest")
+            _add(
+                found,
+                await self.guarded(store, lacking, self._gather(store, collection, asked, lacking)) or (),
+                asked,
+            )
+        ordered = sorted(
+            found.values(), key=lambda record: _place(record, asked), reverse=asked.order == "newest"
+        )
         shown = ordered[: asked.limit]
         if not shown:
             lacking.require_answer()
         cursor = cursor_behind(asked, *_place(shown[-1], asked)) if len(ordered) > len(shown) else None
-        return Retrieved([entry_of(r) async for r in paced(shown)], lacking.notes, cursor, len(lacking.withheld))
+        return Retrieved(
+            [entry_of(r) async for r in paced(shown)], lacking.notes, cursor, len(lacking.withheld)
+        )
 
-    async def _gather(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
+    async def _gather(
+        self, store: Store, collection: Collection, asked: Asked, lacking: Lacking
+    ) -> list[Record]:
         """Enough of one store's records, and one more that tells whether others follow.
 
-        A store brings records by their moment. Those of one moment are asked for by their sequence where a page begins or ends
-        among them.
+        A store brings records by their moment. Those of one moment are asked for by
+        their sequence where a page begins or ends among them.
         """
         kept = dict[str, Record]()
         owed = await self.owed_past(store, collection, asked, lacking)
         if asked.after is not None:
-            await self._read(store, self._of_one_moment(collection, asked, asked.after[0]), asked, lacking, kept)
-        if len(kept) <= asked.limit and await self._read(store, self._query(collection, asked), asked, lacking, kept):
+            await self._read(
+                store, self._of_one_moment(collection, asked, asked.after[0]), asked, lacking, kept
+            )
+        if len(kept) <= asked.limit and await self._read(
+            store, self._query(collection, asked), asked, lacking, kept
+        ):
             moments = [_place(row, asked)[0] for row in kept.values()]
             last = max(moments) if asked.order == "oldest" else min(moments)
             if sum(moment != last for moment in moments) < asked.limit:
@@ -165,17 +201,22 @@ class Browsing:
                 await self._read(store, self._of_one_moment(collection, asked, last), asked, lacking, kept)
         return [*owed, *kept.values()]
 
-    async def _read(self, store: Store, query: Query, asked: Asked, lacking: Lacking, kept: dict[str, Record]) -> bool:
+    async def _read(
+        self, store: Store, query: Query, asked: Asked, lacking: Lacking, kept: dict[str, Record]
+    ) -> bool:
         """Read until there is more than is asked for; whether others follow.
 
-        Passed over are arriving copies and past versions that do not count, and what has other metadata.
+        Passed over are arriving copies and past versions that do not count, and what
+        has other metadata.
         """
         collection = query.collection
         while True:
             with step("browse"):
                 page = await store.query(query)
             self._say_corrupt(store, page.corrupt)
-            rows = await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)], lacking)
+            rows = await self.counting(
+                store, collection, [r for r in page.records if isinstance(r, Record)], lacking
+            )
             known = await self.known([row for row in rows if notes(row, asked.metadata)], asked, lacking)
             _add(kept, await self.let_out(known, lacking), asked)
             if page.cursor is None or len(kept) > asked.limit:
@@ -185,7 +226,9 @@ class Browsing:
     def _query(self, collection: Collection, asked: Asked) -> Query:
         """What one store is asked for behind the moment at which the page before ended."""
         end = _FIRST_ID if asked.order == "newest" else _LAST_ID
-        return self._ordered(collection, asked, asked.along, None, None if asked.after is None else (asked.after[0], end))
+        return self._ordered(
+            collection, asked, asked.along, None, None if asked.after is None else (asked.after[0], end)
+        )
 
     def _of_one_moment(self, collection: Collection, asked: Asked, moment: datetime) -> Query:
         """What one store is asked for of the entries of one moment."""
@@ -194,8 +237,17 @@ class Browsing:
             behind = (None if asked.after[1] < 0 else asked.after[1], asked.after[2])
         return self._ordered(collection, asked, SEQUENCE, Eq(asked.along, moment), behind)
 
-    def _ordered(self, collection: Collection, asked: Asked, by: str, which: Filter | None, behind: tuple[FieldValue, str] | None) -> Query:
-        """Kept versions come in the order of their entries; where metadata tell, many are read at once."""
+    def _ordered(
+        self,
+        collection: Collection,
+        asked: Asked,
+        by: str,
+        which: Filter | None,
+        behind: tuple[FieldValue, str] | None,
+    ) -> Query:
+        """Kept versions come in the order of their entries; where metadata tell, many
+        are read at once.
+        """
         fields = (by, "entry_id") if collection.field("entry_id") else (by,)
         order = tuple(Order(field, descending=asked.order == "newest") for field in fields)
         limit = max(asked.limit + 1, self._placement.settings.page if asked.metadata else 0)
@@ -203,7 +255,9 @@ class Browsing:
         filters = all_of(filter_of(asked, collection, self._placement.now()), which)
         return Query(collection, asked.where, filters, order, limit, cursor, roles=BROWSED)
 
-    async def owed_past(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
+    async def owed_past(
+        self, store: Store, collection: Collection, asked: Asked, lacking: Lacking
+    ) -> list[Record]:
         """Of what was known then, the versions that are not kept in the archive yet."""
         if asked.known_at is None or collection is not ENTRIES:
             return []
@@ -213,7 +267,9 @@ class Browsing:
         return await self.let_out(known, lacking)
 
     async def trusted(self, asked: Asked, lacking: Lacking) -> Asked:
-        """The question without what is distrusted. Where nobody can say what that is, without all that says where it comes from: `lacking` tells."""
+        """The question without what is distrusted. Where nobody can say what that is,
+        without all that says where it comes from: `lacking` tells.
+        """
         distrusts, archive = self.trust.distrusts, self._placement.topology.archive
         known = distrusts.at_once(asked.tenant)
         try:
@@ -227,24 +283,34 @@ class Browsing:
     async def let_out(self, rows: Sequence[Record], lacking: Lacking) -> list[Record]:
         """Those that the recall gate lets out; of the others `lacking` has the ids."""
         shown = await self.trust.shown(rows)
-        lacking.withheld.update(entry_id(row) for row, is_shown in zip(rows, shown, strict=True) if not is_shown)
+        lacking.withheld.update(
+            entry_id(row) for row, is_shown in zip(rows, shown, strict=True) if not is_shown
+        )
         return [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
 
     async def known(self, rows: Sequence[Record], asked: Asked, lacking: Lacking) -> list[Record]:
-        """Of what was found as known at the moment asked about, what was, and whose entry still lives. What cannot be told is left out, and said."""
+        """Of what was found as known at the moment asked about, what was, and whose
+        entry still lives. What cannot be told is left out, and said.
+        """
         if asked.known_at is None:
             return list(rows)
-        now = self._placement.now()  # again: what was written since the stores were asked is not from a clock that is ahead
+        now = (
+            self._placement.now()
+        )  # again: what was written since the stores were asked is not from a clock that is ahead
         stored = [row for row in rows if was_stored(row, asked.known_at, now)]
         living, errors = await still_living(self._placement, asked.tenant, stored)
         for error in errors:
             lacking.say(f"{error}; past versions whose entry could not be found were left out")
         return living
 
-    async def counting(self, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None) -> list[Record]:
-        """The rows that count: homes, and arriving copies to which an earlier store shows a mark.
+    async def counting(
+        self, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None
+    ) -> list[Record]:
+        """The rows that count: homes, and arriving copies to which an earlier store
+        shows a mark.
 
-        Where an earlier store fails, what only its marks could tell does not count, and `lacking` names it; without that the failure is raised.
+        Where an earlier store fails, what only its marks could tell does not count, and
+        `lacking` names it; without that the failure is raised.
         """
         arriving = [r.key for r in rows if r.role is Role.ARRIVING]
         if not arriving:
@@ -254,17 +320,26 @@ class Browsing:
             if source is store:
                 break
             asking = self._marked(source, collection, arriving, store)
-            marked |= (await asking if lacking is None else await self.guarded(source, lacking, asking)) or set()
+            marked |= (
+                await asking if lacking is None else await self.guarded(source, lacking, asking)
+            ) or set()
         return [r for r in rows if r.role is not Role.ARRIVING or r.key in marked]
 
-    async def _marked(self, source: Store, collection: Collection, keys: Sequence[Key], target: Store) -> set[Key]:
+    async def _marked(
+        self, source: Store, collection: Collection, keys: Sequence[Key], target: Store
+    ) -> set[Key]:
         """The keys under which a store shows a mark to another."""
         with step("browse.marks"):
             stands = await source.get(collection, keys)
-        return {s.key for s in stands if isinstance(s, Mark) and self._placement.topology.home(s.to) is target}
+        return {
+            s.key for s in stands if isinstance(s, Mark) and self._placement.topology.home(s.to) is target
+        }
 
-    async def everything(self, tenant: str, scope: Scope | None, *, retired: bool = False) -> AsyncIterator[Entry]:
-        """Every live entry of a tenant or scope, store by store in the direction records move, oldest first in each; each once.
+    async def everything(
+        self, tenant: str, scope: Scope | None, *, retired: bool = False
+    ) -> AsyncIterator[Entry]:
+        """Every live entry of a tenant or scope, store by store in the direction
+        records move, oldest first in each; each once.
 
         With `retired` also those whose window of validity has ended, or has not begun.
         """
@@ -273,16 +348,28 @@ class Browsing:
             if retired or is_current(row, now):
                 yield entry_of(row)
 
-    async def every_record(self, collection: Collection, tenant: str, scope: str | None) -> AsyncIterator[Record]:
-        """Every record of a collection that has not expired, as `everything` has entries; those of one moment by their sequence."""
+    async def every_record(
+        self, collection: Collection, tenant: str, scope: str | None
+    ) -> AsyncIterator[Record]:
+        """Every record of a collection that has not expired, as `everything` has
+        entries; those of one moment by their sequence.
+        """
         now, seen = self._placement.now(), set[str]()
         where = Tenant(tenant) if scope is None else within(Partition(tenant, scope))
         for store in self._placement.topology.homes:
-            query = Query(collection, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
+            query = Query(
+                collection,
+                where,
+                order=(Order("created_at"),),
+                limit=self._placement.settings.page,
+                roles=BROWSED,
+            )
             of_one_moment: list[Record] = []
             async for page in self._placement.pages("browse.everything", store, query):
                 self._say_corrupt(store, page.corrupt)
-                async for row in paced(await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)])):
+                async for row in paced(
+                    await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)])
+                ):
                     if row.key.id in seen or is_expired(row, now):
                         continue
                     seen.add(row.key.id)
@@ -297,16 +384,24 @@ class Browsing:
             for earlier in sorted(of_one_moment, key=_sequence):
                 yield earlier
 
-    # -- shared -------------------------------------------------------------------------------------------------------
+    # -- shared ------------------------------------------------------------------------
 
     def sources(self, asked: Asked) -> list[tuple[Store, Collection]]:
-        """Which stores to ask for what, in the direction records move: where entries of the asked scopes are born, and what comes behind."""
+        """Which stores to ask for what, in the direction records move: where entries of
+        the asked scopes are born, and what comes behind.
+        """
         kind, topology = self._placement.kinds.of(ENTRIES), self._placement.topology
         born = min((kind.route(scope.kind).tier for scope in asked.scopes), key=TIERS.index, default=TIERS[0])
         sources = [(store, ENTRIES) for store in topology.since(topology.home(born))]
-        return sources if asked.known_at is None else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
+        return (
+            sources
+            if asked.known_at is None
+            else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
+        )
 
-    async def guarded(self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T], *, shows: bool = True) -> T | None:
+    async def guarded(
+        self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T], *, shows: bool = True
+    ) -> T | None:
         """See `Lacking.answered`."""
         return await lacking.answered(self._placement, store, call, shows=shows)
 
@@ -332,7 +427,9 @@ def _add(found: dict[str, Record], rows: Iterable[Record], asked: Asked) -> None
     """Add what stands behind `asked.after`, of each entry the copy that counts."""
     for row in rows:
         *_, name = place = _place(row, asked)
-        if asked.after is not None and not (place < asked.after if asked.order == "newest" else place > asked.after):
+        if asked.after is not None and not (
+            place < asked.after if asked.order == "newest" else place > asked.after
+        ):
             continue
         there = found.get(name)
         if there is None or outranks(row, there, asked.known_at):
@@ -340,7 +437,9 @@ def _add(found: dict[str, Record], rows: Iterable[Record], asked: Asked) -> None
 
 
 def outranks(row: Record | Head, other: Record | Head, known_at: datetime | None = None) -> bool:
-    """Of two copies of one entry the newer counts, the one of just the moment asked about before it; between equals a home before a copy."""
+    """Of two copies of one entry the newer counts, the one of just the moment asked
+    about before it; between equals a home before a copy.
+    """
     asked = None if known_at is None else micros(known_at)
 
     def rank(one: Record | Head) -> tuple[bool, int, bool]:

@@ -1,8 +1,12 @@
-"""Copies in a volatile store, for reading by id: they may mislead a reader for a bounded time, never a writer.
+"""Copies in a volatile store, for reading by id: they may mislead a reader for a
+bounded time, never a writer.
 
-A writer or mover invalidates before it writes home and again after; a reader fills after reading home, on condition that the stamp it saw
-before reading home is still there. The first stamp clears what is cached; the second refuses fills by readers that saw the first and still read the
-old home. A copy that is missing, older than `cache_max_age`, or from before the store's last restart is a miss. A cache that fails is a miss too.
+A writer or mover invalidates before it writes home and again after; a reader fills
+after reading home, on condition that the stamp it saw before reading home is still
+there. The first stamp clears what is cached; the second refuses fills by readers that
+saw the first and still read the old home. A copy that is missing, older than
+`cache_max_age`, or from before the store's last restart is a miss. A cache that fails
+is a miss too.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ MISSED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a reader saw in the cache before it read home: the copy, if it may be served; else the stamp and the store's run, to fill under."""
+    """What a reader saw in the cache before it read home: the copy, if it may be
+    served; else the stamp and the store's run, to fill under.
+    """
 
     record: Record | None
     stamp: Stored | None
@@ -55,11 +61,17 @@ class Cache:
         except StoreError as error:
             log.warning("cache '%s' is left out: %s", store.name, error)
             return Look(None, None, "", now)
-        copy = stamp if isinstance(stamp, Record) and self._is_fresh(stamp) and self._serves(collection, key) else None
+        copy = (
+            stamp
+            if isinstance(stamp, Record) and self._is_fresh(stamp) and self._serves(collection, key)
+            else None
+        )
         return Look(copy, stamp, epoch, now)
 
     async def fill(self, collection: Collection, record: Record, seen: Look) -> None:
-        """Keep a copy of a record read from home, unless a writer came between or the store restarted since."""
+        """Keep a copy of a record read from home, unless a writer came between or the
+        store restarted since.
+        """
         store = self._placement.topology.cache
         if store is None or record.tier != "short" or seen.epoch != store.epoch:
             return
@@ -73,10 +85,12 @@ class Cache:
             log.warning("cache '%s' was not filled: %s", store.name, error)
 
     async def invalidate(self, collection: Collection, *keys: Key) -> bool:
-        """Before and after a write at home: what is cached goes, and fills that began before are refused. False where the cache did not answer.
+        """Before and after a write at home: what is cached goes, and fills that began
+        before are refused. False where the cache did not answer.
 
-        A cache that cannot be reached keeps its copies. This process then serves none of them until it has invalidated them; others serve them until
-        `cache_max_age` is over, or maintenance has invalidated what was deleted.
+        A cache that cannot be reached keeps its copies. This process then serves none
+        of them until it has invalidated them; others serve them until `cache_max_age`
+        is over, or maintenance has invalidated what was deleted.
         """
         store = self._placement.topology.cache
         if store is None or not keys:
@@ -104,9 +118,15 @@ class Cache:
         return True
 
     def _remember(self, collection: Collection, keys: Sequence[Key]) -> None:
-        """These copies are not served from here. Where there are too many to remember, nothing is until all of them are too old to be served."""
+        """These copies are not served from here. Where there are too many to remember,
+        nothing is until all of them are too old to be served.
+        """
         now = self._placement.now()
-        self._missed = {missed: until for missed, until in self._missed.items() if until > now} if len(self._missed) >= MISSED else self._missed
+        self._missed = (
+            {missed: until for missed, until in self._missed.items() if until > now}
+            if len(self._missed) >= MISSED
+            else self._missed
+        )
         until = now + self._placement.settings.cache_max_age
         for key in keys:
             self._missed[collection.name, key] = until

@@ -9,8 +9,10 @@ from typing import Any
 
 
 async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a function returns; one that blocks runs in a thread. Raises `RuntimeError` where it ends as cancelled and nobody cancelled the caller: a
-    function that cancels what it waits for has failed, as by any other error."""
+    """What a function returns; one that blocks runs in a thread. Raises `RuntimeError`
+    where it ends as cancelled and nobody cancelled the caller: a function that cancels
+    what it waits for has failed, as by any other error.
+    """
     try:
         if is_async(function):
             return await function(*args, **kwargs)
@@ -24,7 +26,9 @@ async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 
 def _in_a_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """What a function returns. No future takes a `StopIteration`: whoever waited would wait for ever."""
+    """What a function returns. No future takes a `StopIteration`: whoever waited would
+    wait for ever.
+    """
     try:
         return function(*args, **kwargs)
     except StopIteration as error:
@@ -32,5 +36,7 @@ def _in_a_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives what is to be awaited: a coroutine function, or an object that is called as one."""
+    """Whether calling it gives what is to be awaited: a coroutine function, or an
+    object that is called as one.
+    """
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

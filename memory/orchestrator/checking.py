@@ -1,7 +1,8 @@
 """Before an entry is written: what is near it, and what somebody decides about that.
 
-It is looked for among active entries of its scope and type that are older than it. Only what was shown gives way, and only at the version that was
-shown. Nobody's failure keeps the entry from being written: then all of them stand, and `Checked.note` says why.
+It is looked for among active entries of its scope and type that are older than it. Only
+what was shown gives way, and only at the version that was shown. Nobody's failure keeps
+the entry from being written: then all of them stand, and `Checked.note` says why.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from memory.ports.record import Key, Owed, Record
 log = logging.getLogger(__name__)
 
 Decide: TypeAlias = Callable[[EntryDraft, list[Entry]], Verdict | Action | Awaitable[Verdict | Action]]
-"""As a caller gives it: gets what is to be written and copies of what is near it, the nearest first; may be async, else it runs in a thread."""
+"""As a caller gives it: gets what is to be written and copies of what is near it, the
+nearest first; may be async, else it runs in a thread.
+"""
 
 Decider: TypeAlias = Callable[[EntryDraft, list[Entry]], Awaitable[object]]
 """Somebody who decides; what comes back may be anything."""
@@ -54,7 +57,15 @@ class _Decided:
 class Checking:
     """Writes entries behind a look at what is near them."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, superseding: Superseding, searching: Searching, meaning: Meaning) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        entries: Entries,
+        superseding: Superseding,
+        searching: Searching,
+        meaning: Meaning,
+    ) -> None:
         self._placement = placement
         self._entries = entries
         self._superseding = superseding
@@ -71,7 +82,9 @@ class Checking:
         consistency: Consistency | None = None,
         steps: Sequence[Owed] = (),
     ) -> tuple[Entry, Checked]:
-        """Write an entry as is decided about what is near it. A repeat under a key is answered the first result, and nothing is looked for."""
+        """Write an entry as is decided about what is near it. A repeat under a key is
+        answered the first result, and nothing is looked for.
+        """
         self._entries.births.refuse_future([draft])
         new = self._entries.births.newborn(tenant, draft).record
         there = Located(new.key) if draft.key is None else await self._placement.locate(ENTRIES, new.key)
@@ -82,27 +95,48 @@ class Checking:
         decided = await self._decided(draft, shown, decide)
         superseded = Superseded(decided.ids, draft.scope, {one.id: one.version for one in shown})
         entry, gave_way = await self._superseding.write(
-            tenant, decided.draft, superseded, asked=draft, revive=revive, consistency=consistency, steps=steps
+            tenant,
+            decided.draft,
+            superseded,
+            asked=draft,
+            revive=revive,
+            consistency=consistency,
+            steps=steps,
         )
         stands = [one for one in decided.ids if one not in gave_way]
-        note = f"changed since it was shown, and stands: {', '.join(stands)}" if stands else decided.note or lacking
+        note = (
+            f"changed since it was shown, and stands: {', '.join(stands)}"
+            if stands
+            else decided.note or lacking
+        )
         action = "keep" if decided.verdict.action == "supersede" and not gave_way else decided.verdict.action
         return entry, Checked(tuple(shown), action, tuple(gave_way), note)
 
     async def _near(self, tenant: str, draft: EntryDraft, new: Record) -> tuple[list[Entry], str | None]:
-        """What may say the same as the new entry or contradict it, the nearest first, and why there may be more."""
+        """What may say the same as the new entry or contradict it, the nearest first,
+        and why there may be more.
+        """
         text = meaning_of(new)
         said = content_words(text)
-        found = await self._searching.search(Asked(tenant, (draft.scope,), types=(draft.type.value,), limit=LOOKED_AT), text)
+        found = await self._searching.search(
+            Asked(tenant, (draft.scope,), types=(draft.type.value,), limit=LOOKED_AT), text
+        )
         common = {hit.entry.id: in_common(said, content_words(_said(hit.entry))) for hit in found}
         keys = [Key(tenant, entry_id) for entry_id, part in common.items() if near(part, None)]
         lacking = f"there may be more near it: {'; '.join(found.degraded)}" if found.degraded else None
         if not keys:
             return [], lacking
-        homes = [at.record for at in await self._placement.locate_many(ENTRIES, keys, partial=True) if at.record is not None]
+        homes = [
+            at.record
+            for at in await self._placement.locate_many(ENTRIES, keys, partial=True)
+            if at.record is not None
+        ]
         vector = (await self._meaning.of_texts([text]))[0]
         own = [one.vector if self._meaning.is_own(one.fields.get(MODEL)) else None for one in homes]
-        cosines = [None if vector is None or one is None else cosine for one, cosine in zip(own, _cosines(vector, own), strict=True)]
+        cosines = [
+            None if vector is None or one is None else cosine
+            for one, cosine in zip(own, _cosines(vector, own), strict=True)
+        ]
         ranked = [
             (common[one.key.id] + (cosine or 0.0), one)
             for one, cosine in zip(homes, cosines, strict=True)
@@ -127,7 +161,9 @@ class Checking:
             return _understood(draft, {one.id: one for one in shown}, said)
         except (InvalidInput, TypeError) as error:
             log.warning("what was decided about what is near an entry cannot be done: %s", error)
-            return _Decided(draft, Verdict(), note=f"the decision cannot be done ({error}): all of them stand")
+            return _Decided(
+                draft, Verdict(), note=f"the decision cannot be done ({error}): all of them stand"
+            )
 
 
 def _understood(draft: EntryDraft, shown: Mapping[str, Entry], said: object) -> _Decided:
@@ -145,7 +181,11 @@ def _understood(draft: EntryDraft, shown: Mapping[str, Entry], said: object) -> 
     if verdict.content is None:
         raise InvalidInput("decide", "merged them into nothing: say the content")
     merged = [origin for one in ids for origin in all_in(vars(shown[one]))]
-    return _Decided(type(draft)(**{**dict(draft), "content": verdict.content, "origins": [*draft.origins, *merged]}), verdict, ids)
+    return _Decided(
+        type(draft)(**{**dict(draft), "content": verdict.content, "origins": [*draft.origins, *merged]}),
+        verdict,
+        ids,
+    )
 
 
 def _said(entry: Entry) -> str:

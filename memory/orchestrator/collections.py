@@ -5,26 +5,40 @@ from __future__ import annotations
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 
 SYSTEM_TENANT = "~memory"
-"""Owner of the records that serve the engine itself; no caller's tenant may have this name."""
+"""Owner of the records that serve the engine itself; no caller's tenant may have this
+name.
+"""
 SETTINGS_SCOPE = "settings"
 
 DIGEST = "request_digest"
-"""The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
+"""The field, and the entry of a tombstone's note, that tells a repeated keyed write
+from another under the same key.
+"""
 
 MODEL = "model"
-"""The field that tells whose the vector is: the digest of the embedder's fingerprint. Without it, of the one that the stores noted first."""
+"""The field that tells whose the vector is: the digest of the embedder's fingerprint.
+Without it, of the one that the stores noted first.
+"""
 
 SAID = "said"
-"""The field that tells the version at which a record came to say its text, where that is an earlier one."""
+"""The field that tells the version at which a record came to say its text, where that
+is an earlier one.
+"""
 
 SEQUENCE = "sequence"
-"""The field that orders entries of one moment: it grows with every entry that a process writes. Older entries have none."""
+"""The field that orders entries of one moment: it grows with every entry that a process
+writes. Older entries have none.
+"""
 
 SAID_BY = "said_by"
-"""The field that names the users who wrote something through handles of their own, in a session that has another user, or none."""
+"""The field that names the users who wrote something through handles of their own, in a
+session that has another user, or none.
+"""
 
 FORKED_FROM = "forked_from"
-"""The field that names the sessions of whose messages a fork began with copies: see `forks.py`."""
+"""The field that names the sessions of whose messages a fork began with copies: see
+`forks.py`.
+"""
 
 DERIVED_FROM = "derived_from"
 """The field that refers to what an entry was made of: see `sources.py`."""
@@ -52,13 +66,26 @@ _ENTRY_FIELDS = (
     Field(SEQUENCE, FieldType.INTEGER),
     Field(DERIVED_FROM, FieldType.TAGS, indexed=True),
 )
-_ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
+_ENTRY_TEXTS = (
+    TextPart("title", 10.0),
+    TextPart("content", 4.0),
+    TextPart("tags", 8.0),
+    TextPart("source", 2.0),
+)  # weights: D55
 
 _BESIDE = (("conversation_id", "number_in_conversation"),)
 
-ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True, indexes=(*_BESIDE, ("source", "run")), orders=("updated_at",))
-"""What agents remember. By its index what a source wrote is found, and where that is asked what it wrote in one run. A tenant's are browsed by
-their last change."""
+ENTRIES = Collection(
+    "entries",
+    _ENTRY_FIELDS,
+    _ENTRY_TEXTS,
+    vector=True,
+    indexes=(*_BESIDE, ("source", "run")),
+    orders=("updated_at",),
+)
+"""What agents remember. By its index what a source wrote is found, and where that is
+asked what it wrote in one run. A tenant's are browsed by their last change.
+"""
 
 ENTRY_VERSIONS = Collection(
     "entry_versions",
@@ -72,14 +99,18 @@ ENTRY_VERSIONS = Collection(
     vector=True,
     indexes=_BESIDE,
 )
-"""What entries said before an edit; immutable (D34). Current from `stored_version` until before `replaced_version`."""
+"""What entries said before an edit; immutable (D34). Current from `stored_version`
+until before `replaced_version`.
+"""
 
 ENTRY_PASSAGES = Collection(
     "entry_passages",
     (Field("part_of", FieldType.TEXT), Field("part", FieldType.INTEGER), Field(MODEL, FieldType.TEXT)),
     vector=True,
 )
-"""What long entries are found by besides, by meaning: a vector for each part of a text. A version is the entry's when it came to say this."""
+"""What long entries are found by besides, by meaning: a vector for each part of a text.
+A version is the entry's when it came to say this.
+"""
 
 RELATIONS = Collection(
     "relations",
@@ -91,11 +122,18 @@ RELATIONS = Collection(
 )
 """Directed, labelled links between two entries of one tenant."""
 
-NUMBERS = Collection("numbers", (Field("number", FieldType.INTEGER, indexed=True), Field("entry_id", FieldType.TEXT, indexed=True)))
-"""The running numbers of a tenant's entries, `#42`: a record for each that has one, which it names. An artifact's is a field of its manifest."""
+NUMBERS = Collection(
+    "numbers",
+    (Field("number", FieldType.INTEGER, indexed=True), Field("entry_id", FieldType.TEXT, indexed=True)),
+)
+"""The running numbers of a tenant's entries, `#42`: a record for each that has one,
+which it names. An artifact's is a field of its manifest.
+"""
 
 COUNTERS = Collection("counters", (Field("last", FieldType.INTEGER), Field("nonce", FieldType.TEXT)))
-"""How far a tenant has counted. It outlives the tenant's erasure: no number is given twice."""
+"""How far a tenant has counted. It outlives the tenant's erasure: no number is given
+twice.
+"""
 
 SESSIONS = Collection(
     "sessions",
@@ -108,7 +146,9 @@ SESSIONS = Collection(
         Field("tags", FieldType.TAGS),
         Field("touched_at", FieldType.TIME, indexed=True, required=True),
         Field(FORKED_FROM, FieldType.TAGS, indexed=True),
-        Field("hidden_from", FieldType.TIME, indexed=True),  # its expiry: not the record's own, of which a store may make an end by itself
+        Field(
+            "hidden_from", FieldType.TIME, indexed=True
+        ),  # its expiry: not the record's own, of which a store may make an end by itself
     ),
 )
 """The sessions of conversations, one record each."""
@@ -125,14 +165,20 @@ MESSAGES = Collection(
         Field("speaker", FieldType.TEXT),
         Field("marks", FieldType.INTEGER),  # as entries have them
         Field("tokens", FieldType.INTEGER),
-        Field("subject", FieldType.TEXT, indexed=True),  # of its session, as agent and namespace: messages are found by them
+        Field(
+            "subject", FieldType.TEXT, indexed=True
+        ),  # of its session, as agent and namespace: messages are found by them
         Field("agent", FieldType.TEXT),
         Field("namespace", FieldType.TEXT),
         Field("uploads", FieldType.TAGS),  # of which it has large texts, those in `artifacts`
         Field(SAID_BY, FieldType.TAGS),
     ),
     (TextPart("content", 1.0),),
-    indexes=(("conversation_id", "message_id"), ("conversation_id", "event"), ("conversation_id", "number_in_conversation")),
+    indexes=(
+        ("conversation_id", "message_id"),
+        ("conversation_id", "event"),
+        ("conversation_id", "number_in_conversation"),
+    ),
 )
 """The logs of conversations: a record for each event, most of which are messages."""
 
@@ -145,7 +191,9 @@ ARTIFACTS = Collection(
         Field("data", FieldType.BYTES),
     ),
 )
-"""What is too large for one row: chunks of messages' texts, with a record for each upload of such that is under way, and chunks of artifacts."""
+"""What is too large for one row: chunks of messages' texts, with a record for each
+upload of such that is under way, and chunks of artifacts.
+"""
 
 MANIFESTS = Collection(
     "manifests",
@@ -157,7 +205,9 @@ MANIFESTS = Collection(
         Field("number", FieldType.INTEGER, indexed=True),  # once it was shown by one: see `numbers.py`
     ),
 )
-"""The artifacts of sessions, a record for each path: put once the chunks of its bytes are there, which it names by their upload."""
+"""The artifacts of sessions, a record for each path: put once the chunks of its bytes
+are there, which it names by their upload.
+"""
 
 RESERVATIONS = Collection(
     "reservations",
@@ -170,7 +220,9 @@ RESERVATIONS = Collection(
         Field("bytes", FieldType.INTEGER),
     ),
 )
-"""How much room each upload of an artifact takes of its tenant's, a record for each, and a balance for each tenant of what they come to."""
+"""How much room each upload of an artifact takes of its tenant's, a record for each,
+and a balance for each tenant of what they come to.
+"""
 
 PASSAGES = Collection(
     "passages",
@@ -184,18 +236,32 @@ PASSAGES = Collection(
     ),
     vector=True,
 )
-"""What messages are found by, by meaning: a vector for each part of a text, and none of the text. A version is the message's when it said this."""
+"""What messages are found by, by meaning: a vector for each part of a text, and none of
+the text. A version is the message's when it said this.
+"""
 
 TASKS = Collection(
     "tasks",
-    (Field("task_id", FieldType.TEXT), Field("parent_id", FieldType.TEXT), Field("status", FieldType.TEXT), Field(SAID_BY, FieldType.TAGS)),
+    (
+        Field("task_id", FieldType.TEXT),
+        Field("parent_id", FieldType.TEXT),
+        Field("status", FieldType.TEXT),
+        Field(SAID_BY, FieldType.TAGS),
+    ),
 )
 """What sessions have to do, each in its session's partition."""
 
 CLAIMS = Collection(
-    "claims", (Field("session_id", FieldType.TEXT, indexed=True), Field("session_generation", FieldType.INTEGER), Field("task_key", FieldType.TEXT))
+    "claims",
+    (
+        Field("session_id", FieldType.TEXT, indexed=True),
+        Field("session_generation", FieldType.INTEGER),
+        Field("task_key", FieldType.TEXT),
+    ),
 )
-"""Which session has a task of an id, so that no other may: no text, under a key that both derive from the task's id."""
+"""Which session has a task of an id, so that no other may: no text, under a key that
+both derive from the task's id.
+"""
 
 RUNS = Collection(
     "runs",
@@ -208,7 +274,9 @@ RUNS = Collection(
         Field(SAID_BY, FieldType.TAGS),
     ),
 )
-"""What sessions gave to others to do, each in the partition of the session that gave it."""
+"""What sessions gave to others to do, each in the partition of the session that gave
+it.
+"""
 
 SCRATCHPADS = Collection(
     "scratchpads",
@@ -222,13 +290,17 @@ SCRATCHPADS = Collection(
         Field("data", FieldType.BYTES),
     ),
 )
-"""What agents note for themselves: a record for each append or clearing, in the order of their places; parts of long ones have none."""
+"""What agents note for themselves: a record for each append or clearing, in the order
+of their places; parts of long ones have none.
+"""
 
 OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),), upkeep=True)
 """Operations of several steps that are under way; what remains is in what they owe."""
 
 HOLDS = Collection("holds", (Field("held_scope", FieldType.TEXT, indexed=True),))
-"""Legal holds, a record for each thing that is held; of an entry, with the scope that it is of."""
+"""Legal holds, a record for each thing that is held; of an entry, with the scope that
+it is of.
+"""
 
 LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", FieldType.TIME)), upkeep=True)
 """Who does maintenance just now."""

@@ -1,4 +1,6 @@
-"""Children whose parent is gone: deletions take them along, but one in another scope outlives an erasure until a sweep comes round to it."""
+"""Children whose parent is gone: deletions take them along, but one in another scope
+outlives an erasure until a sweep comes round to it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Dangling:
         self._rounds = {child: Round(placement) for kind in placement.kinds for child in kind.named_by}
 
     async def drop(self, hold: Hold) -> int:
-        """Of a slice of the children, of every tenant, delete those that name a parent which is gone; of more while there are such. How many.
+        """Of a slice of the children, of every tenant, delete those that name a parent
+        which is gone; of more while there are such. How many.
 
         One whose parent may stand in a store that does not answer is left.
         """
@@ -39,7 +42,9 @@ class Dangling:
         query = Query(child, Everywhere(), limit=self._placement.settings.page, select=frozenset(fields))
         async for page in self._rounds[child].slice("relation.sweep", archive, query):
             named = {head.key: parents_of(head, fields) for head in page.heads}
-            there = await standing(self._placement, kind.collection, set[Key]().union(*named.values()), partial=True)
+            there = await standing(
+                self._placement, kind.collection, set[Key]().union(*named.values()), partial=True
+            )
             for key, parents in named.items():
                 if not parents <= there:
                     await hold()
@@ -49,10 +54,20 @@ class Dangling:
 
 def parents_of(child: Record | Head, fields: Sequence[str]) -> set[Key]:
     """The records that a child names."""
-    return {Key(child.key.tenant, str(child.fields[field])) for field in fields if child.fields.get(field) is not None}
+    return {
+        Key(child.key.tenant, str(child.fields[field]))
+        for field in fields
+        if child.fields.get(field) is not None
+    }
 
 
-async def standing(placement: Placement, collection: Collection, keys: set[Key], *, partial: bool = False) -> set[Key]:
-    """Which of these are there still, unreadable ones too; with `partial` also those of which no store can tell just now."""
+async def standing(
+    placement: Placement, collection: Collection, keys: set[Key], *, partial: bool = False
+) -> set[Key]:
+    """Which of these are there still, unreadable ones too; with `partial` also those of
+    which no store can tell just now.
+    """
     located = await placement.locate_many(collection, sorted(keys), partial=partial)
-    return {at.key for at in located if at.record is not None or at.corrupt is not None or at.unknown is not None}
+    return {
+        at.key for at in located if at.record is not None or at.corrupt is not None or at.unknown is not None
+    }

@@ -1,10 +1,14 @@
-"""Deliveries behind a write: what a record owes is done once the write is acknowledged, for many records together.
+"""Deliveries behind a write: what a record owes is done once the write is acknowledged,
+for many records together.
 
-A write is acknowledged when the home has the record with what it owes. This queue adds nothing to that: who dies with it full leaves what a sweep
-finds. So what waits here may be dropped, and is where a store does not answer. It knows the newest version of each record alone: a version before it
-needs no replica any more, and what else that owed is owed by the newer one too.
+A write is acknowledged when the home has the record with what it owes. This queue adds
+nothing to that: who dies with it full leaves what a sweep finds. So what waits here may
+be dropped, and is where a store does not answer. It knows the newest version of each
+record alone: a version before it needs no replica any more, and what else that owed is
+owed by the newer one too.
 
-What must be done everywhere when the call returns (deletions, erasures, sources that go) does not come here.
+What must be done everywhere when the call returns (deletions, erasures, sources that
+go) does not come here.
 """
 
 from __future__ import annotations
@@ -26,20 +30,28 @@ from memory.ports.record import Key, Owed, Partition, Record
 log = logging.getLogger(__name__)
 
 Consistency: TypeAlias = Literal["acknowledged", "replicated"]
-"""When a write returns: once its home has it, or once its replicas stand too, as far as their stores answer."""
+"""When a write returns: once its home has it, or once its replicas stand too, as far as
+their stores answer.
+"""
 CONSISTENCIES: tuple[Consistency, ...] = ("acknowledged", "replicated")
 
 BEHIND = frozenset({REPLICA, KEPT_VERSION})
-"""The steps that wait here. Whoever reads the past looks at the versions that are owed too, and whoever searches at what is queued."""
+"""The steps that wait here. Whoever reads the past looks at the versions that are owed
+too, and whoever searches at what is queued.
+"""
 LEFT_ALONE = 1.0
-"""Seconds for which a store that did not answer is not asked again while more is queued all the time."""
+"""Seconds for which a store that did not answer is not asked again while more is queued
+all the time.
+"""
 
 About: TypeAlias = tuple[str, Key]
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A record that waits, since when, and the bytes it takes. `place`: the how manieth it was to come."""
+    """A record that waits, since when, and the bytes it takes. `place`: the how manieth
+    it was to come.
+    """
 
     pending: Pending
     place: int
@@ -63,14 +75,18 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """How far behind this process is: records that wait or are being delivered, and for how many seconds the oldest has been."""
+    """How far behind this process is: records that wait or are being delivered, and for
+    how many seconds the oldest has been.
+    """
 
     records: int = 0
     seconds: float = 0.0
 
 
 class Deliveries:
-    """The queue of one engine, and the task that empties it, which lives as long as something is queued."""
+    """The queue of one engine, and the task that empties it, which lives as long as
+    something is queued.
+    """
 
     def __init__(self, placement: Placement, outbox: Outbox) -> None:
         self._placement = placement
@@ -80,7 +96,9 @@ class Deliveries:
         self._context = Context()
         self.watcher: Watcher | None = None
         self.beside: dict[str, Callable[[Pending], object]] = {}
-        """Who hears, and never waits, of what owes a step of this name: it does that itself, in nobody's way."""
+        """Who hears, and never waits, of what owes a step of this name: it does that
+        itself, in nobody's way.
+        """
         self._forget()
 
     def _forget(self) -> None:
@@ -92,16 +110,20 @@ class Deliveries:
         self._enough, self._moved, self._door = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._away, self._away_since = set[str](), -inf
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take deliveries, on the running event loop; what traces tell of them belongs to no write, but to whoever opened."""
+        """Take deliveries, on the running event loop; what traces tell of them belongs
+        to no write, but to whoever opened.
+        """
         self._leave_queued()
         self._forget()
         self._taking, self._time, self._context = True, asyncio.get_running_loop().time, copy_context()
 
     async def close(self) -> None:
-        """Deliver what is queued, and take no more: from now on it stays owed. Cancelled, this leaves the rest of it owed."""
+        """Deliver what is queued, and take no more: from now on it stays owed.
+        Cancelled, this leaves the rest of it owed.
+        """
         self._taking = False
         try:
             await self.flush()
@@ -113,10 +135,12 @@ class Deliveries:
             self._leave_queued()
             self._moved.set()
 
-    # -- giving -------------------------------------------------------------------------------------------------------
+    # -- giving ------------------------------------------------------------------------
 
     async def deliver(self, pending: Sequence[Pending], consistency: Consistency | None = None) -> None:
-        """Do what these owe: behind the caller what may be done so, unless asked otherwise. While the queue is full the caller waits for room."""
+        """Do what these owe: behind the caller what may be done so, unless asked
+        otherwise. While the queue is full the caller waits for room.
+        """
         owing = [left for one in pending if (left := self._left_to_do(one)).owner.owed]
         waits = self._taking and (consistency or self._placement.settings.consistency) == "acknowledged"
         now: list[Pending] = []
@@ -166,12 +190,16 @@ class Deliveries:
 
     def _has_room(self, size: int) -> bool:
         settings, records = self._placement.settings, len(self._queued) + len(self._under_way)
-        return not records or (records < settings.queued_records and self._size + size <= settings.queued_bytes)
+        return not records or (
+            records < settings.queued_records and self._size + size <= settings.queued_bytes
+        )
 
-    # -- what is behind -----------------------------------------------------------------------------------------------
+    # -- what is behind ----------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Wait until what was queued by now has been delivered or, where a store does not answer, is left to maintenance."""
+        """Wait until what was queued by now has been delivered or, where a store does
+        not answer, is left to maintenance.
+        """
         last = self._came
         while any(waits.place <= last for waits in self._all()):
             self._start()
@@ -180,13 +208,25 @@ class Deliveries:
 
     def behind(self, tier: str, tenant: str | None = None) -> Behind:
         """What is to be delivered to a tier: of one tenant or of all."""
-        waiting = [waits.since for waits in self._all() if tier in waits.tiers and tenant in (None, waits.pending.owner.key.tenant)]
+        waiting = [
+            waits.since
+            for waits in self._all()
+            if tier in waits.tiers and tenant in (None, waits.pending.owner.key.tenant)
+        ]
         return Behind(len(waiting), self._time() - min(waiting)) if waiting else Behind()
 
     def records(self, collection: Collection, partitions: Set[Partition]) -> list[Record]:
-        """The newest versions known here of what is queued or being delivered in these partitions."""
-        found = {about: waits.pending.owner for about, waits in (self._under_way | self._queued).items() if about[0] == collection.name}
-        return [owner for owner in found.values() if isinstance(owner, Record) and owner.partition in partitions]
+        """The newest versions known here of what is queued or being delivered in these
+        partitions.
+        """
+        found = {
+            about: waits.pending.owner
+            for about, waits in (self._under_way | self._queued).items()
+            if about[0] == collection.name
+        }
+        return [
+            owner for owner in found.values() if isinstance(owner, Record) and owner.partition in partitions
+        ]
 
     def _gone(self, waits: Queued) -> None:
         self._size -= waits.size
@@ -205,7 +245,7 @@ class Deliveries:
         yield from self._under_way.values()
         yield from self._queued.values()
 
-    # -- the task -----------------------------------------------------------------------------------------------------
+    # -- the task ----------------------------------------------------------------------
 
     def _start(self) -> None:
         if self._task is None:
@@ -222,7 +262,9 @@ class Deliveries:
                 self._task = None
 
     async def _linger(self) -> None:
-        """Until enough are there to go together, somebody waits for them, or the oldest has waited long enough."""
+        """Until enough are there to go together, somebody waits for them, or the oldest
+        has waited long enough.
+        """
         oldest = next(iter(self._queued.values())).since
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(oldest + self._placement.settings.linger.total_seconds()):
@@ -230,12 +272,16 @@ class Deliveries:
 
     def _tell_delivered(self, left: Sequence[Sequence[Owed]]) -> None:
         if (watcher := self.watcher) is not None:
-            for waits in [waits for waits, owed in zip(self._under_way.values(), left, strict=True) if not owed]:
+            for waits in [
+                waits for waits, owed in zip(self._under_way.values(), left, strict=True) if not owed
+            ]:
                 for tier in waits.tiers:
                     watcher.delivered(tier, self._time() - waits.since)
 
     async def _deliver_some(self) -> None:
-        """Those that came first. Where they take longer than the deadline nothing is moving: all that is queued is left to maintenance."""
+        """Those that came first. Where they take longer than the deadline nothing is
+        moving: all that is queued is left to maintenance.
+        """
         settings = self._placement.settings
         self._under_way = {about: self._queued.pop(about) for about in list(self._queued)[: settings.batch]}
         if len(self._queued) < settings.batch:
@@ -244,11 +290,15 @@ class Deliveries:
             self._away, self._away_since = set(), self._time()
         try:
             async with asyncio.timeout(settings.deadline.total_seconds()):
-                left = await self._outbox.finish_all([waits.pending for waits in self._under_way.values()], self._away)
+                left = await self._outbox.finish_all(
+                    [waits.pending for waits in self._under_way.values()], self._away
+                )
             self._tell_delivered(left)
         except TimeoutError:
             log.warning(
-                "%d deliveries took longer than %s: they are left to maintenance", len(self._under_way) + len(self._queued), settings.deadline
+                "%d deliveries took longer than %s: they are left to maintenance",
+                len(self._under_way) + len(self._queued),
+                settings.deadline,
             )
             self._leave_queued()
         except Exception:
@@ -267,4 +317,8 @@ def _size(pending: Pending) -> int:
     if not isinstance(owner, Record):
         return 0
     said = [owner.texts, *(version["texts"] for version in kept_in(owner))]
-    return sum(len(text) for texts in said for text in texts.values()) + len(owner.vector or b"") + len(str(owner.body))
+    return (
+        sum(len(text) for texts in said for text in texts.values())
+        + len(owner.vector or b"")
+        + len(str(owner.body))
+    )

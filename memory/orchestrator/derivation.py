@@ -1,4 +1,6 @@
-"""Entries made from entries: promoted into a broader scope, or compacted into one. The new entry is stored first; what remains is owed by it."""
+"""Entries made from entries: promoted into a broader scope, or compacted into one. The
+new entry is stored first; what remains is owed by it.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +40,22 @@ from memory.ports.store import Store
 from memory.ports.writes import Put, Status
 
 Callback: TypeAlias = Callable[[list[Entry]], str | Awaitable[str]]
-"""Makes one text of several entries; gets copies of them in the order asked, may be async (A77)."""
+"""Makes one text of several entries; gets copies of them in the order asked, may be
+async (A77).
+"""
 
 COPIED_VERSION = "promoted_from_version"
 """In the body of a promoted entry: the version of the original that it is a copy of."""
 OVERRIDES = "promoted_with"
-"""In the body of a promoted entry: a digest of what the promotion was told to say otherwise than the original."""
+"""In the body of a promoted entry: a digest of what the promotion was told to say
+otherwise than the original.
+"""
 
 
 class Derivation:
-    """Promotion across scopes, and compaction. Ids derive from the sources, so that a repeat finds what it made before."""
+    """Promotion across scopes, and compaction. Ids derive from the sources, so that a
+    repeat finds what it made before.
+    """
 
     def __init__(
         self,
@@ -80,12 +88,15 @@ class Derivation:
         automatic: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Copy an entry into a broader scope (A59-A71). `automatic` says that a rule asks, and no caller.
+        """Copy an entry into a broader scope (A59-A71). `automatic` says that a rule
+        asks, and no caller.
 
-        Promoting the same source to the same scope again with the same overrides returns the same entry, with others it is a `Conflict` (A72).
-        Where the copy was deleted since, another is made, or, unless `revive`, it is a `Conflict`. If the original is edited meanwhile, it is copied
-        again. If it is deleted meanwhile, the copy is deleted too, and `NotFound` is raised.
-        The original is deleted only at the version that was copied, and only while its copy can be read.
+        Promoting the same source to the same scope again with the same overrides
+        returns the same entry, with others it is a `Conflict` (A72). Where the copy was
+        deleted since, another is made, or, unless `revive`, it is a `Conflict`. If the
+        original is edited meanwhile, it is copied again. If it is deleted meanwhile,
+        the copy is deleted too, and `NotFound` is raised. The original is deleted only
+        at the version that was copied, and only while its copy can be read.
         """
         patience, asked = Patience(self._placement, entry_id), _digest(overrides or {})
         while True:
@@ -107,31 +118,41 @@ class Derivation:
 
             to_delete = [source] if delete_original else []
             try:
-                return await self._store(record, [source], to_delete, check, revive=revive, consistency=consistency)
+                return await self._store(
+                    record, [source], to_delete, check, revive=revive, consistency=consistency
+                )
             except NotFound:
                 if (await self._placement.locate(ENTRIES, source.key)).record is None:
                     raise
                 revive = True  # what was deleted is the copy that this call made
                 await patience.wait()  # it was edited while it was copied
 
-    async def foreseen(self, tenant: str, entry_id: str, target: Scope, to_come: Record | None = None) -> tuple[Record, Located]:
-        """The copy that `promote` would make now, and what stands under its id: one that was made before, or the tombstone of one.
+    async def foreseen(
+        self, tenant: str, entry_id: str, target: Scope, to_come: Record | None = None
+    ) -> tuple[Record, Located]:
+        """The copy that `promote` would make now, and what stands under its id: one
+        that was made before, or the tombstone of one.
 
-        `to_come`: the entry, where it does not stand yet. Nothing is written, and neither quotas nor the write gate are asked. Raises `NotFound`
-        and `InvalidScopePromotion` as `promote` does.
+        `to_come`: the entry, where it does not stand yet. Nothing is written, and
+        neither quotas nor the write gate are asked. Raises `NotFound` and
+        `InvalidScopePromotion` as `promote` does.
         """
         source = to_come or await self._entries.live_record(tenant, entry_id)
         record = await self._copy_of(tenant, source, target, {}, gated=False)
         whose = {} if source.vector is None else await self._meaning.whose()
         record = replace(record, fields={**record.fields, **whose}, vector=source.vector)  # it says the same
-        return record, await self._placement.locate(ENTRIES, record.key, born_in=self._placement.topology.home(record.tier))
+        return record, await self._placement.locate(
+            ENTRIES, record.key, born_in=self._placement.topology.home(record.tier)
+        )
 
     @property
     def decided_when_made(self) -> tuple[str, ...]:
         """What decides besides whether a copy is made, and is not asked before it is."""
         return ("if the write gate lets it in",) if self._entries.trust.gates.write is not None else ()
 
-    async def _copy_of(self, tenant: str, source: Record, target: Scope, overrides: dict[str, Any], *, gated: bool) -> Record:
+    async def _copy_of(
+        self, tenant: str, source: Record, target: Scope, overrides: dict[str, Any], *, gated: bool
+    ) -> Record:
         origin = entry_of(source)
         check_promotion(origin.scope, target)
         metadata = dict(origin.metadata)
@@ -142,9 +163,16 @@ class Derivation:
         if "metadata" in wanted:  # laid over the source's: provenance is never stripped (A88)
             metadata = door.json_object("metadata", metadata | wanted["metadata"])
         wanted["metadata"] = metadata
-        # Checked when it was written, and again where overridden: what could be stored can be promoted, empty content too (A52).
+        # Checked when it was written, and again where overridden: what could be stored
+        # can be promoted, empty content too (A52).
         draft = EntryDraft.model_construct(
-            scope=target, type=origin.type, title=origin.title, expires_at=origin.expires_at, **came_of(origin), **said, **wanted
+            scope=target,
+            type=origin.type,
+            title=origin.title,
+            expires_at=origin.expires_at,
+            **came_of(origin),
+            **said,
+            **wanted,
         )
         if gated:
             [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
@@ -158,12 +186,24 @@ class Derivation:
             sequence=self._placement.next_sequence(),
             promoted_from_id=source.key.id,
             compacted_from_ids=origin.compacted_from_ids,
-            contributors=None if origin.contributors is None else [c.model_dump() for c in origin.contributors],
+            contributors=None
+            if origin.contributors is None
+            else [c.model_dump() for c in origin.contributors],
         )
-        return replace(record, body={**record.body, COPIED_VERSION: source.version, MADE_OF: oldest_in([source]), OVERRIDES: _digest(overrides)})
+        return replace(
+            record,
+            body={
+                **record.body,
+                COPIED_VERSION: source.version,
+                MADE_OF: oldest_in([source]),
+                OVERRIDES: _digest(overrides),
+            },
+        )
 
     async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
-        """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not, or where what was made is hidden too."""
+        """What an entry that is gone was promoted to; raises `NotFound` naming that
+        entry where it was not, or where what was made is hidden too.
+        """
         try:
             made = await self._entries.live_record(tenant, _promoted_key(tenant, entry_id, target).id)
         except NotFound:  # it was not promoted, or the copy is hidden: one expires with its original
@@ -183,7 +223,9 @@ class Derivation:
         delete_sources: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Make one entry of several of one scope (A73-A87). The library calls no model: the callback does (A85)."""
+        """Make one entry of several of one scope (A73-A87). The library calls no model:
+        the callback does (A85).
+        """
         distinct = list(dict.fromkeys(entry_ids))
         if not distinct:
             raise CompactionError(distinct, "sourceEntryIds must be non-empty.")
@@ -213,7 +255,9 @@ class Derivation:
             raise CompactionError(distinct, str(error)) from error
         [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
         versions = [f"{s.key.id}@{s.version}" for s in sources]
-        identity = ids.derived_id(tenant, scope.text, "compact", *versions, draft.content, repr(draft.tags), repr(draft.metadata))
+        identity = ids.derived_id(
+            tenant, scope.text, "compact", *versions, draft.content, repr(draft.tags), repr(draft.metadata)
+        )
         now = self._placement.now()
         record = record_of(
             draft,
@@ -225,7 +269,9 @@ class Derivation:
             compacted_from_ids=distinct,
             contributors=[c for origin in origins for c in _contributors(origin)],
         )
-        generation = min(s.generation or 0 for s in sources)  # sources erased meanwhile take their summary with them
+        generation = min(
+            s.generation or 0 for s in sources
+        )  # sources erased meanwhile take their summary with them
         record = replace(record, generation=generation, body={**record.body, MADE_OF: oldest_in(sources)})
         record = made_of(record, sources, automatic=False, moved=delete_sources)
         to_delete = sources if delete_sources else []
@@ -234,8 +280,12 @@ class Derivation:
         except NotFound as error:
             if error.entry_id not in distinct:
                 raise
-            gone = f"entry {error.entry_id} was deleted or edited while it was summarised, so nothing was stored"
-            raise CompactionError(distinct, f"{gone}. Read the entries again, and compact those that are left.") from error
+            gone = (
+                f"entry {error.entry_id} was deleted or edited while it was summarised, so nothing was stored"
+            )
+            raise CompactionError(
+                distinct, f"{gone}. Read the entries again, and compact those that are left."
+            ) from error
 
     async def _called(self, callback: Callback, sources: Sequence[Record], entry_ids: Sequence[str]) -> str:
         try:
@@ -257,16 +307,22 @@ class Derivation:
         revive: bool = True,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life.
+        """Put a derived record where nothing stands under its id, or over the tombstone
+        of an earlier life.
 
-        Where it was made before and `check` has nothing against it, what was made is the answer. Sources go only for a copy that can be read, and not
-        where one of them is under legal hold: then `Held` is raised.
+        Where it was made before and `check` has nothing against it, what was made is
+        the answer. Sources go only for a copy that can be read, and not where one of
+        them is under legal hold: then `Held` is raised.
         """
         await self._erasure.holds.refuse(to_delete)
         less = sum(source.scope == record.scope for source in to_delete)
-        async with self._entries.quotas.admitted(record.key.tenant, [Newcomer.of(record, derived=True)], less) as stay:
+        async with self._entries.quotas.admitted(
+            record.key.tenant, [Newcomer.of(record, derived=True)], less
+        ) as stay:
             stay.add(record.key)
-            return await self._stored(record, sources, to_delete, check, revive=revive, consistency=consistency)
+            return await self._stored(
+                record, sources, to_delete, check, revive=revive, consistency=consistency
+            )
 
     async def _stored(
         self,
@@ -280,7 +336,11 @@ class Derivation:
     ) -> Entry:
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
-        pending = [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []
+        pending = (
+            [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})]
+            if to_delete
+            else []
+        )
         patience = Patience(self._placement, record.key.id)
         while True:
             there = await self._placement.locate(ENTRIES, record.key, born_in=store)
@@ -290,9 +350,20 @@ class Derivation:
                 check(there.record)
                 return await self._made_before(there.record, to_delete)
             if there.tombstone is not None and not revive:
-                raise Conflict("what was made of it before was deleted since", record.key.id, deleted_at=moment(there.tombstone.version))
+                raise Conflict(
+                    "what was made of it before was deleted since",
+                    record.key.id,
+                    deleted_at=moment(there.tombstone.version),
+                )
             born = await self._lives.birth(record, store, there)
-            new = replace(born.record, owed=(*CONFIRMS, *owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending))
+            new = replace(
+                born.record,
+                owed=(
+                    *CONFIRMS,
+                    *owed_by_writing(self._placement, ENTRIES, born.record, born.store),
+                    *pending,
+                ),
+            )
             outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
             if (error := refused(born.store, outcome)) is not None:
                 raise error
@@ -307,7 +378,9 @@ class Derivation:
             await patience.wait()
 
     async def _is_undone(self, store: Store, made: Record, sources: Sequence[Record]) -> bool:
-        """Whether what was made before, and not confirmed, is gone now, since a source was deleted or edited behind it."""
+        """Whether what was made before, and not confirmed, is gone now, since a source
+        was deleted or edited behind it.
+        """
         try:
             await self._derivatives.confirm(store, made, sources)
         except NotFound:
@@ -317,24 +390,44 @@ class Derivation:
     async def _made_before(self, made: Record, to_delete: Sequence[Record]) -> Entry:
         now = self._placement.now()
         if to_delete and (is_expired(made, now) or not is_current(made, now)):
-            raise Conflict("what was made of this before is hidden by now, expired or retired: nothing was deleted", made.key.id)
+            raise Conflict(
+                "what was made of this before is hidden by now, expired or retired: nothing was deleted",
+                made.key.id,
+            )
         if not to_delete:
             return entry_of(made)
-        await self._entries.rewrite_at_once(made.key, partial(self._moved, {source.key.id for source in to_delete}, True))
-        stay = {s.key.id for s in to_delete if not await self._erasure.delete(ENTRIES, s.key, at=s.version, held="left")}
+        await self._entries.rewrite_at_once(
+            made.key, partial(self._moved, {source.key.id for source in to_delete}, True)
+        )
+        stay = {
+            s.key.id
+            for s in to_delete
+            if not await self._erasure.delete(ENTRIES, s.key, at=s.version, held="left")
+        }
         if stay:  # edited meanwhile, or under legal hold
             await self._entries.rewrite_at_once(made.key, partial(self._moved, stay, False))
         return entry_of((await self._placement.locate(ENTRIES, made.key)).record or made)
 
     async def _moved(self, originals: Collection[str], is_moved: bool, made: Record) -> Record | None:
-        """A copy that takes the place of its original, or does not: if it does, the erasure of the original's scope reaches it no more."""
+        """A copy that takes the place of its original, or does not: if it does, the
+        erasure of the original's scope reaches it no more.
+        """
         moved = as_moved(made, originals, is_moved)
-        return None if moved is None else changed(moved, {}, version=version_at(self._placement.now(), made.version))
+        return (
+            None
+            if moved is None
+            else changed(moved, {}, version=version_at(self._placement.now(), made.version))
+        )
 
 
 def came_of(origin: Entry) -> dict[str, Any]:
     """What an entry says of where it came from, as a draft takes it."""
-    return {"source": origin.source, "agent": origin.agent, "run": origin.run, "origins": tuple(origin.origins or ())}
+    return {
+        "source": origin.source,
+        "agent": origin.agent,
+        "run": origin.run,
+        "origins": tuple(origin.origins or ()),
+    }
 
 
 def _promoted_key(tenant: str, entry_id: str, target: Scope) -> Key:
@@ -342,16 +435,23 @@ def _promoted_key(tenant: str, entry_id: str, target: Scope) -> Key:
 
 
 def _digest(overrides: dict[str, Any]) -> str:
-    return blake2b(json.dumps(overrides, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
+    return blake2b(
+        json.dumps(overrides, sort_keys=True, ensure_ascii=False).encode(), digest_size=16
+    ).hexdigest()
 
 
 def _check_overrides(made: Record, asked: str) -> None:
     if made.body.get(OVERRIDES, asked) != asked:
-        raise Conflict("it was promoted to this scope before, with other content, tags or metadata: update what that made", made.key.id)
+        raise Conflict(
+            "it was promoted to this scope before, with other content, tags or metadata: update what that made",
+            made.key.id,
+        )
 
 
 def _united_tags(origins: Sequence[Entry], source_ids: Sequence[str]) -> list[str]:
-    """The tags of all sources in order, within the limits of an entry. Raises `CompactionError` beyond them."""
+    """The tags of all sources in order, within the limits of an entry. Raises
+    `CompactionError` beyond them.
+    """
     union = list(dict.fromkeys(tag for origin in origins for tag in origin.tags))
     if len(union) > door.MAX_TAGS:
         raise CompactionError(
@@ -362,12 +462,17 @@ def _united_tags(origins: Sequence[Entry], source_ids: Sequence[str]) -> list[st
     return union
 
 
-def _merged_metadata(origins: Sequence[Entry], given: Mapping[str, Any] | None, source_ids: Sequence[str]) -> dict[str, Any]:
+def _merged_metadata(
+    origins: Sequence[Entry], given: Mapping[str, Any] | None, source_ids: Sequence[str]
+) -> dict[str, Any]:
     """The metadata of all sources, the first seen winning, and what was given on top.
 
-    Raises `CompactionError` beyond the limits of an entry; if some was given, that alone is taken then.
+    Raises `CompactionError` beyond the limits of an entry; if some was given, that
+    alone is taken then.
     """
-    merged = {name: value for origin in reversed(origins) for name, value in origin.metadata.items()} | dict(given or {})
+    merged = {name: value for origin in reversed(origins) for name, value in origin.metadata.items()} | dict(
+        given or {}
+    )
     try:
         return door.json_object("metadata", merged)
     except InvalidInput as error:
@@ -387,10 +492,14 @@ def _latest(moments: Sequence[datetime | None]) -> datetime | None:
 
 
 def _contributors(origin: Entry) -> list[dict[str, Any]]:
-    """Where a source came from; of a compacted one, where its own sources came from (decision A82)."""
+    """Where a source came from; of a compacted one, where its own sources came from
+    (decision A82).
+    """
     if origin.contributors:
         return [c.model_dump() for c in origin.contributors]
     given = origin.metadata
     agent = origin.agent or given.get("agent_id", given.get("agentId"))
     source = origin.source or given.get("source")
-    return [{"entry_id": origin.id, "agent_id": agent, "source": source, "confidence": given.get("confidence")}]
+    return [
+        {"entry_id": origin.id, "agent_id": agent, "source": source, "confidence": given.get("confidence")}
+    ]

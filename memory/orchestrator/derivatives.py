@@ -1,7 +1,10 @@
-"""What was made of entries and messages: found when its sources are erased, and checked against them when it is stored.
+"""What was made of entries and messages: found when its sources are erased, and checked
+against them when it is stored.
 
-A derived entry is put first, owing `confirm_sources`; then its sources are read again. An erasure deletes first, then asks for what names the source.
-So one of both always sees the other, on every topology, and a process that dies in between leaves a step that a sweep carries out.
+A derived entry is put first, owing `confirm_sources`; then its sources are read again.
+An erasure deletes first, then asks for what names the source. So one of both always
+sees the other, on every topology, and a process that dies in between leaves a step that
+a sweep carries out.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ from memory.ports.store import Store
 log = logging.getLogger(__name__)
 
 CONFIRM_NOTES = "confirm_notes"
-"""What an entry owes whose advisor's note was stored just now, until the entries that the advisor was shown were seen to stand."""
+"""What an entry owes whose advisor's note was stored just now, until the entries that
+the advisor was shown were seen to stand.
+"""
 
 Stand = Callable[[str, MessageSource], Awaitable[bool]]
 """Whether the messages of a source are there, and none of them was erased."""
@@ -83,20 +88,24 @@ class Derivatives:
         self._erasure = erasure
         self._checks: dict[Key, list[_Check]] = {}
         self._kept: dict[Key, list[str] | None] = {}
-        """By entry that is being deleted here, what was made of it and stays; None until that is known."""
+        """By entry that is being deleted here, what was made of it and stays; None
+        until that is known.
+        """
         self.messages_stand: Stand | None = None
         outbox.register(CONFIRM_SOURCES, self._confirm, Until.DELETED)
         outbox.register(CONFIRM_NOTES, self._confirm_notes, Until.DELETED)
         outbox.register(UNMAKE, self._unmake)
         erasure.delete_derived = self._gone_with
 
-    # -- stored -------------------------------------------------------------------------------------------------------
+    # -- stored ------------------------------------------------------------------------
 
     async def confirm(self, store: Store, stored: Record, sources: Sequence[Record] = ()) -> None:
-        """Read the sources of an entry again that was stored just now, or before and owes that still.
+        """Read the sources of an entry again that was stored just now, or before and
+        owes that still.
 
-        Raises `NotFound` where one was deleted, or edited since: then the entry is deleted. Raises `StoreUnavailable` where that cannot be told yet:
-        a sweep does it, and the call can be repeated.
+        Raises `NotFound` where one was deleted, or edited since: then the entry is
+        deleted. Raises `StoreUnavailable` where that cannot be told yet: a sweep does
+        it, and the call can be repeated.
         """
         if not any(owed.step == CONFIRM_SOURCES for owed in stored.owed):
             return
@@ -112,7 +121,10 @@ class Derivatives:
         if check.gone is not None:
             raise NotFound(check.gone)
         if any(owed.step == CONFIRM_SOURCES for owed in left):
-            raise StoreUnavailable(store.name, f"has entry {stored.key.id}, but its sources could not be read again; repeat the call")
+            raise StoreUnavailable(
+                store.name,
+                f"has entry {stored.key.id}, but its sources could not be read again; repeat the call",
+            )
 
     async def _confirm(self, pending: Pending, owed: Owed) -> bool:
         entry = pending.owner
@@ -121,13 +133,17 @@ class Derivatives:
         checks = self._checks.get(entry.key, [])
         gone = await self._gone(entry, {one.key: one for check in checks for one in check.sources})
         if gone is not None:
-            await self._erasure.delete(ENTRIES, entry.key, held="left", unmake="all", drops=frozenset({DELETE}))
+            await self._erasure.delete(
+                ENTRIES, entry.key, held="left", unmake="all", drops=frozenset({DELETE})
+            )
             for check in checks:
                 check.gone = gone
         return True
 
     async def _gone(self, entry: Record, read: Mapping[Key, Record]) -> str | None:
-        """The first direct source that does not say any more what it said when it was read; None where all do."""
+        """The first direct source that does not say any more what it said when it was
+        read; None where all do.
+        """
         tenant, direct = entry.key.tenant, [source for source in sources_of(entry) if source.direct]
         keys = {Key(tenant, source.entry_id): source for source in direct if isinstance(source, EntrySource)}
         located = await self._placement.locate_many(ENTRIES, list(keys)) if keys else []
@@ -136,29 +152,45 @@ class Derivatives:
             if now is None or (now.version != source.version and (then is None or not still_says(now, then))):
                 return source.entry_id
         for said in direct:
-            if isinstance(said, MessageSource) and self.messages_stand is not None and not await self.messages_stand(tenant, said):
+            if (
+                isinstance(said, MessageSource)
+                and self.messages_stand is not None
+                and not await self.messages_stand(tenant, said)
+            ):
                 return said.session_id
         return None
 
-    # -- erased -------------------------------------------------------------------------------------------------------
+    # -- erased ------------------------------------------------------------------------
 
     async def delete(self, key: Key) -> DeletedEntry:
-        """Delete an entry with what was made of it automatically; the answer names what was made of it and stays. One call for a key at a time."""
+        """Delete an entry with what was made of it automatically; the answer names what
+        was made of it and stays. One call for a key at a time.
+        """
         self._kept[key] = None
         try:
             is_deleted = await self._erasure.delete(ENTRIES, key, unmake="automatic")
         finally:
             kept = self._kept.pop(key)
-        return DeletedEntry(is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted)
+        return DeletedEntry(
+            is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted
+        )
 
     async def _unmake(self, pending: Pending, owed: Owed) -> bool:
-        """An entry was deleted: so is what was made of it, or what was made of it automatically; notes about it say nothing any more."""
+        """An entry was deleted: so is what was made of it, or what was made of it
+        automatically; notes about it say nothing any more.
+        """
         key, mode = pending.owner.key, owed.data["mode"]
         if isinstance(pending.owner, Record):
             return True
         kept: list[str] = []
-        async for record in find_derived(self._placement, key.tenant, naming(entry_reference(key.id), note_reference(key.id))):
-            named = [one for one in sources_of(record) if isinstance(one, EntrySource) and one.entry_id == key.id and not one.moved]
+        async for record in find_derived(
+            self._placement, key.tenant, naming(entry_reference(key.id), note_reference(key.id))
+        ):
+            named = [
+                one
+                for one in sources_of(record)
+                if isinstance(one, EntrySource) and one.entry_id == key.id and not one.moved
+            ]
             if named and (mode == "all" or all(one.automatic for one in named)):
                 kept += [] if await self._goes(record.key, mode) else [record.key.id]
                 continue
@@ -179,12 +211,16 @@ class Derivatives:
         return True
 
     async def _confirm_notes(self, pending: Pending, owed: Owed) -> bool:
-        """Drop a note that was stored while an entry was deleted which the advisor had been shown."""
+        """Drop a note that was stored while an entry was deleted which the advisor had
+        been shown.
+        """
         key, shown = pending.owner.key, owed.data["shown"]
         there = await self._placement.locate_many(ENTRIES, [Key(key.tenant, one) for one in shown])
         for entry_id, at in zip(shown, there, strict=True):
             if at.record is None and isinstance(pending.owner, Record):
-                await self._entries.rewrite_at_once(key, partial(self._without_note, entry_id), settles=frozenset({CONFIRM_NOTES}))
+                await self._entries.rewrite_at_once(
+                    key, partial(self._without_note, entry_id), settles=frozenset({CONFIRM_NOTES})
+                )
         return True
 
     async def _without_note(self, entry_id: str, record: Record) -> Record | None:
@@ -196,15 +232,34 @@ class Derivatives:
         version = version_at(self._placement.now(), record.version)
         left = {**told, "note": ERASED_NOTE}
         new = changed(record, {}, version=version)
-        steps = tuple(replace(owed, data=_without_said(owed.data)) for owed in record.owed if "said" in owed.data)
-        return replace(new, updated_at=record.updated_at, body={**new.body, NOTES: {**notes, "auto_supersede": left}}, owed=steps)
+        steps = tuple(
+            replace(owed, data=_without_said(owed.data)) for owed in record.owed if "said" in owed.data
+        )
+        return replace(
+            new,
+            updated_at=record.updated_at,
+            body={**new.body, NOTES: {**notes, "auto_supersede": left}},
+            owed=steps,
+        )
 
     async def _gone_with(self, partition: Partition, generation: int) -> None:
         """A scope was erased: so is what was made of the entries that it had."""
-        async for record in find_derived(self._placement, partition.tenant, naming(scope_reference(partition.tenant, partition.scope))):
-            here = [s for s in sources_of(record) if isinstance(s, EntrySource) and s.scope == partition.scope and s.generation < generation]
+        async for record in find_derived(
+            self._placement, partition.tenant, naming(scope_reference(partition.tenant, partition.scope))
+        ):
+            here = [
+                s
+                for s in sources_of(record)
+                if isinstance(s, EntrySource) and s.scope == partition.scope and s.generation < generation
+            ]
             named = [source for source in here if not source.moved]
-            located = await self._placement.locate_many(ENTRIES, [Key(partition.tenant, one.entry_id) for one in named]) if named else []
+            located = (
+                await self._placement.locate_many(
+                    ENTRIES, [Key(partition.tenant, one.entry_id) for one in named]
+                )
+                if named
+                else []
+            )
             if any(there.record is None for there in located):
                 await self._erasure.delete(ENTRIES, record.key, held="left", unmake="all")
 

@@ -1,7 +1,9 @@
-"""Which origins a tenant distrusts: one record of the archive, which every process remembers for a moment.
+"""Which origins a tenant distrusts: one record of the archive, which every process
+remembers for a moment.
 
-A process looks at it again when what it remembers is older than `LASTS`, so that is how long another's distrust takes to be heard. Where the archive
-does not answer, what was known goes on; where nothing was, whatever says where it comes from is not shown.
+A process looks at it again when what it remembers is older than `LASTS`, so that is how
+long another's distrust takes to be heard. Where the archive does not answer, what was
+known goes on; where nothing was, whatever says where it comes from is not shown.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ LASTS = timedelta(seconds=2)
 MOST_TENANTS = 10_000
 """Of so many it is remembered, those asked last."""
 MOST_DISTRUSTED = 80
-"""Of one tenant: each is up to five parts of every question, and a search asks for many places besides within `MAX_FILTER_PARTS`."""
+"""Of one tenant: each is up to five parts of every question, and a search asks for many
+places besides within `MAX_FILTER_PARTS`.
+"""
 DISTRUSTS_SCOPE = "distrusts"
 
 Said: TypeAlias = Mapping[str, Any]
@@ -68,16 +72,21 @@ class Distrusts:
         self._placement = placement
         self._known: OrderedDict[str, Known] = OrderedDict()
 
-    # -- said ---------------------------------------------------------------------------------------------------------
+    # -- said --------------------------------------------------------------------------
 
     async def place(self, tenant: str, distrusts: Sequence[Distrust]) -> list[Distrust]:
-        """Distrust these from now on; one that is distrusted already is so as is said now. Raises `InvalidInput` where they are too many."""
+        """Distrust these from now on; one that is distrusted already is so as is said
+        now. Raises `InvalidInput` where they are too many.
+        """
         new = {one.origin: _said(one) for one in distrusts}
 
         def with_them(said: Said) -> Said:
             if len(said.keys() | new.keys()) > MOST_DISTRUSTED:
                 advice = "roll back what some of them wrote, then trust these again"
-                raise InvalidInput(parts_of(distrusts[0].origin)[0], f"a tenant distrusts at most {MOST_DISTRUSTED} at once: {advice}")
+                raise InvalidInput(
+                    parts_of(distrusts[0].origin)[0],
+                    f"a tenant distrusts at most {MOST_DISTRUSTED} at once: {advice}",
+                )
             return {**said, **new}
 
         await self._change(tenant, with_them)
@@ -99,13 +108,18 @@ class Distrusts:
         return list((await self._read(tenant))[1].distrusts)
 
     async def _change(self, tenant: str, change: Callable[[Said], Said]) -> None:
-        archive, patience = self._placement.topology.archive, Patience(self._placement, f"what tenant '{tenant}' distrusts")
+        archive, patience = (
+            self._placement.topology.archive,
+            Patience(self._placement, f"what tenant '{tenant}' distrusts"),
+        )
         while True:
             before, known = await self._read(tenant)
             said = change({one.origin: _said(one) for one in known.distrusts})
             version = self._placement.next_version(0 if before is None else before.version)
             body = {"by_origin": {origin: dict(how) for origin, how in said.items()}}
-            record = Record(_key(tenant), DISTRUSTS_SCOPE, version, known.read, known.read, body=body, tier="mid")
+            record = Record(
+                _key(tenant), DISTRUSTS_SCOPE, version, known.read, known.read, body=body, tier="mid"
+            )
             put = Put(SETTINGS, record, Absent() if before is None else AtVersion(before.version))
             outcome = await self._placement.write_one("distrust.put", archive, put)
             if outcome.applied:
@@ -115,10 +129,12 @@ class Distrusts:
                 raise error
             await patience.wait()
 
-    # -- asked --------------------------------------------------------------------------------------------------------
+    # -- asked -------------------------------------------------------------------------
 
     async def known(self, tenant: str) -> Known:
-        """What is distrusted, as it was at most `LASTS` ago. Where the archive fails what was known before; raises where nothing was."""
+        """What is distrusted, as it was at most `LASTS` ago. Where the archive fails
+        what was known before; raises where nothing was.
+        """
         if (known := self.at_once(tenant)) is not None:
             return known
         answer = await self._placement.answer(self._placement.topology.archive, self._read(tenant))
@@ -139,7 +155,9 @@ class Distrusts:
         return timedelta(0) <= self._placement.now() - known.read <= LASTS
 
     def _remember(self, tenant: str, known: Known) -> None:
-        """Unless it was read before what is remembered: then others have said more since."""
+        """Unless it was read before what is remembered: then others have said more
+        since.
+        """
         there = self._known.get(tenant)
         if there is None or not known.read < there.read <= self._placement.now():
             self._known[tenant] = known
@@ -152,7 +170,9 @@ class Distrusts:
         with step("distrust.read"):
             (there,) = await archive.get(SETTINGS, [_key(tenant)])
         if isinstance(there, Corrupt):
-            raise CorruptRecord(archive.name, there.key.id, f"it says which sources are distrusted ({there.problem})")
+            raise CorruptRecord(
+                archive.name, there.key.id, f"it says which sources are distrusted ({there.problem})"
+            )
         record = there if isinstance(there, Record) else None
         known = Known(now, () if record is None else _distrusts(record))
         self._remember(tenant, known)
@@ -160,7 +180,9 @@ class Distrusts:
 
 
 def visible(known: Known | None) -> Filter | None:
-    """What may be shown by what is known; where nothing is, what says nothing of where it comes from."""
+    """What may be shown by what is known; where nothing is, what says nothing of where
+    it comes from.
+    """
     return UNNAMED if known is None else all_of(known.lets_through)
 
 
@@ -170,7 +192,12 @@ def _key(tenant: str) -> Key:
 
 def _distrusts(record: Record) -> tuple[Distrust, ...]:
     by_origin: Mapping[str, Said] = record.body["by_origin"]
-    return tuple(sorted((_distrust(origin, how) for origin, how in by_origin.items()), key=lambda one: (one.distrusted_at, one.origin)))
+    return tuple(
+        sorted(
+            (_distrust(origin, how) for origin, how in by_origin.items()),
+            key=lambda one: (one.distrusted_at, one.origin),
+        )
+    )
 
 
 def _distrust(origin: str, how: Said) -> Distrust:
@@ -180,4 +207,10 @@ def _distrust(origin: str, how: Said) -> Distrust:
 
 def _said(one: Distrust) -> dict[str, Any]:
     since = None if one.since is None else micros(one.since)
-    return {"since": since, "later_writes": one.later_writes, "reason": one.reason, "by": one.distrusted_by, "at": micros(one.distrusted_at)}
+    return {
+        "since": since,
+        "later_writes": one.later_writes,
+        "reason": one.reason,
+        "by": one.distrusted_by,
+        "at": micros(one.distrusted_at),
+    }

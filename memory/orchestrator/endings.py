@@ -1,7 +1,9 @@
-"""Ends of sessions asked for by hand: what a store keeps from being done of one is owed, and done by a sweep once the stores answer again.
+"""Ends of sessions asked for by hand: what a store keeps from being done of one is
+owed, and done by a sweep once the stores answer again.
 
-The event that ends a conversation owes `end` from its first put on, so a process that dies leaves it too. A session that has only entries has no log
-to owe it by: where something waits, an operation record does, for the entries that there were.
+The event that ends a conversation owes `end` from its first put on, so a process that
+dies leaves it too. A session that has only entries has no log to owe it by: where
+something waits, an operation record does, for the entries that there were.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Put,
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """An end that is owed. `until`: it takes no entries that are later; None where all are the ended session's."""
+    """An end that is owed. `until`: it takes no entries that are later; None where all
+    are the ended session's.
+    """
 
     tenant: str
     scope: Scope
@@ -43,17 +47,23 @@ class Ending:
 class Endings:
     """Ends sessions, and carries out the ends that are owed."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, sessions: SessionRecords, promotion: Promotion) -> None:
+    def __init__(
+        self, placement: Placement, *, outbox: Outbox, sessions: SessionRecords, promotion: Promotion
+    ) -> None:
         self._placement = placement
         self._sessions = sessions
-        self._promote: Callable[[str, Scope, datetime | None, set[str]], Awaitable[PromotionReport]] = promotion.end_session
+        self._promote: Callable[[str, Scope, datetime | None, set[str]], Awaitable[PromotionReport]] = (
+            promotion.end_session
+        )
         outbox.register_together(END, self._carry_out, is_last=True)  # what is made of messages is there then
 
     async def end(self, tenant: str, scope: Scope, owing: Sequence[Record] | None = None) -> PromotionReport:
-        """See `Promotion.end_session`. What waits is owed when this returns; it raises where that cannot be noted.
+        """See `Promotion.end_session`. What waits is owed when this returns; it raises
+        where that cannot be noted.
 
-        `owing`: the events of the session that owe something, where they were read just now. Only ends that were owed before any entry was looked at
-        are over with this: another's, of what was said since, is its own.
+        `owing`: the events of the session that owe something, where they were read just
+        now. Only ends that were owed before any entry was looked at are over with this:
+        another's, of what was said since, is its own.
         """
         begun = self._placement.now()
         before = await self._owing(tenant, scope) if owing is None else owing
@@ -79,28 +89,48 @@ class Endings:
             await self._placement.write("end.settle", self._placement.topology.archive, *done)
 
     async def _note(self, tenant: str, scope: Scope, until: datetime) -> None:
-        """Owe the end by an operation; one that is owed already takes the later entries too."""
-        now, archive, version = self._placement.now(), self._placement.topology.archive, self._placement.next_version()
+        """Owe the end by an operation; one that is owed already takes the later entries
+        too.
+        """
+        now, archive, version = (
+            self._placement.now(),
+            self._placement.topology.archive,
+            self._placement.next_version(),
+        )
         key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, END, tenant, scope.id))
         owed = Owed(END, END, {"tenant": tenant, "session_id": scope.id, "until": micros(until)})
         when: When = Absent()
         while True:
-            operation = Record(key, OPERATIONS_SCOPE, version, now, now, fields={"kind": END}, tier="mid", owed=(owed,))
+            operation = Record(
+                key, OPERATIONS_SCOPE, version, now, now, fields={"kind": END}, tier="mid", owed=(owed,)
+            )
             noted = await self._placement.write_one("end.note", archive, Put(OPERATIONS, operation, when))
             if noted.applied:
                 return
             if (error := refused(archive, noted)) is not None:
                 raise error
             there = noted.stored
-            if isinstance(there, Record) and any(other.data["until"] >= owed.data["until"] for other in there.owed):
+            if isinstance(there, Record) and any(
+                other.data["until"] >= owed.data["until"] for other in there.owed
+            ):
                 return  # another call's, of a later moment
-            when = Absent() if there is None else Newer() if isinstance(there, Corrupt) else AtVersion(there.version)
-            version = self._placement.next_version(noted.version or 0)  # what stands there may be by a clock that is ahead of this one
+            when = (
+                Absent()
+                if there is None
+                else Newer()
+                if isinstance(there, Corrupt)
+                else AtVersion(there.version)
+            )
+            version = self._placement.next_version(
+                noted.version or 0
+            )  # what stands there may be by a clock that is ahead of this one
 
-    # -- what is owed -------------------------------------------------------------------------------------------------
+    # -- what is owed ------------------------------------------------------------------
 
     async def _carry_out(self, items: Sequence[Item]) -> Sequence[Came]:
-        """None of them while a store does not answer, and none behind one that had to wait for a store: each would wait for it."""
+        """None of them while a store does not answer, and none behind one that had to
+        wait for a store: each would wait for it.
+        """
         try:
             for store in self._placement.topology.homes:
                 with step("end.answers"):
@@ -119,28 +149,45 @@ class Endings:
         return came
 
     async def _do(self, owner: Standing, owed: Owed, away: set[str]) -> bool:
-        """Once for what is there; it stays owed to what is yet to be made of messages. `away` learns of the stores that did not answer."""
+        """Once for what is there; it stays owed to what is yet to be made of messages.
+        `away` learns of the stores that did not answer.
+        """
         if (ending := await self.due(owner, owed)) is not None:
-            leaving = ending.until is None and _that_owe(LEAVE, await self._owing(ending.tenant, ending.scope))
+            leaving = ending.until is None and _that_owe(
+                LEAVE, await self._owing(ending.tenant, ending.scope)
+            )
             waiting = (await self._promote(ending.tenant, ending.scope, ending.until, away)).waiting
             waiting += ["what was said in it is not onward yet"] if leaving else []
             if waiting:
                 raise EndWaits("; ".join(waiting))
-        if "tenant" in owed.data and isinstance(owner, Record):  # nothing is left of an operation that is over, which names the session
+        if "tenant" in owed.data and isinstance(
+            owner, Record
+        ):  # nothing is left of an operation that is over, which names the session
             version, until = self._placement.next_version(owner.version), self._placement.tombstone_until()
-            gone = Delete(OPERATIONS, owner.key, version, AtVersion(owner.version), discard_at=until, settles=frozenset({END}))
+            gone = Delete(
+                OPERATIONS,
+                owner.key,
+                version,
+                AtVersion(owner.version),
+                discard_at=until,
+                settles=frozenset({END}),
+            )
             await self._placement.write_one("end.over", self._placement.topology.archive, gone)
         return True
 
     async def due(self, owner: Standing, owed: Owed) -> Ending | None:
-        """The end that this owes; None where it is not due any more: the session was deleted, or was resumed since, and its next end does all of it.
+        """The end that this owes; None where it is not due any more: the session was
+        deleted, or was resumed since, and its next end does all of it.
 
-        It is due too where the session has expired meanwhile: its entries have an expiry of their own.
+        It is due too where the session has expired meanwhile: its entries have an
+        expiry of their own.
         """
         if not isinstance(owner, Record):
             return None
         if "tenant" in owed.data:
-            return Ending(owed.data["tenant"], Scope.session(owed.data["session_id"]), moment(owed.data["until"]))
+            return Ending(
+                owed.data["tenant"], Scope.session(owed.data["session_id"]), moment(owed.data["until"])
+            )
         tenant, scope = owner.key.tenant, Scope.session(str(owner.fields["conversation_id"]))
         if (record := await self._sessions.stored(tenant, scope.id)) is None:
             return None

@@ -83,7 +83,9 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """One engine over one set of stores. Many engines, in many processes, may work on the same stores at once."""
+    """One engine over one set of stores. Many engines, in many processes, may work on
+    the same stores at once.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,9 @@ class Engine:
     ) -> None:
         self.topology = topology
         self.settings = settings or EngineSettings()
-        self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds)
+        self.placement = Placement(
+            topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds
+        )
         self.setbacks = Setbacks(self.placement)
         self.word_indexes = WordIndexes(self.placement)
         self.store_notes = StoreNotes(self.placement)
@@ -121,7 +125,9 @@ class Engine:
         self.turns = Turns()
         self.forms = Forms(self.placement)
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
-        self.long_texts = LongTexts(self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms)
+        self.long_texts = LongTexts(
+            self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms
+        )
         self.trust = Trust(self.placement, Gates(self.placement, write_gate, recall_gate))
         lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
@@ -137,7 +143,9 @@ class Engine:
             quotas=self.quotas,
             trust=self.trust,
         )
-        self.derivatives = Derivatives(self.placement, entries=self.entries, outbox=self.outbox, erasure=self.erasure)
+        self.derivatives = Derivatives(
+            self.placement, entries=self.entries, outbox=self.outbox, erasure=self.erasure
+        )
         self.derivation = Derivation(
             self.placement,
             entries=self.entries,
@@ -147,7 +155,13 @@ class Engine:
             lives=lives,
             derivatives=self.derivatives,
         )
-        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
+        self.relations = Relations(
+            self.placement,
+            entries=self.entries,
+            erasure=self.erasure,
+            generations=self.generations,
+            outbox=self.outbox,
+        )
         self.superseding = Superseding(
             self.placement,
             entries=self.entries,
@@ -168,12 +182,26 @@ class Engine:
             trust=self.trust,
         )
         manifests = self.conversations.manifests
-        self.numbers = Numbers(self.placement, generations=self.generations, outbox=self.outbox, turns=self.turns, manifests=manifests)
+        self.numbers = Numbers(
+            self.placement,
+            generations=self.generations,
+            outbox=self.outbox,
+            turns=self.turns,
+            manifests=manifests,
+        )
         self.derivatives.messages_stand = self.conversations.onward.taught.stands
         self.referrers = Referrers(self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure)
         manifests.on_gone = self.referrers.clear
-        self.scratchpads = Scratchpads(self.placement, outbox=self.outbox, turns=self.turns, erasure=self.erasure, generations=self.generations)
-        self.tenants = Tenants(self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions)
+        self.scratchpads = Scratchpads(
+            self.placement,
+            outbox=self.outbox,
+            turns=self.turns,
+            erasure=self.erasure,
+            generations=self.generations,
+        )
+        self.tenants = Tenants(
+            self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions
+        )
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement, self.trust)
         self.graphs = Graphs(self.placement, entries=self.entries, browsing=self.browsing)
@@ -195,7 +223,13 @@ class Engine:
             manifests=manifests,
         )
         passages_made = self.conversations.passages
-        self.reindexing = Reindexing(self.placement, meaning=self.meaning, outbox=self.outbox, passages=passages_made, long_texts=self.long_texts)
+        self.reindexing = Reindexing(
+            self.placement,
+            meaning=self.meaning,
+            outbox=self.outbox,
+            passages=passages_made,
+            long_texts=self.long_texts,
+        )
         self.searching = Searching(
             self.placement,
             self.browsing,
@@ -205,7 +239,13 @@ class Engine:
             forms=self.forms,
             deliveries=self.deliveries,
         )
-        self.checking = Checking(self.placement, entries=self.entries, superseding=self.superseding, searching=self.searching, meaning=self.meaning)
+        self.checking = Checking(
+            self.placement,
+            entries=self.entries,
+            superseding=self.superseding,
+            searching=self.searching,
+            meaning=self.meaning,
+        )
         self.enriching = Enriching(
             self.placement,
             entries=self.entries,
@@ -219,9 +259,15 @@ class Engine:
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
         self.judging = Judging(self.placement, self.conversations.counter, rules, policies)
-        self.promotion = Promotion(self.placement, self.tiering, self.accesses, self.derivation, self.judging, self._user_of)
-        self.endings = Endings(self.placement, outbox=self.outbox, sessions=self.conversations.sessions, promotion=self.promotion)
-        self.after_writes = AfterWrites(self.promotion, frozenset(rule.source for rule in self.judging.of_tier("") if rule.on == "write"))
+        self.promotion = Promotion(
+            self.placement, self.tiering, self.accesses, self.derivation, self.judging, self._user_of
+        )
+        self.endings = Endings(
+            self.placement, outbox=self.outbox, sessions=self.conversations.sessions, promotion=self.promotion
+        )
+        self.after_writes = AfterWrites(
+            self.promotion, frozenset(rule.source for rule in self.judging.of_tier("") if rule.on == "write")
+        )
         self.entries.on_written = self.after_writes.note
         self.retention = Retention(
             self.placement,
@@ -241,7 +287,13 @@ class Engine:
             tiering=self.tiering,
             promotion=self.promotion,
             retention=self.retention,
-            tells=(self.deliveries.flush, self.meaning.look, self.accesses.tell, self.conversations.sessions.catch_up, passages_made.catch_up),
+            tells=(
+                self.deliveries.flush,
+                self.meaning.look,
+                self.accesses.tell,
+                self.conversations.sessions.catch_up,
+                passages_made.catch_up,
+            ),
             dangling=self.dangling,
             sessions=self.conversations.sessions,
             reindexing=self.reindexing,
@@ -254,12 +306,20 @@ class Engine:
             erasure=self.erasure,
             generations=self.generations,
             tiering=self.tiering,
-            remaking=Remaking(self.placement, meaning=self.meaning, outbox=self.outbox, long_texts=self.long_texts, passages=passages_made),
+            remaking=Remaking(
+                self.placement,
+                meaning=self.meaning,
+                outbox=self.outbox,
+                long_texts=self.long_texts,
+                passages=passages_made,
+            ),
             balances=self.conversations.balances,
         )
 
     async def open(self, *, reindex: bool = False) -> None:
-        """Open the stores, check what they can do and whose vectors they hold. With `reindex` they note that another's are to be made anew."""
+        """Open the stores, check what they can do and whose vectors they hold. With
+        `reindex` they note that another's are to be made anew.
+        """
         await self.topology.open(self.placement.kinds.collections, on_arrival=self.meaning.check_store)
         try:
             await (self.meaning.begin() if reindex else self.meaning.check())
@@ -270,8 +330,10 @@ class Engine:
         self.enriching.open()
 
     async def close(self) -> None:
-        """Wait for advisors, deliver what is queued, tell how often entries were read and what sessions have come to, make what messages are found
-        by, as far as the stores answer within the deadline, and close the stores."""
+        """Wait for advisors, deliver what is queued, tell how often entries were read
+        and what sessions have come to, make what messages are found by, as far as the
+        stores answer within the deadline, and close the stores.
+        """
         try:
             await self.forms.close()
             await self.enriching.close()
@@ -287,20 +349,29 @@ class Engine:
             await self.topology.close()
 
     async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:
-        """One sweep, and behind it what `onward` and the advisor are asked: in the report that is `still_owed`."""
+        """One sweep, and behind it what `onward` and the advisor are asked: in the
+        report that is `still_owed`.
+        """
         report = await self.maintenance.sweep(allowance)
         await self.conversations.onward.asked()
         await self.enriching.asked()
         return report
 
-    async def end_session(self, tenant: str, scope: Scope, owing: Sequence[Record] | None = None) -> PromotionReport:
-        """See `Endings.end`. What an advisor is asked about is waited for, up to the deadline: such entries do not move."""
-        await self.enriching.tried_in(Partition(tenant, scope.text), self.placement.settings.deadline.total_seconds())
+    async def end_session(
+        self, tenant: str, scope: Scope, owing: Sequence[Record] | None = None
+    ) -> PromotionReport:
+        """See `Endings.end`. What an advisor is asked about is waited for, up to the
+        deadline: such entries do not move.
+        """
+        await self.enriching.tried_in(
+            Partition(tenant, scope.text), self.placement.settings.deadline.total_seconds()
+        )
         return await self.endings.end(tenant, scope, owing)
 
     async def plan(self) -> Plan:
-        """What a sweep run now would do. What was written here is delivered and what was read here told to the stores, for rules that ask;
-        nothing else is written."""
+        """What a sweep run now would do. What was written here is delivered and what
+        was read here told to the stores, for rules that ask; nothing else is written.
+        """
         await self.deliveries.flush()
         await self.accesses.tell()
         due = PlannedDue(
@@ -315,7 +386,9 @@ class Engine:
         return await plan_of(self.placement, [due, *self.planners], self.quotas, reads_texts=reads_texts)
 
     async def _user_of(self, tenant: str, session_id: str, entry_id: str) -> str | None:
-        """Whose an entry of a session is: of one that was learnt in a shared session, the user who said what it was made of."""
+        """Whose an entry of a session is: of one that was learnt in a shared session,
+        the user who said what it was made of.
+        """
         session = await self.conversations.find(tenant, session_id)
         if session is not None and session.body.get(SHARED):
             entry = (await self.placement.locate(ENTRIES, Key(tenant, entry_id))).record
@@ -326,14 +399,18 @@ class Engine:
         return user if isinstance(user, str) else None
 
     async def scope_of_entry(self, tenant: str, entry_id: str) -> str:
-        """The scope of an entry, expired and retired ones too. Raises `NotFound` where there is none."""
+        """The scope of an entry, expired and retired ones too. Raises `NotFound` where
+        there is none.
+        """
         located = await self.placement.locate(ENTRIES, Key(tenant, entry_id)) if is_id(entry_id) else None
         if located is None or located.record is None:
             raise NotFound(entry_id)
         return located.record.scope
 
     async def delete(self, tenant: str, entry_id: str) -> DeletedEntry:
-        """Delete one entry; a false answer where there was none. Raises `Held` where it is under legal hold."""
+        """Delete one entry; a false answer where there was none. Raises `Held` where it
+        is under legal hold.
+        """
         if not is_id(entry_id):
             return DeletedEntry(0)
         key = Key(tenant, entry_id)

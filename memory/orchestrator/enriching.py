@@ -1,10 +1,14 @@
-"""Enrichment: an advisor gives an entry tags, and names older entries that it takes the place of; behind the write, and never in its way (D100-D110).
+"""Enrichment: an advisor gives an entry tags, and names older entries that it takes the
+place of; behind the write, and never in its way (D100-D110).
 
-The write owes a step, which is part of the entry's own record. Whoever wrote it asks the advisor at once, beside everything else; where that fails
-or the process dies, sweeps do, at longer and longer intervals, and in the end the entry's notes say why not. What the advisor answered becomes part
-of the entry in one write, on condition that it is still the version that this was made for: its tags behind those that stand then, what came of it in
-the body, and the step that links and retires what was named (see `Superseding`), each only at the version that was shown. `updated_at` stays: nobody
-has edited the entry.
+The write owes a step, which is part of the entry's own record. Whoever wrote it asks
+the advisor at once, beside everything else; where that fails or the process dies,
+sweeps do, at longer and longer intervals, and in the end the entry's notes say why not.
+What the advisor answered becomes part of the entry in one write, on condition that it
+is still the version that this was made for: its tags behind those that stand then, what
+came of it in the body, and the step that links and retires what was named (see
+`Superseding`), each only at the version that was shown. `updated_at` stays: nobody has
+edited the entry.
 """
 
 from __future__ import annotations
@@ -55,7 +59,9 @@ AUTO_SUPERSEDE = "supersede:auto"
 """The id of the step that carries out what an advisor named."""
 
 AGAIN_AFTER, AT_MOST = timedelta(minutes=1), timedelta(hours=1)
-"""How long an advisor that failed is left alone about an entry, twice as long after each failure."""
+"""How long an advisor that failed is left alone about an entry, twice as long after
+each failure.
+"""
 MOST_ATTEMPTS = 5
 """How often one process asks about an entry."""
 GIVES_UP_AFTER = timedelta(days=1)
@@ -70,13 +76,17 @@ class Watcher(Protocol):
     """Hears what advisors were asked. See `Telemetry`."""
 
     def advised(self, of: Pass, model: str, seconds: float, tokens: Mapping[str, int | None] | None) -> None:
-        """One was asked for this, and took so long, and so many tokens ("input", "output") where it says; None where it did not answer."""
+        """One was asked for this, and took so long, and so many tokens ("input",
+        "output") where it says; None where it did not answer.
+        """
         ...
 
 
 @dataclass(slots=True)
 class _Asked:
-    """What an advisor has answered about an entry so far, as far as this process knows, and when it may be asked again."""
+    """What an advisor has answered about an entry so far, as far as this process knows,
+    and when it may be asked again.
+    """
 
     tags: str | None = None
     candidates: tuple[tuple[str, int], ...] = ()
@@ -92,7 +102,9 @@ class _Asked:
     """The text that the tags were asked for; None where they were not."""
 
     def lacks(self, wanted: Sequence[Pass]) -> bool:
-        return ("auto_tag" in wanted and self.tags is None) or ("auto_supersede" in wanted and self.said is None and self.stands is None)
+        return ("auto_tag" in wanted and self.tags is None) or (
+            "auto_supersede" in wanted and self.said is None and self.stands is None
+        )
 
 
 class Enriching:
@@ -125,21 +137,27 @@ class Enriching:
         deliveries.beside[ENRICH] = self.hear
 
     def owed(self, wanted: Sequence[Pass]) -> tuple[Owed, ...]:
-        """What a write owes that wants these; nothing where nobody is there to ask (D101)."""
+        """What a write owes that wants these; nothing where nobody is there to ask
+        (D101).
+        """
         if self._advisor is None or not wanted:
             return ()
         until = self._placement.now() + GIVES_UP_AFTER
         return (Owed(ENRICH, ENRICH, {"wanted": list(wanted), "until": micros(until)}),)
 
-    # -- life -----------------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take entries, on the running event loop; what traces tell of them belongs to no write."""
+        """Take entries, on the running event loop; what traces tell of them belongs to
+        no write.
+        """
         self._waiting, self._under_way, self._tasks = {}, {}, set()
         self._taking, self._context = True, copy_context()
 
     async def close(self) -> None:
-        """Wait for what is being asked, as long as an advisor may take; what is not done then stays owed."""
+        """Wait for what is being asked, as long as an advisor may take; what is not
+        done then stays owed.
+        """
         self._taking = False
         try:
             with suppress(TimeoutError):
@@ -167,15 +185,23 @@ class Enriching:
                     await event.wait()
 
     async def tried_in(self, partition: Partition, seconds: float) -> None:
-        """Wait so long at most until all entries of this partition have been tried that are to be."""
+        """Wait so long at most until all entries of this partition have been tried that
+        are to be.
+        """
         digest = ids.partition_digest(partition.tenant, partition.scope)
-        there = [key for key in (*self._waiting, *self._under_way) if key.tenant == partition.tenant and ids.digest_of(key.id) == digest]
+        there = [
+            key
+            for key in (*self._waiting, *self._under_way)
+            if key.tenant == partition.tenant and ids.digest_of(key.id) == digest
+        ]
         await asyncio.gather(*[self.tried(key, seconds) for key in there])
 
-    # -- what is to be done -----------------------------------------------------------------------------------------------------
+    # -- what is to be done ------------------------------------------------------------
 
     async def _found_owing(self, pending: Pending, owed: Owed) -> bool:
-        """A sweep, or whoever wants the record to owe nothing, has found it: it goes on without the answer."""
+        """A sweep, or whoever wants the record to owe nothing, has found it: it goes on
+        without the answer.
+        """
         if not isinstance(pending.owner, Record):
             return True
         self.hear(pending)
@@ -184,7 +210,13 @@ class Enriching:
     def hear(self, pending: Pending) -> None:
         """This entry owes its enrichment."""
         key, owner = pending.owner.key, pending.owner
-        if not self._taking or not isinstance(owner, Record) or key in self._waiting or key in self._under_way or len(self._waiting) >= MOST_WAITING:
+        if (
+            not self._taking
+            or not isinstance(owner, Record)
+            or key in self._waiting
+            or key in self._under_way
+            or len(self._waiting) >= MOST_WAITING
+        ):
             return
         asked, now = self._asked.get(key), self._placement.now()
         left_alone = asked is not None and asked.again is not None and now < asked.again
@@ -192,7 +224,9 @@ class Enriching:
             return
         self._waiting[key] = asyncio.Event()
         if len(self._tasks) < AT_ONCE:
-            task = asyncio.get_running_loop().create_task(self._run(), name="memory-enrichment", context=self._context)
+            task = asyncio.get_running_loop().create_task(
+                self._run(), name="memory-enrichment", context=self._context
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -230,7 +264,7 @@ class Enriching:
         await self._entries.rewrite(key, partial(self._enriched, asked), settles=frozenset({ENRICH}))
         self._asked.pop(key, None)
 
-    # -- asking -----------------------------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------
 
     async def _ask(self, advisor: Advisor, record: Record, wanted: Sequence[Pass], asked: _Asked) -> None:
         """Ask for what is lacking, side by side."""
@@ -266,17 +300,33 @@ class Enriching:
             asked.said = None if reply is None else policy.named(reply, len(candidates))
 
     async def _candidates(self, record: Record) -> list[Entry]:
-        """Older entries of the same scope and type that are found for its title, the best first, as they stand at home (D104-D106)."""
+        """Older entries of the same scope and type that are found for its title, the
+        best first, as they stand at home (D104-D106).
+        """
         entry = entry_of(record)
-        asked = Asked(entry.tenant, (Scope.parse(record.scope),), types=(entry.type.value,), limit=policy.LOOKED_AT)
-        found = [hit.entry.id for hit in await self._searching.search(asked, policy.near_text(entry)) if hit.entry.id != entry.id]
-        located = await self._placement.locate_many(ENTRIES, [Key(entry.tenant, one) for one in found], partial=True)
-        homes = await self._entries.trust.visible(entry.tenant, [home[0] for at in located if (home := at.home()) is not None])
+        asked = Asked(
+            entry.tenant, (Scope.parse(record.scope),), types=(entry.type.value,), limit=policy.LOOKED_AT
+        )
+        found = [
+            hit.entry.id
+            for hit in await self._searching.search(asked, policy.near_text(entry))
+            if hit.entry.id != entry.id
+        ]
+        located = await self._placement.locate_many(
+            ENTRIES, [Key(entry.tenant, one) for one in found], partial=True
+        )
+        homes = await self._entries.trust.visible(
+            entry.tenant, [home[0] for at in located if (home := at.home()) is not None]
+        )
         return [entry_of(one) for one in homes if self._may_give_way(one, record)][: policy.CANDIDATES]
 
     def _may_give_way(self, one: Record, to: Record) -> bool:
         alike = one.scope == to.scope and one.fields["type"] == to.fields["type"]
-        return alike and self._stands(one) and policy.is_older((one.created_at, one.key.id), (to.created_at, to.key.id))
+        return (
+            alike
+            and self._stands(one)
+            and policy.is_older((one.created_at, one.key.id), (to.created_at, to.key.id))
+        )
 
     async def _advice(self, advisor: Advisor, of: Pass, prompt: Prompt, asked: _Asked) -> str | None:
         """What an advisor answers; None where it fails or is late."""
@@ -286,10 +336,14 @@ class Enriching:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 answer = await advisor.advise(prompt)
         except Exception as error:  # noqa: BLE001 - it is somebody else's, and no write fails for it
-            asked.why = "it was late" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+            asked.why = (
+                "it was late" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+            )
             log.warning("no advice of %s: %s", advisor.model, asked.why)
         else:
-            cost = AdviceCost(of, advisor.model, _count(answer, "input_tokens"), _count(answer, "output_tokens"))
+            cost = AdviceCost(
+                of, advisor.model, _count(answer, "input_tokens"), _count(answer, "output_tokens")
+            )
             asked.costs.append(cost)
             if (reply := read_reply(answer)) is None:
                 asked.why = "it answered with an error"
@@ -298,14 +352,16 @@ class Enriching:
             self.watcher.advised(of, advisor.model, time() - begun, tokens)
         return reply
 
-    # -- what becomes of it -----------------------------------------------------------------------------------------------------
+    # -- what becomes of it ------------------------------------------------------------
 
     def _stands(self, record: Record) -> bool:
         now = self._placement.now()
         return is_current(record, now) and not is_expired(record, now)
 
     async def _enriched(self, asked: _Asked, record: Record) -> Record | None:
-        """The entry as it stands with what was answered; None where it owes that no more."""
+        """The entry as it stands with what was answered; None where it owes that no
+        more.
+        """
         if not (wanted := wanted_by(record)):
             return None
         now, notes = self._placement.now(), dict[str, Any]()
@@ -318,16 +374,32 @@ class Enriching:
         if "auto_supersede" in wanted:
             named, note = self._named(asked, record)
             shown = [one for one, _ in asked.candidates]
-            notes["auto_supersede"] = {"model": model, "candidates": shown, "named": list(named), "note": note}
-            data: dict[str, Any] = {"ids": list(named), "at": micros(now), "versions": named, "said": {MADE_BY: model, NOTE: note}}
-            steps = (Owed(AUTO_SUPERSEDE, SUPERSEDE, data), Owed(CONFIRM_NOTES, CONFIRM_NOTES, {"shown": shown})) if named else ()
+            notes["auto_supersede"] = {
+                "model": model,
+                "candidates": shown,
+                "named": list(named),
+                "note": note,
+            }
+            data: dict[str, Any] = {
+                "ids": list(named),
+                "at": micros(now),
+                "versions": named,
+                "said": {MADE_BY: model, NOTE: note},
+            }
+            steps = (
+                (Owed(AUTO_SUPERSEDE, SUPERSEDE, data), Owed(CONFIRM_NOTES, CONFIRM_NOTES, {"shown": shown}))
+                if named
+                else ()
+            )
             record = with_notes(record, shown if named else ())
         notes["costs"] = [cost.to_dict() for cost in asked.costs]
         new = changed(record, {} if tags is None else {"tags": tags}, version=version_at(now, record.version))
         return replace(new, updated_at=record.updated_at, body={**new.body, NOTES: notes}, owed=steps)
 
     async def _tagged(self, asked: _Asked, record: Record) -> tuple[list[str] | None, list[str], str | None]:
-        """All tags of the entry where they change, those that are added, and why none are (D102, D103)."""
+        """All tags of the entry where they change, those that are added, and why none
+        are (D102, D103).
+        """
         if not self._stands(record):
             return None, [], policy.RETIRED
         if asked.tags is not None and asked.text != meaning_of(record):
@@ -341,13 +413,19 @@ class Enriching:
             return None, [], policy.TOO_MANY_TAGS
         trust, changes = self._entries.trust, {"tags": tags}
         try:
-            changes = await trust.let_change(record.key.tenant, record, changes) if trust.asks_of(changes) else changes
+            changes = (
+                await trust.let_change(record.key.tenant, record, changes)
+                if trust.asks_of(changes)
+                else changes
+            )
         except Refused:
             return None, [], policy.REFUSED_TAGS
         return changes["tags"], [tag for tag in changes["tags"] if tag not in given], None
 
     def _named(self, asked: _Asked, record: Record) -> tuple[dict[str, int], str | None]:
-        """The entries that are to give way, each with the version that was shown, and what is to be said of it."""
+        """The entries that are to give way, each with the version that was shown, and
+        what is to be said of it.
+        """
         if not self._stands(record):
             return {}, policy.RETIRED
         if record.previous is not None:
@@ -359,10 +437,12 @@ class Enriching:
         named = dict(asked.candidates[place] for place in asked.said.places)
         return named, asked.said.note if named else policy.NONE_NAMED
 
-    # -- told -------------------------------------------------------------------------------------------------------------------
+    # -- told --------------------------------------------------------------------------
 
     async def told(self, tenant: str, entry_id: str) -> tuple[Record, Enrichment]:
-        """An entry as it stands, retired or not, and what is known of its enrichment. Raises `NotFound`."""
+        """An entry as it stands, retired or not, and what is known of its enrichment.
+        Raises `NotFound`.
+        """
         record = await self._entries.live_record(tenant, entry_id, active=False)
         model = None if self._advisor is None else self._advisor.model
         if wanted := wanted_by(record):
@@ -377,7 +457,9 @@ class Enriching:
         told: Any = record.body.get(NOTES) or {}
         tagged, owed = told.get("auto_tag"), any(owed.id == AUTO_SUPERSEDE for owed in record.owed)
         return record, Enrichment(
-            None if tagged is None else AutoTag(tagged["model"], bool(tagged["added"]), tuple(tagged["added"]), tagged["note"]),
+            None
+            if tagged is None
+            else AutoTag(tagged["model"], bool(tagged["added"]), tuple(tagged["added"]), tagged["note"]),
             await self._superseded(record, told.get("auto_supersede"), owed),
             tuple(AdviceCost(**cost) for cost in told.get("costs", ())),
             owed,
@@ -386,14 +468,28 @@ class Enriching:
     async def _superseded(self, record: Record, told: Any, owed: bool) -> AutoSupersede | None:
         """What gave way: what was named and is linked to the entry."""
         if told is None or not told["named"]:
-            return None if told is None else AutoSupersede(told["model"], False, tuple(told["candidates"]), (), told["note"])
-        links = await self._relations.related(record.key.tenant, source_id=record.key.id, label=SUPERSEDES, limit=MAX_LIMIT)
+            return (
+                None
+                if told is None
+                else AutoSupersede(told["model"], False, tuple(told["candidates"]), (), told["note"])
+            )
+        links = await self._relations.related(
+            record.key.tenant, source_id=record.key.id, label=SUPERSEDES, limit=MAX_LIMIT
+        )
         linked = {link.target_id for link in links if link.made_by is not None}
         gone = tuple(one for one in told["named"] if one in linked)
         stands = [one for one in told["named"] if one not in linked]
         if told["note"] == policy.ERASED_NOTE:
-            return AutoSupersede(told["model"], bool(gone), tuple(told["candidates"]), gone, policy.ERASED_NOTE)
-        note = STILL_OWED if owed else f"(changed since it was shown, and stands: {', '.join(stands)})" if stands else told["note"]
+            return AutoSupersede(
+                told["model"], bool(gone), tuple(told["candidates"]), gone, policy.ERASED_NOTE
+            )
+        note = (
+            STILL_OWED
+            if owed
+            else f"(changed since it was shown, and stands: {', '.join(stands)})"
+            if stands
+            else told["note"]
+        )
         return AutoSupersede(told["model"], bool(gone), tuple(told["candidates"]), gone, note)
 
 

@@ -1,4 +1,6 @@
-"""Entries: written, read, updated, retired. Drafts and patches arrive checked; stores are touched only here and below."""
+"""Entries: written, read, updated, retired. Drafts and patches arrive checked; stores
+are touched only here and below.
+"""
 
 from __future__ import annotations
 
@@ -63,20 +65,30 @@ class Entries:
         self._generations = generations
         self._deliveries = deliveries
         self.trust = trust
-        self.births = Births(placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas, trust=trust)
+        self.births = Births(
+            placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas, trust=trust
+        )
         self.quotas = quotas
         self._turns = turns
         self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
         """Hears, of each tenant, which entries were written or changed."""
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
     async def write(
-        self, tenant: str, draft: EntryDraft, *, revive: bool = False, consistency: Consistency | None = None, steps: Sequence[Owed] = ()
+        self,
+        tenant: str,
+        draft: EntryDraft,
+        *,
+        revive: bool = False,
+        consistency: Consistency | None = None,
+        steps: Sequence[Owed] = (),
     ) -> Entry:
         """Store one entry; under a key, exactly once (decision A5)."""
         try:
-            return (await self.write_many(tenant, [draft], revive=revive, consistency=consistency, steps=steps))[0]
+            return (
+                await self.write_many(tenant, [draft], revive=revive, consistency=consistency, steps=steps)
+            )[0]
         except PartialWrite as none_written:
             raise none_written.conflicts[0] from None
 
@@ -90,33 +102,57 @@ class Entries:
         steps: Sequence[Owed] = (),
     ) -> list[Entry]:
         """Store entries in order; see `Births.write_many`."""
-        written = await self.births.write_many(tenant, drafts, revive=revive, consistency=consistency, steps=steps)
+        written = await self.births.write_many(
+            tenant, drafts, revive=revive, consistency=consistency, steps=steps
+        )
         self.on_written(tenant, written)
         return written
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
-    async def get(self, tenant: str, entry_id: str, *, as_of: datetime | None = None, known_at: datetime | None = None) -> Entry | None:
-        """The entry, or None where none is visible: unknown, foreign, expired, or outside its window at `as_of` (default now)."""
+    async def get(
+        self, tenant: str, entry_id: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> Entry | None:
+        """The entry, or None where none is visible: unknown, foreign, expired, or
+        outside its window at `as_of` (default now).
+        """
         if not ids.is_id(entry_id):
             return None
         key = Key(tenant, entry_id)
-        record = await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record
+        record = (
+            await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record
+        )
         seen = None if record is None else await self._seen(record, as_of, known_at)
         shown = [] if seen is None else await self.trust.visible(tenant, [seen])
         return entry_of(shown[0]) if shown else None
 
     async def get_many(
-        self, tenant: str, entry_ids: Iterable[str], *, as_of: datetime | None = None, known_at: datetime | None = None, retired: bool = False
+        self,
+        tenant: str,
+        entry_ids: Iterable[str],
+        *,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        retired: bool = False,
     ) -> dict[str, Entry]:
-        """Those of these entries that `get` shows, by id; with `retired` also those outside of their window, as they are."""
+        """Those of these entries that `get` shows, by id; with `retired` also those
+        outside of their window, as they are.
+        """
         keys = [Key(tenant, entry_id) for entry_id in dict.fromkeys(entry_ids) if ids.is_id(entry_id)]
-        records = [at.record for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None]
-        seen = [one async for record in paced(records) if (one := await self._seen(record, as_of, known_at, retired)) is not None]
+        records = [
+            at.record for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None
+        ]
+        seen = [
+            one
+            async for record in paced(records)
+            if (one := await self._seen(record, as_of, known_at, retired)) is not None
+        ]
         shown = [entry_of(record) async for record in paced(await self.trust.visible(tenant, seen))]
         return {entry.id: entry for entry in shown}
 
-    async def _seen(self, record: Record, as_of: datetime | None, known_at: datetime | None, retired: bool = False) -> Record | None:
+    async def _seen(
+        self, record: Record, as_of: datetime | None, known_at: datetime | None, retired: bool = False
+    ) -> Record | None:
         """The entry as it stands at these moments, if it does."""
         now = self._placement.now()
         if is_expired(record, now):
@@ -127,7 +163,11 @@ class Entries:
                 return None
             record = known
         at = as_of or known_at
-        return record if retired or (is_current(record, now) if at is None else is_active(record, at, now)) else None
+        return (
+            record
+            if retired or (is_current(record, now) if at is None else is_active(record, at, now))
+            else None
+        )
 
     async def _read(self, key: Key) -> Record | None:
         """By way of the cache, where there is one."""
@@ -149,13 +189,19 @@ class Entries:
         return of_that_moment or next((v for v in reversed(versions) if was_stored(v, known_at, now)), None)
 
     async def history(self, tenant: str, entry_id: str) -> list[Entry]:
-        """Every version of a live entry, retired or not: oldest first, the current one last."""
+        """Every version of a live entry, retired or not: oldest first, the current one
+        last.
+        """
         record = await self.live_record(tenant, entry_id, active=False)
         return [entry_of(r) for r in (*await kept_versions(self._placement, record), record)]
 
     async def live_record(self, tenant: str, entry_id: str, *, active: bool = True) -> Record:
-        """The home record of an unexpired entry, active unless told otherwise; raises `NotFound`."""
-        located = await self._placement.locate(ENTRIES, Key(tenant, entry_id)) if ids.is_id(entry_id) else None
+        """The home record of an unexpired entry, active unless told otherwise; raises
+        `NotFound`.
+        """
+        located = (
+            await self._placement.locate(ENTRIES, Key(tenant, entry_id)) if ids.is_id(entry_id) else None
+        )
         now = self._placement.now()
         if located is None or located.record is None or is_expired(located.record, now):
             raise NotFound(entry_id)
@@ -163,26 +209,40 @@ class Entries:
             raise NotFound(entry_id)
         return located.record
 
-    # -- changing -----------------------------------------------------------------------------------------------------
+    # -- changing ----------------------------------------------------------------------
 
-    async def update(self, tenant: str, entry_id: str, changes: dict[str, Any], consistency: Consistency | None = None) -> Entry:
-        """Change what the checked patch names; the version before it is kept. Without changes, the entry as it is (D16)."""
+    async def update(
+        self, tenant: str, entry_id: str, changes: dict[str, Any], consistency: Consistency | None = None
+    ) -> Entry:
+        """Change what the checked patch names; the version before it is kept. Without
+        changes, the entry as it is (D16).
+        """
         if not changes:
             return entry_of(await self.live_record(tenant, entry_id, active=True))
-        changes = await self.trust.let_change(tenant, await self.live_record(tenant, entry_id), changes) if self.trust.asks_of(changes) else changes
+        changes = (
+            await self.trust.let_change(tenant, await self.live_record(tenant, entry_id), changes)
+            if self.trust.asks_of(changes)
+            else changes
+        )
         entry = entry_of(await self._change(tenant, entry_id, lambda record, now: changes, consistency))
         self.on_written(tenant, [entry])
         return entry
 
-    async def invalidate(self, tenant: str, entry_id: str, when: datetime | None, consistency: Consistency | None = None) -> bool:
-        """End the entry's validity window; false where nothing is active or the window has an end already (D24-D26)."""
+    async def invalidate(
+        self, tenant: str, entry_id: str, when: datetime | None, consistency: Consistency | None = None
+    ) -> bool:
+        """End the entry's validity window; false where nothing is active or the window
+        has an end already (D24-D26).
+        """
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
             if record.fields.get("valid_to") is not None:
                 raise NotFound(entry_id)
             start: Any = record.fields["valid_from"]
             if when is not None and when <= start:
-                raise InvalidInput("when", "does not lie after valid_from: the entry could not be reached at any moment")  # decision D33
+                raise InvalidInput(
+                    "when", "does not lie after valid_from: the entry could not be reached at any moment"
+                )  # decision D33
             return {"valid_to": when or max(start, now)}
 
         try:
@@ -191,17 +251,31 @@ class Entries:
             return False
         return True
 
-    async def rewrite(self, key: Key, rewritten: Callable[[Record], Awaitable[Record | None]], *, settles: frozenset[str] = frozenset()) -> bool:
-        """Put in the place of an entry, retired ones too, what is made of it as it stands; false where that is nothing, or there is no such entry.
-        What is made of it may owe steps of its own, and `settles` names those that are done with it."""
+    async def rewrite(
+        self,
+        key: Key,
+        rewritten: Callable[[Record], Awaitable[Record | None]],
+        *,
+        settles: frozenset[str] = frozenset(),
+    ) -> bool:
+        """Put in the place of an entry, retired ones too, what is made of it as it
+        stands; false where that is nothing, or there is no such entry. What is made of
+        it may owe steps of its own, and `settles` names those that are done with it.
+        """
         patience = Patience(self._placement, key.id)
         async with self._turns.take(ENTRIES, key, patience):
             return await self.rewrite_at_once(key, rewritten, settles=settles)
 
     async def rewrite_at_once(
-        self, key: Key, rewritten: Callable[[Record], Awaitable[Record | None]], *, settles: frozenset[str] = frozenset()
+        self,
+        key: Key,
+        rewritten: Callable[[Record], Awaitable[Record | None]],
+        *,
+        settles: frozenset[str] = frozenset(),
     ) -> bool:
-        """The same without waiting for this process's other changes of the entry: for steps, which one of them may be carrying out."""
+        """The same without waiting for this process's other changes of the entry: for
+        steps, which one of them may be carrying out.
+        """
         patience = Patience(self._placement, key.id)
         while True:
             home = (await self._placement.locate(ENTRIES, key)).home()
@@ -215,10 +289,12 @@ class Entries:
             await patience.wait()
 
     async def upsert(self, tenant: str, draft: EntryDraft, consistency: Consistency | None = None) -> Entry:
-        """Have the entry under the draft's key say what the draft says: one that is there gets another version, unless it says so already.
+        """Have the entry under the draft's key say what the draft says: one that is
+        there gets another version, unless it says so already.
 
-        Where there is none, or none any more, one is born: deleted ones and those past their expiry stand in nobody's way. One that is retired is a
-        `Conflict`: nothing brings it back (D27), nor can it be edited (D28).
+        Where there is none, or none any more, one is born: deleted ones and those past
+        their expiry stand in nobody's way. One that is retired is a `Conflict`: nothing
+        brings it back (D27), nor can it be edited (D28).
         """
         [draft] = await self.trust.let_in(tenant, [draft], changing=True)
         key = self.births.newborn(tenant, draft).record.key
@@ -235,7 +311,11 @@ class Entries:
         now = self._placement.now()
         try:
             if home is None:
-                return (await self.births.write_many(key.tenant, [draft], revive=True, consistency=consistency, let_in=True))[0]
+                return (
+                    await self.births.write_many(
+                        key.tenant, [draft], revive=True, consistency=consistency, let_in=True
+                    )
+                )[0]
             record, store = home
             if is_expired(record, now):
                 await self._erasure.delete(ENTRIES, key, at=record.version)
@@ -243,7 +323,9 @@ class Entries:
         except Conflict:
             return None
         if not is_current(record, now):
-            raise Conflict(f"the entry under key {draft.key!r} was retired: delete it first, or take another key", key.id)
+            raise Conflict(
+                f"the entry under key {draft.key!r} was retired: delete it first, or take another key", key.id
+            )
         new = restated(record, draft, version=version_at(now, record.version))
         if new is record:
             return entry_of(record)
@@ -255,10 +337,20 @@ class Entries:
             return None
         return None if stored is None else entry_of(stored)
 
-    async def retire(self, tenant: str, entry_id: str, at: datetime, version: int | None = None, *, origins: Sequence[str] = ()) -> bool:
-        """End the entry's validity at a moment that may have passed, or at its start where that is later; an end that lies ahead is brought forward.
+    async def retire(
+        self,
+        tenant: str,
+        entry_id: str,
+        at: datetime,
+        version: int | None = None,
+        *,
+        origins: Sequence[str] = (),
+    ) -> bool:
+        """End the entry's validity at a moment that may have passed, or at its start
+        where that is later; an end that lies ahead is brought forward.
 
-        False where nothing is active, or, given a `version`, where it has another. `origins`: of what takes its place.
+        False where nothing is active, or, given a `version`, where it has another.
+        `origins`: of what takes its place.
         """
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
@@ -273,8 +365,12 @@ class Entries:
             return False
         return True
 
-    async def _change(self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None) -> Record:
-        """Read, change, and write on condition that nobody else did meanwhile; else again, until the deadline: then `Contended`."""
+    async def _change(
+        self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None
+    ) -> Record:
+        """Read, change, and write on condition that nobody else did meanwhile; else
+        again, until the deadline: then `Contended`.
+        """
         if not ids.is_id(entry_id):
             raise NotFound(entry_id)
         key, patience = Key(tenant, entry_id), Patience(self._placement, entry_id)
@@ -297,13 +393,22 @@ class Entries:
         return await self._replace(store, record, new, consistency)
 
     async def _replace(
-        self, store: Store, old: Record, new: Record, consistency: Consistency | None, settles: frozenset[str] = frozenset()
+        self,
+        store: Store,
+        old: Record,
+        new: Record,
+        consistency: Consistency | None,
+        settles: frozenset[str] = frozenset(),
     ) -> Record | None:
-        """Write the new version with the old one kept; None when somebody else was faster."""
+        """Write the new version with the old one kept; None when somebody else was
+        faster.
+        """
         await self._cache.invalidate(ENTRIES, old.key)
         new, writes = self.replacing(store, old, new, settles)
         if (full := no_room(new, self._placement.topology.archive)) is not None:
-            if any(owed.step == KEPT_VERSION for owed in await self._outbox.finish(Pending(ENTRIES, store, old))):
+            if any(
+                owed.step == KEPT_VERSION for owed in await self._outbox.finish(Pending(ENTRIES, store, old))
+            ):
                 raise full
             return None
         outcomes = await self._placement.write("update.home", store, *writes, together=len(writes) > 1)
@@ -318,21 +423,34 @@ class Entries:
         await self._deliveries.deliver([Pending(ENTRIES, store, new)], consistency)
         return new
 
-    def replacing(self, store: Store, old: Record, new: Record, settles: frozenset[str] = frozenset()) -> tuple[Record, list[Put]]:
-        """The new version with what it owes, and the puts that store it with the old one kept: several are one batch. `settles`: steps it does."""
+    def replacing(
+        self, store: Store, old: Record, new: Record, settles: frozenset[str] = frozenset()
+    ) -> tuple[Record, list[Put]]:
+        """The new version with what it owes, and the puts that store it with the old
+        one kept: several are one batch. `settles`: steps it does.
+        """
         replaced = kept_version(old, new.version)
         beside = store is self._placement.topology.archive and store.capabilities.atomic
         keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
         carried = [owed for owed in self._outbox.carried(old, past=Until.EDITED) if owed.step not in settles]
         owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep, *new.owed)
         new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
-        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=self._outbox.settled(Until.EDITED) | settles)]
+        writes = [
+            Put(
+                ENTRIES,
+                new,
+                AtVersion(old.version, tier=old.tier),
+                settles=self._outbox.settled(Until.EDITED) | settles,
+            )
+        ]
         if beside:
             writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
         return new, writes
 
     async def erased(self, store: Store, old: Record) -> bool:
-        """Whether a write was refused since the scope of this entry is being erased. Then this helps, so that what is said of it is true."""
+        """Whether a write was refused since the scope of this entry is being erased.
+        Then this helps, so that what is said of it is true.
+        """
         if await self._generations.lives_on(old, store):
             return False
         await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")
@@ -340,8 +458,9 @@ class Entries:
 
 
 def retired_at(record: Record, at: datetime, origins: Sequence[str] = ()) -> dict[str, Any]:
-    """The change by which an entry that others supersede is retired, noting of what these come. An end that another clock gave it before is not put
-    off."""
+    """The change by which an entry that others supersede is retired, noting of what
+    these come. An end that another clock gave it before is not put off.
+    """
     start: Any = record.fields["valid_from"]
     end: Any = record.fields.get("valid_to")
     return {"valid_to": max(start, at) if end is None else min(end, max(start, at)), "origins": list(origins)}

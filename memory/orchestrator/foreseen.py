@@ -1,7 +1,9 @@
-"""What a plan foresees: records as they will be when what it has named so far is done. Who walks over a store then meets them so.
+"""What a plan foresees: records as they will be when what it has named so far is done.
+Who walks over a store then meets them so.
 
-A plan may name as many records as a store holds, so it keeps their keys. More is kept of those alone that walks have yet to meet, and, where there
-are quotas, what these count.
+A plan may name as many records as a store holds, so it keeps their keys. More is kept
+of those alone that walks have yet to meet, and, where there are quotas, what these
+count.
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Keeps:
-    """What later steps of a plan ask for: whether rules measure texts, which fields they look at, and what quotas count of a record in hand; None
-    without quotas."""
+    """What later steps of a plan ask for: whether rules measure texts, which fields
+    they look at, and what quotas count of a record in hand; None without quotas.
+    """
 
     texts: bool
     fields: Set[str]
@@ -93,7 +96,9 @@ class Foreseen:
         self._touched.add((collection.name, row.partition))
 
     def _kept(self, collection: Collection, row: Row) -> Row:
-        """Without its texts, where nobody will ask for them. Of what is new in a session, copies may have to be made."""
+        """Without its texts, where nobody will ask for them. Of what is new in a
+        session, copies may have to be made.
+        """
         if not isinstance(row, Record) or self.keeps.texts:
             return row
         copied = (collection.name, row.key) in self._new and row.scope.startswith(f"{ScopeKind.SESSION}:")
@@ -123,21 +128,31 @@ class Foreseen:
         return (collection.name, partition) in self._touched
 
     def there(self, collection: Collection, where: Where, store: Store, tier: str) -> list[Row]:
-        """What it knows that a store will hold, of a tier where one is named, oldest first."""
+        """What it knows that a store will hold, of a tier where one is named, oldest
+        first.
+        """
         known = [row for rows in self._in(collection, where) for row in rows.values()]
-        return sorted((row for row in known if tier in ("", row.tier) and self._topology.home(row.tier) is store), key=_position)
+        return sorted(
+            (row for row in known if tier in ("", row.tier) and self._topology.home(row.tier) is store),
+            key=_position,
+        )
 
     def _in(self, collection: Collection, where: Where) -> Iterable[dict[Key, Row]]:
         match where:
             case Everywhere():
-                return [rows for (name, _), scopes in self._there.items() if name == collection.name for rows in scopes.values()]
+                return [
+                    rows
+                    for (name, _), scopes in self._there.items()
+                    if name == collection.name
+                    for rows in scopes.values()
+                ]
             case Tenant(tenant):
                 return self._there.get((collection.name, tenant), {}).values()
             case Partitions(partitions):
                 scopes = self._there.get((collection.name, where.tenant), {})
                 return [scopes[partition] for partition in dict.fromkeys(partitions) if partition in scopes]
 
-    # -- what quotas count --------------------------------------------------------------------------------------------
+    # -- what quotas count -------------------------------------------------------------
 
     def _count(self, collection: Collection, row: Row, will_be: Row | None) -> None:
         if self.keeps.size is None or collection is not ENTRIES:
@@ -154,18 +169,24 @@ class Foreseen:
         return Counted(row.key, row.scope, row.role, row.tier, size)
 
     def changes(self, tenant: str, scope: str) -> Sequence[tuple[Counted | None, Counted | None]]:
-        """What became of entries of a scope, or, where none is named, of a tenant, one after the other: each as it was counted before, and then."""
+        """What became of entries of a scope, or, where none is named, of a tenant, one
+        after the other: each as it was counted before, and then.
+        """
         return self._changes.get((tenant, scope), ())
 
     def counted(self, key: Key) -> Counted | None:
-        """An entry as it will be counted; None where that will be gone, or is not known."""
+        """An entry as it will be counted; None where that will be gone, or is not
+        known.
+        """
         return self._counted.get(key)
 
 
 class Walk:
     """Pages of a walk over what a store holds, oldest first, as they will be."""
 
-    def __init__(self, ahead: Foreseen, collection: Collection, where: Where, store: Store, tier: str) -> None:
+    def __init__(
+        self, ahead: Foreseen, collection: Collection, where: Where, store: Store, tier: str
+    ) -> None:
         self._ahead = ahead
         self._about = (collection, where, store, tier)
         self._behind: tuple[Any, ...] | None = None
@@ -174,7 +195,9 @@ class Walk:
         self._at: list[tuple[Any, ...]] = []
 
     def page(self, rows: Sequence[Row], *, is_last: bool) -> list[Row]:
-        """The rows of a page, without those that will not be there, with those that will. What comes to stand behind where the walk is is not met."""
+        """The rows of a page, without those that will not be there, with those that
+        will. What comes to stand behind where the walk is is not met.
+        """
         if not rows and not is_last:
             return []
         collection, begin, end = self._about[0], self._behind, None if is_last else _position(rows[-1])

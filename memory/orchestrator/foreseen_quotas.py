@@ -1,4 +1,6 @@
-"""What quotas will refuse, and whom they will have go, while a plan is made: they are kept as `Quotas` keeps them, over records as they will be."""
+"""What quotas will refuse, and whom they will have go, while a plan is made: they are
+kept as `Quotas` keeps them, over records as they will be.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from memory.ports.store import Store
 
 @dataclass(slots=True)
 class _Listed:
-    """What a store holds in the order in which a quota has it go, as far as that was asked for: a plan asks once."""
+    """What a store holds in the order in which a quota has it go, as far as that was
+    asked for: a plan asks once.
+    """
 
     pages: AsyncIterator[Sequence[Head]]
     heads: list[Head] = field(default_factory=list)
@@ -34,12 +38,16 @@ class _Listed:
 
 
 class ForeseenQuotas(Quotas):
-    """Admits newcomers as a sweep run now would; nobody goes, but `ahead` learns who would."""
+    """Admits newcomers as a sweep run now would; nobody goes, but `ahead` learns who
+    would.
+    """
 
     def __init__(self, quotas: Quotas, ahead: Foreseen) -> None:
         super().__init__(quotas._placement, quotas._erasure, quotas.quotas, quotas._rules)
         self._ahead = ahead
-        self._rooms = {place: replace(room) for place, room in quotas._rooms.items()}  # what this process has found free, it will use
+        self._rooms = {
+            place: replace(room) for place, room in quotas._rooms.items()
+        }  # what this process has found free, it will use
         self._gone: list[tuple[Quota, Head]] = []
         self._more: dict[Place, tuple[int, int]] = {}
         self._listed: dict[tuple[Store, Where, tuple[Order, ...]], _Listed] = {}
@@ -73,7 +81,9 @@ class ForeseenQuotas(Quotas):
         return await super()._size(store, head) if will_be is None else await self._bytes(will_be)
 
     async def _in_order(self, store: Store, query: Query) -> AsyncIterator[Sequence[Head]]:
-        """What stands is asked for as far as it is wanted; what was gone through for the last newcomer is not asked for again."""
+        """What stands is asked for as far as it is wanted; what was gone through for
+        the last newcomer is not asked for again.
+        """
         about = store, query.where, tuple(query.order)
         if about not in self._listed:
             self._listed[about] = _Listed(Quotas._in_order(self, store, query))
@@ -99,8 +109,13 @@ class ForeseenQuotas(Quotas):
     def _to_come(self, store: Store, query: Query) -> list[tuple[tuple[Any, ...], Head]]:
         """What will stand there otherwise than it does now, the first in order last."""
         rows = self._ahead.there(ENTRIES, query.where, store, "")
-        heads = [head_of(ENTRIES, row, query.select or frozenset()) if isinstance(row, Record) else row for row in rows]
-        return sorted(((_sort_key(head, query.order), head) for head in heads), key=lambda one: one[0], reverse=True)
+        heads = [
+            head_of(ENTRIES, row, query.select or frozenset()) if isinstance(row, Record) else row
+            for row in rows
+        ]
+        return sorted(
+            ((_sort_key(head, query.order), head) for head in heads), key=lambda one: one[0], reverse=True
+        )
 
     def _that_stay(self, heads: Sequence[Head]) -> list[Head]:
         return [head for head in heads if not self._ahead.knows(ENTRIES, head.key)]
@@ -110,7 +125,11 @@ class ForeseenQuotas(Quotas):
         if one.size is None:
             record = (await self._placement.locate(ENTRIES, one.key)).record
             one.size = (
-                0 if record is None else self._placement.topology.home(one.tier).counted_bytes(ENTRIES, replace(record, tier=one.tier, owed=()))
+                0
+                if record is None
+                else self._placement.topology.home(one.tier).counted_bytes(
+                    ENTRIES, replace(record, tier=one.tier, owed=())
+                )
             )
         return one.size
 

@@ -1,5 +1,6 @@
-"""Gates: functions of the caller's that are asked of what is to be written and of what is to be shown. What they refuse, do not answer within the
-deadline, or fail over, is not written, and not shown.
+"""Gates: functions of the caller's that are asked of what is to be written and of what
+is to be shown. What they refuse, do not answer within the deadline, or fail over, is
+not written, and not shown.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from memory.orchestrator.placement import Placement
 from memory.ports.pace import paced
 
 Verdict: TypeAlias = bool | str | Mapping[str, Any] | None
-"""True lets it be written; False refuses it, and so does a text, which says why. What is given of content, title, type, tags, metadata and expires_at
-is written instead."""
+"""True lets it be written; False refuses it, and so does a text, which says why. What
+is given of content, title, type, tags, metadata and expires_at is written instead.
+"""
 WriteGate: TypeAlias = Callable[[EntryDraft, Provenance], "Verdict | Awaitable[Verdict]"]
 RecallGate: TypeAlias = Callable[[Entry], "bool | Awaitable[bool]"]
 
@@ -38,24 +40,36 @@ AT_ONCE = 8
 class Gates:
     """The gates of a memory, where it has them."""
 
-    def __init__(self, placement: Placement, write: WriteGate | None = None, recall: RecallGate | None = None) -> None:
+    def __init__(
+        self, placement: Placement, write: WriteGate | None = None, recall: RecallGate | None = None
+    ) -> None:
         self._writing, self._recalling = (Asking(placement.settings.deadline) for _ in range(2))
         self.write = write
         self.recall = recall
 
     async def let_in(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """The drafts as they are to be written. Raises `Refused` for the first that is not."""
+        """The drafts as they are to be written. Raises `Refused` for the first that is
+        not.
+        """
         if self.write is None:
             return list(drafts)
         changes = await self.changes(drafts)
-        return [_changed(draft, changes[position], position) async for position, draft in paced(list(enumerate(drafts)))]
+        return [
+            _changed(draft, changes[position], position)
+            async for position, draft in paced(list(enumerate(drafts)))
+        ]
 
     async def changes(self, drafts: Sequence[EntryDraft]) -> list[dict[str, Any]]:
-        """What the gate changes of each draft. Raises `Refused` for the first that it refuses."""
+        """What the gate changes of each draft. Raises `Refused` for the first that it
+        refuses.
+        """
         if self.write is None:
             return [{} for _ in drafts]
         asked = [(draft.model_copy(deep=True), provenance_of(draft)) async for draft in paced(drafts)]
-        return [changes_of(answer, position) for position, answer in enumerate(await self._writing.answers_of(self.write, asked))]
+        return [
+            changes_of(answer, position)
+            for position, answer in enumerate(await self._writing.answers_of(self.write, asked))
+        ]
 
     async def lets_out(self, entries: Sequence[Entry]) -> list[bool]:
         """Which of the entries may be shown."""
@@ -66,7 +80,9 @@ class Gates:
 
 
 class Asking:
-    """Asks one gate. One that blocks runs in threads of its own, so that one that does not return keeps nothing else from running."""
+    """Asks one gate. One that blocks runs in threads of its own, so that one that does
+    not return keeps nothing else from running.
+    """
 
     def __init__(self, within: timedelta) -> None:
         self._within = within
@@ -96,8 +112,16 @@ class Asking:
             if is_async(gate):
                 await asyncio.gather(*(awaited(number, gate(*args)) for number, args in enumerate(asked)))
             else:
-                await asyncio.get_running_loop().run_in_executor(self._threads, contextvars.copy_context().run, called_all)
-                await asyncio.gather(*(awaited(number, answer) for number, answer in list(given.items()) if inspect.isawaitable(answer)))
+                await asyncio.get_running_loop().run_in_executor(
+                    self._threads, contextvars.copy_context().run, called_all
+                )
+                await asyncio.gather(
+                    *(
+                        awaited(number, answer)
+                        for number, answer in list(given.items())
+                        if inspect.isawaitable(answer)
+                    )
+                )
 
         try:
             with suppress(TimeoutError):
@@ -120,7 +144,9 @@ def provenance_of(draft: EntryDraft) -> Provenance:
 
 
 def changes_of(answer: Any, position: int = 0) -> dict[str, Any]:
-    """What a write gate's answer changes. Raises `Refused` where it refuses, or is none."""
+    """What a write gate's answer changes. Raises `Refused` where it refuses, or is
+    none.
+    """
     if answer is True:
         return {}
     if isinstance(answer, Mapping):
@@ -132,8 +158,13 @@ def changes_of(answer: Any, position: int = 0) -> dict[str, Any]:
             raise Refused(f"the write gate cannot change where it comes from ({', '.join(said)})", position)
         return changes
     if isinstance(answer, Exception):
-        raise Refused(f"the write gate failed: {LATE if isinstance(answer, TimeoutError) else type(answer).__name__}", position) from answer
-    raise Refused(answer if isinstance(answer, str) and answer.strip() else "the write gate refuses it", position)
+        raise Refused(
+            f"the write gate failed: {LATE if isinstance(answer, TimeoutError) else type(answer).__name__}",
+            position,
+        ) from answer
+    raise Refused(
+        answer if isinstance(answer, str) and answer.strip() else "the write gate refuses it", position
+    )
 
 
 def _changed(draft: Draft, changes: Mapping[str, Any], position: int) -> Draft:

@@ -1,7 +1,10 @@
-"""Healing: what stores hold is compared with each other, and what one of them lost by being set back alone is taken from the others.
+"""Healing: what stores hold is compared with each other, and what one of them lost by
+being set back alone is taken from the others.
 
-Every step is a write on the condition of what was read, and what was read is read again before it: it may be repeated, run beside writers, be left in
-the middle, and never writes over anything newer. What was deleted is deleted again; what no store tells is named as lost. Rules are in `standings`.
+Every step is a write on the condition of what was read, and what was read is read again
+before it: it may be repeated, run beside writers, be left in the middle, and never
+writes over anything newer. What was deleted is deleted again; what no store tells is
+named as lost. Rules are in `standings`.
 """
 
 from __future__ import annotations
@@ -51,7 +54,9 @@ Step: TypeAlias = Put | Delete | Release | Annotate
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Lost(Shown):
-    """Something that a store had acknowledged and that no store has any more, or not as it was last."""
+    """Something that a store had acknowledged and that no store has any more, or not as
+    it was last.
+    """
 
     tenant: str
     id: str
@@ -60,10 +65,13 @@ class Lost(Shown):
 
 @dataclass(slots=True, repr=False)
 class Compared(Shown):
-    """What came of comparing the stores, and what artifacts and large texts take with the balance that says so.
+    """What came of comparing the stores, and what artifacts and large texts take with
+    the balance that says so.
 
-    `entries` were looked at. `differs` counts what was wrong, by what it was; where this was to `repair`, it was put right but for what is `left`,
-    a sentence each. `lost` names what cannot be brought back, `unknown` says what else nobody can name. `error`: why it was not done to the end.
+    `entries` were looked at. `differs` counts what was wrong, by what it was; where
+    this was to `repair`, it was put right but for what is `left`, a sentence each.
+    `lost` names what cannot be brought back, `unknown` says what else nobody can name.
+    `error`: why it was not done to the end.
     """
 
     entries: int = 0
@@ -105,10 +113,11 @@ class Healing:
         self._topology = placement.topology
 
     async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
-        """Compare everything that more than one store knows of, of every tenant; with `repair` put right what differs.
+        """Compare everything that more than one store knows of, of every tenant; with
+        `repair` put right what differs.
 
-        A page of keys at a time: what is in memory does not grow with what is stored, but with what is lost. A store that fails ends it, and it can
-        be called again.
+        A page of keys at a time: what is in memory does not grow with what is stored,
+        but with what is lost. A store that fails ends it, and it can be called again.
         """
         set_back = dict(await self._setbacks.look())
         work = _Work(repair, set_back, told, Compared(repaired=repair))
@@ -135,22 +144,30 @@ class Healing:
     def _unknown(self, one: SetBack) -> list[str]:
         """What nobody can name: what stood in the store alone."""
         since = f"since {moment(one.to):%Y-%m-%d %H:%M}" if one.to else "ever"
-        said = [f"what was written to store '{one.store}' alone {since} and until it was set back is lost, and what was deleted there alone is back"]
+        said = [
+            f"what was written to store '{one.store}' alone {since} and until it was set back is lost, and what was deleted there alone is back"
+        ]
         archive = {leaf.name for leaf in leaves_of(self._topology.archive)}
         if one.store in archive:
             kinds = "sessions, messages, tasks, relations, earlier versions and legal holds"
             said.append(f"{kinds} stand in store '{one.store}' alone: they are as they were then")
         if one.to and self._placement.now() - moment(one.to) > self._placement.settings.tombstone_life:
-            said.append(f"store '{one.store}' was set back by more than tombstones last: what was deleted before that may be back")
+            said.append(
+                f"store '{one.store}' was set back by more than tombstones last: what was deleted before that may be back"
+            )
         return said
 
-    # -- generations --------------------------------------------------------------------------------------------------
+    # -- generations -------------------------------------------------------------------
 
     async def _level(self, work: _Work) -> None:
-        """Scopes that were erased in some stores and not in others: a store that was set back has the lower generation."""
+        """Scopes that were erased in some stores and not in others: a store that was
+        set back has the lower generation.
+        """
         seen = set[Partition]()
         for store in self._topology.homes:
-            async for partition, generation in self._placement.partitions("heal.partitions", store, Everywhere()):
+            async for partition, generation in self._placement.partitions(
+                "heal.partitions", store, Everywhere()
+            ):
                 if generation and partition not in seen and not await self._generations.are_level(partition):
                     seen.add(partition)
                     work.count("a scope whose erasure a store had forgotten")
@@ -161,11 +178,13 @@ class Healing:
         try:
             await self._erasure.holds.refuse_partition(partition)
         except Held as error:
-            work.found.left.append(f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and stays where it came back: {error}")
+            work.found.left.append(
+                f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and stays where it came back: {error}"
+            )
         else:
             await self._generations.level(partition)
 
-    # -- entries ------------------------------------------------------------------------------------------------------
+    # -- entries -----------------------------------------------------------------------
 
     async def _entries(self, kind: Kind, work: _Work) -> None:
         for store in self._topology.homes:
@@ -182,7 +201,9 @@ class Healing:
                     work.tell(len(keys) if query is copies else 0)
 
     async def _rows(self, collection: Collection, keys: Sequence[Key]) -> dict[Key, Rows]:
-        """What stands under these keys, in the direction records move: one that moves meanwhile is met at its source or at its target."""
+        """What stands under these keys, in the direction records move: one that moves
+        meanwhile is met at its source or at its target.
+        """
         found: dict[Key, list[tuple[Store, Stored | None]]] = {key: [] for key in keys}
         for store in self._topology.homes:
             with step("heal.look"):
@@ -207,7 +228,9 @@ class Healing:
         return was_set_back
 
     async def _settle(self, kind: Kind, rows: Mapping[Key, Rows], work: _Work) -> None:
-        """Step by step until nothing differs. What differs is read again first: a writer may have been between two stores."""
+        """Step by step until nothing differs. What differs is read again first: a
+        writer may have been between two stores.
+        """
         found, counted = self._differences(kind, rows, work), set[tuple[Key, Differs]]()
         for _ in range(ROUNDS):
             if not found:
@@ -219,7 +242,14 @@ class Healing:
                 if (one.key, one.differs) not in counted:
                     counted.add((one.key, one.differs))
                     _tell(one, work)
-            steps = await self._allowed([one for one in same.values() if work.repair and one.differs not in (Differs.LOST, Differs.UNSURE)], work)
+            steps = await self._allowed(
+                [
+                    one
+                    for one in same.values()
+                    if work.repair and one.differs not in (Differs.LOST, Differs.UNSURE)
+                ],
+                work,
+            )
             for store in dict.fromkeys(self._place(one) for one in steps):
                 await self._carry_out(kind, store, [one for one in steps if self._place(one) is store], work)
             left = await self._rows(kind.collection, [one.key for one in steps])
@@ -229,10 +259,13 @@ class Healing:
 
     async def _allowed(self, steps: Sequence[Difference], work: _Work) -> list[Difference]:
         """Those that delete nothing that is under legal hold."""
-        deleted = [one.standing for one in steps if one.differs is Differs.BACK and isinstance(one.standing, Record)]
+        deleted = [
+            one.standing for one in steps if one.differs is Differs.BACK and isinstance(one.standing, Record)
+        ]
         held = await self._erasure.holds.over(deleted)
         work.found.left += [
-            f"entry {key.id} of tenant '{key.tenant}' was deleted, and stays where it came back: {error}" for key, error in held.items()
+            f"entry {key.id} of tenant '{key.tenant}' was deleted, and stays where it came back: {error}"
+            for key, error in held.items()
         ]
         return [one for one in steps if one.key not in held]
 
@@ -251,12 +284,18 @@ class Healing:
             stands = outcome.stored
             if (error := refused(store, outcome)) is not None:
                 work.leave(one.key, str(error))
-            elif outcome.status is Status.CONFLICT and isinstance(stands, Record | Mark | Tombstone) and stands.owed:
+            elif (
+                outcome.status is Status.CONFLICT
+                and isinstance(stands, Record | Mark | Tombstone)
+                and stands.owed
+            ):
                 owing.append(Pending(kind.collection, store, stands))  # the next round finds it gone
             elif outcome.applied and isinstance(write, Delete) and write.owed:
                 owing.append(Pending(kind.collection, store, Tombstone(write.key, write.version, write.owed)))
             elif outcome.applied and isinstance(write, Put) and write.record.owed:
-                owing.append(Pending(kind.collection, store, replace(write.record, generation=outcome.generation)))
+                owing.append(
+                    Pending(kind.collection, store, replace(write.record, generation=outcome.generation))
+                )
         await self._outbox.finish_all(owing)
         for one in some:
             if one.differs is Differs.EDITED_WHERE_IT_WAS:
@@ -271,7 +310,12 @@ class Healing:
                     return self._deletion(kind, stands, one.store, version)
                 case Differs.TWO_HOMES, _:
                     return Release(
-                        collection, one.key, at=stands.version, to=one.tier, discard_at=now + self._placement.settings.mark_life, settles=edited
+                        collection,
+                        one.key,
+                        at=stands.version,
+                        to=one.tier,
+                        discard_at=now + self._placement.settings.mark_life,
+                        settles=edited,
                     )
                 case Differs.EDITED_WHERE_IT_WAS, Record() as newer if kind.versions is not None:
                     return Put(kind.versions, kept_version(stands, newer.version), Absent())
@@ -281,21 +325,41 @@ class Healing:
                     previous = await self._previous(kind, stands)
                     if previous != stands.previous:
                         work.lose(one.key, "its earlier versions: it is as it was last")
-                    return Put(collection, replace(stands, role=Role.HOME, tier=one.tier, previous=previous), Newer())
+                    return Put(
+                        collection, replace(stands, role=Role.HOME, tier=one.tier, previous=previous), Newer()
+                    )
                 case Differs.MOVED_ON, _:
-                    return Annotate(collection, one.key, at=stands.version, role_is=stands.role, role=Role.HOME, tier=one.tier)
+                    return Annotate(
+                        collection,
+                        one.key,
+                        at=stands.version,
+                        role_is=stands.role,
+                        role=Role.HOME,
+                        tier=one.tier,
+                    )
                 case Differs.NO_REPLICA, _:
-                    return Put(collection, replace(stands, role=Role.REPLICA, tier=one.tier, owed=()), Newer())
+                    return Put(
+                        collection, replace(stands, role=Role.REPLICA, tier=one.tier, owed=()), Newer()
+                    )
         raise AssertionError(f"nothing is to be done about what is {one.differs}")
 
     def _deletion(self, kind: Kind, record: Record, store: Store, version: int) -> Delete:
         if record.role is Role.HOME:
             return self._erasure.deletion(kind.collection, record, store, version)
         until, drops = self._placement.tombstone_until(), self._outbox.settled(Until.DELETED)
-        return Delete(kind.collection, record.key, version=version, when=AtVersion(record.version), discard_at=until, settles=drops)
+        return Delete(
+            kind.collection,
+            record.key,
+            version=version,
+            when=AtVersion(record.version),
+            discard_at=until,
+            settles=drops,
+        )
 
     def _renewed(self, kind: Kind, home: Record, copy: Record, one: Difference, work: _Work) -> Put:
-        """What a replica says, put home; the version that stood there is kept where it is one of the same life."""
+        """What a replica says, put home; the version that stood there is kept where it
+        is one of the same life.
+        """
         owed: tuple[Owed, ...] = self._outbox.carried(home, past=Until.EDITED)
         if not same_life(home, copy) or kind.versions is None:
             previous, owed = None, (*owed, *hanging_on(kind, []))
@@ -303,7 +367,15 @@ class Healing:
             previous, owed = home.version, (*owed, kept(kept_version(home, copy.version), kind.versions))
             if copy.previous != home.version:
                 work.lose(one.key, f"its versions between {_when(home)} and {_when(copy)}")
-        new = replace(copy, role=Role.HOME, tier=one.tier, owed=owed, previous=previous, accesses=home.accesses, accessed_at=home.accessed_at)
+        new = replace(
+            copy,
+            role=Role.HOME,
+            tier=one.tier,
+            owed=owed,
+            previous=previous,
+            accesses=home.accesses,
+            accessed_at=home.accessed_at,
+        )
         when = AtVersion(home.version, Role.HOME, home.tier)
         return Put(kind.collection, new, when, settles=self._outbox.settled(Until.EDITED))
 
@@ -312,13 +384,19 @@ class Healing:
         if kind.versions is None or record.previous is None:
             return None
         with step("heal.look"):
-            row = (await self._topology.archive.get(kind.versions, [version_key(record.key.tenant, record.key.id, record.previous)]))[0]
+            row = (
+                await self._topology.archive.get(
+                    kind.versions, [version_key(record.key.tenant, record.key.id, record.previous)]
+                )
+            )[0]
         return record.previous if isinstance(row, Record) else None
 
-    # -- what was kept of them ----------------------------------------------------------------------------------------
+    # -- what was kept of them ---------------------------------------------------------
 
     async def _past(self, kind: Kind, work: _Work) -> None:
-        """Earlier versions are kept in the archive: what they say of entries in other stores, and what is left of lives that ended."""
+        """Earlier versions are kept in the archive: what they say of entries in other
+        stores, and what is left of lives that ended.
+        """
         if kind.versions is None:
             return
         query = Query(kind.versions, Everywhere(), limit=AT_ONCE)
@@ -333,17 +411,25 @@ class Healing:
                         await self._mend(kind, key, row, differs, work)
 
     async def _mend(self, kind: Kind, key: Key, row: Record, differs: Differs, work: _Work) -> None:
-        """What was read is read again first, and the newest of the earlier versions is found."""
+        """What was read is read again first, and the newest of the earlier versions is
+        found.
+        """
         rows = (await self._rows(kind.collection, [key]))[key]
         if _of_its_past(rows, row) is not differs:
             return
         if differs is Differs.PAST_BACK:
             work.count(differs)
-            if work.repair and not await self._erasure.delete(_versions(kind), row.key, at=row.version, held="left"):
-                work.found.left.append(f"an earlier version of entry {key.id} of tenant '{key.tenant}' is under legal hold, or was deleted meanwhile")
+            if work.repair and not await self._erasure.delete(
+                _versions(kind), row.key, at=row.version, held="left"
+            ):
+                work.found.left.append(
+                    f"an earlier version of entry {key.id} of tenant '{key.tenant}' is under legal hold, or was deleted meanwhile"
+                )
             return
         newest = max([row, *[one async for one in self._kept(kind, row)]], key=lambda one: one.version)
-        home = next(((store, one) for store, one in rows if isinstance(one, Record) and one.role is Role.HOME), None)
+        home = next(
+            ((store, one) for store, one in rows if isinstance(one, Record) and one.role is Role.HOME), None
+        )
         was_set_back = self._was_set_back(kind.collection, work)
         place = self._where_lost(rows, newest, was_set_back) if home is None else (home[0], home[1].tier)
         if place is None or (home is not None and not was_set_back(home[0], newest.partition)):
@@ -355,27 +441,47 @@ class Healing:
             await self._put_back(kind, newest, place, None if home is None else home[1])
 
     def _where_lost(self, rows: Rows, newest: Record, was_set_back: WasSetBack) -> tuple[Store, str] | None:
-        """Where an entry stood of which only earlier versions are there: where a mark says, or in the one store that was set back."""
+        """Where an entry stood of which only earlier versions are there: where a mark
+        says, or in the one store that was set back.
+        """
         marks = [row for _, row in rows if isinstance(row, Mark)]
         if marks:
             return self._topology.home(marks[-1].to), marks[-1].to
         archive = self._topology.archive
-        places = [store for store in self._topology.homes if store is not archive and was_set_back(store, newest.partition)]
-        return (places[0], self._topology.tiers_of(places[0])[0]) if len(places) == 1 and not was_set_back(archive, newest.partition) else None
+        places = [
+            store
+            for store in self._topology.homes
+            if store is not archive and was_set_back(store, newest.partition)
+        ]
+        return (
+            (places[0], self._topology.tiers_of(places[0])[0])
+            if len(places) == 1 and not was_set_back(archive, newest.partition)
+            else None
+        )
 
     async def _kept(self, kind: Kind, row: Record) -> AsyncIterator[Record]:
         """The kept versions of the same life of an entry."""
-        found = Query(_versions(kind), within(row.partition), Eq("entry_id", row.fields["entry_id"]), limit=AT_ONCE)
+        found = Query(
+            _versions(kind), within(row.partition), Eq("entry_id", row.fields["entry_id"]), limit=AT_ONCE
+        )
         async for page in self._placement.pages("heal.past", self._topology.archive, found):
             for one in page.records:
                 if isinstance(one, Record) and same_life(one, row):
                     yield one
 
-    async def _put_back(self, kind: Kind, newest: Record, place: tuple[Store, str], home: Record | None) -> None:
-        """What an earlier version says, as a new version of now: that it was kept stays true."""
+    async def _put_back(
+        self, kind: Kind, newest: Record, place: tuple[Store, str], home: Record | None
+    ) -> None:
+        """What an earlier version says, as a new version of now: that it was kept stays
+        true.
+        """
         store, tier = place
         version = self._placement.next_version(0 if home is None else max(home.version, newest.version))
-        fields = {name: value for name, value in newest.fields.items() if name not in ("entry_id", "stored_version", "replaced_version", SAID)}
+        fields = {
+            name: value
+            for name, value in newest.fields.items()
+            if name not in ("entry_id", "stored_version", "replaced_version", SAID)
+        }
         again = replace(
             newest,
             key=Key(newest.key.tenant, str(newest.fields["entry_id"])),
@@ -390,9 +496,11 @@ class Healing:
         put = Put(kind.collection, again, when, settles=self._outbox.settled(Until.EDITED))
         outcome = await self._placement.write_one("heal.write", store, put)
         if outcome.applied:
-            await self._outbox.finish(Pending(kind.collection, store, replace(again, generation=outcome.generation)))
+            await self._outbox.finish(
+                Pending(kind.collection, store, replace(again, generation=outcome.generation))
+            )
 
-    # -- what others name ---------------------------------------------------------------------------------------------
+    # -- what others name --------------------------------------------------------------
 
     async def _named_only(self, work: _Work) -> None:
         """Entries of which nothing is left but what names them."""
@@ -408,13 +516,17 @@ class Healing:
     async def _is_nowhere(self, kind: Kind, key: Key) -> bool:
         return all(row is None for _, row in (await self._rows(kind.collection, [key]))[key])
 
-    # -- what artifacts and large texts take --------------------------------------------------------------------------
+    # -- what artifacts and large texts take -------------------------------------------
 
     async def _rooms(self, work: _Work) -> None:
-        """Balances that cannot be read, or are not what the reservations come to: in no other store, but each of many records."""
+        """Balances that cannot be read, or are not what the reservations come to: in no
+        other store, but each of many records.
+        """
         archive = self._topology.archive
         tenants = [
-            one.tenant async for one, _ in self._placement.partitions("heal.partitions", archive, Everywhere()) if one.scope == RESERVATIONS_SCOPE
+            one.tenant
+            async for one, _ in self._placement.partitions("heal.partitions", archive, Everywhere())
+            if one.scope == RESERVATIONS_SCOPE
         ]
         for tenant in tenants:
             if (differs := await self._balances.compare(tenant)) is not None:
@@ -423,7 +535,9 @@ class Healing:
                     try:
                         await self._balances.recount(tenant, differs.version)
                     except Contended as error:
-                        work.found.left.append(f"the balance of tenant '{tenant}' is counted by others too: {error}; try again")
+                        work.found.left.append(
+                            f"the balance of tenant '{tenant}' is counted by others too: {error}; try again"
+                        )
 
 
 @dataclass(slots=True)
@@ -474,7 +588,9 @@ def _tell(one: Difference, work: _Work) -> None:
         return
     work.count(one.differs)
     if one.differs is Differs.UNSURE and work.repair:
-        work.found.left.append(f"entry {one.key.id} of tenant '{one.key.tenant}' is {one.differs}; it is left as it is")
+        work.found.left.append(
+            f"entry {one.key.id} of tenant '{one.key.tenant}' is {one.differs}; it is left as it is"
+        )
     marked = one.against.version if isinstance(one.against, Mark) else 0
     if one.differs is Differs.MOVED_ON and isinstance(one.standing, Record) and one.standing.version < marked:
         work.lose(one.key, f"what it said after {_when(one.standing)}: it is as it was then")

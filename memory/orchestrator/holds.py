@@ -1,8 +1,10 @@
 """Legal holds: placed and released, and asked before anything is deleted.
 
-A hold is a record of the archive for each thing that is held, under a key which that thing tells, so that whoever deletes reads all that may hold a
-record by its keys, whatever number of holds there are. They are read at that moment, never remembered: one that another process has placed is seen.
-What a deletion had begun to take when a hold was placed is not saved by it.
+A hold is a record of the archive for each thing that is held, under a key which that
+thing tells, so that whoever deletes reads all that may hold a record by its keys,
+whatever number of holds there are. They are read at that moment, never remembered: one
+that another process has placed is seen. What a deletion had begun to take when a hold
+was placed is not saved by it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class Holds:
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
 
-    # -- placed and released ------------------------------------------------------------------------------------------
+    # -- placed and released -----------------------------------------------------------
 
     async def place(self, tenant: str, hold: LegalHold, entry_scope: str | None = None) -> LegalHold:
         """Place a hold; where it stands already, that one. `entry_scope`: of an entry."""
@@ -50,29 +52,55 @@ class Holds:
         """Release what is held under a name; what that was."""
         released: list[LegalHold] = []
         for hold in [hold for hold in await self.all(tenant) if hold.name == name]:
-            await self._change(tenant, hold.over, hold.of, None, lambda said: {other: how for other, how in said.items() if other != name})
+            await self._change(
+                tenant,
+                hold.over,
+                hold.of,
+                None,
+                lambda said: {other: how for other, how in said.items() if other != name},
+            )
             released.append(hold)
         return released
 
     async def all(self, tenant: str) -> list[LegalHold]:
         """Every hold of a tenant, oldest first."""
-        return sorted([hold for record in await self._read(tenant) for hold in _holds_of(record)], key=lambda hold: (hold.placed_at, hold.name))
+        return sorted(
+            [hold for record in await self._read(tenant) for hold in _holds_of(record)],
+            key=lambda hold: (hold.placed_at, hold.name),
+        )
 
     async def _read(self, tenant: str, asked: Filter | None = None) -> list[Record]:
         archive = self._placement.topology.archive
-        query = Query(HOLDS, within(Partition(tenant, HOLDS_SCOPE)), asked, limit=self._placement.settings.page)
+        query = Query(
+            HOLDS, within(Partition(tenant, HOLDS_SCOPE)), asked, limit=self._placement.settings.page
+        )
         found: list[Record] = []
         async for page in self._placement.pages("hold.list", archive, query):
             for key in page.corrupt:
-                raise CorruptRecord(archive.name, key.id, "a legal hold, and nobody can say over what; nothing is deleted until it is mended")
+                raise CorruptRecord(
+                    archive.name,
+                    key.id,
+                    "a legal hold, and nobody can say over what; nothing is deleted until it is mended",
+                )
             found += [row for row in page.records if isinstance(row, Record)]
         return found
 
     async def _change(
-        self, tenant: str, over: Over, of: str, entry_scope: str | None, change: Callable[[dict[str, Any]], dict[str, JsonValue]]
+        self,
+        tenant: str,
+        over: Over,
+        of: str,
+        entry_scope: str | None,
+        change: Callable[[dict[str, Any]], dict[str, JsonValue]],
     ) -> Record:
-        """Change what holds one thing, on condition that nobody else did meanwhile; the record then."""
-        archive, key, patience = self._placement.topology.archive, _key(tenant, over, of), Patience(self._placement, f"the hold over {over} {of}")
+        """Change what holds one thing, on condition that nobody else did meanwhile; the
+        record then.
+        """
+        archive, key, patience = (
+            self._placement.topology.archive,
+            _key(tenant, over, of),
+            Patience(self._placement, f"the hold over {over} {of}"),
+        )
         while True:
             with step("hold.read"):
                 (there,) = await archive.get(HOLDS, [key])
@@ -83,10 +111,25 @@ class Holds:
             fields = {"held_scope": entry_scope} if before is None else before.fields
             said = change({} if before is None else dict(before.body["by_name"]))
             version = self._placement.next_version(stands)
-            record = Record(key, HOLDS_SCOPE, version, now, now, fields=fields, body={"over": over, "of": of, "by_name": said}, tier="mid")
+            record = Record(
+                key,
+                HOLDS_SCOPE,
+                version,
+                now,
+                now,
+                fields=fields,
+                body={"over": over, "of": of, "by_name": said},
+                tier="mid",
+            )
             if not said and before is None:
                 return record
-            gone = Delete(HOLDS, key, version=version, when=AtVersion(stands), discard_at=self._placement.tombstone_until())
+            gone = Delete(
+                HOLDS,
+                key,
+                version=version,
+                when=AtVersion(stands),
+                discard_at=self._placement.tombstone_until(),
+            )
             put = Put(HOLDS, record, AtVersion(stands) if stands else Absent())
             outcome = await self._placement.write_one("hold.put", archive, put if said else gone)
             if outcome.applied:
@@ -95,7 +138,7 @@ class Holds:
                 raise error
             await patience.wait()
 
-    # -- asked --------------------------------------------------------------------------------------------------------
+    # -- asked -------------------------------------------------------------------------
 
     async def refuse(self, records: Sequence[Record]) -> None:
         """Raise `Held` where one of these records is held."""
@@ -107,22 +150,37 @@ class Holds:
         if not records:
             return {}
         subjects = await self._subjects({record.partition for record in records})
-        targets = {record.key: [*_of_partition(record.partition, subjects), *_of_entries(record)] for record in records}
+        targets = {
+            record.key: [*_of_partition(record.partition, subjects), *_of_entries(record)]
+            for record in records
+        }
         holds = await self._standing([key for keys in targets.values() for key in keys])
-        return {key: Held(*told) for key, keys in targets.items() if (told := [hold for target in keys for hold in holds.get(target, ())])}
+        return {
+            key: Held(*told)
+            for key, keys in targets.items()
+            if (told := [hold for target in keys for hold in holds.get(target, ())])
+        }
 
     async def refuse_partition(self, partition: Partition, *, whole: bool = True) -> None:
-        """Raise `Held` where a partition is held, or, where it is to go as a `whole`, an entry in it."""
+        """Raise `Held` where a partition is held, or, where it is to go as a `whole`,
+        an entry in it.
+        """
         subjects = await self._subjects({partition})
         holds = await self._standing(_of_partition(partition, subjects))
         told = [hold for found in holds.values() for hold in found]
         if whole:
-            told += [hold for record in await self._read(partition.tenant, Eq("held_scope", partition.scope)) for hold in _holds_of(record)]
+            told += [
+                hold
+                for record in await self._read(partition.tenant, Eq("held_scope", partition.scope))
+                for hold in _holds_of(record)
+            ]
         if told:
             raise Held(*told)
 
     async def refuse_change(self, partition: Partition, user: str | None) -> None:
-        """Raise `Held` where a session of this user is held: its messages, tasks and runs keep no earlier versions, so none may be overwritten."""
+        """Raise `Held` where a session of this user is held: its messages, tasks and
+        runs keep no earlier versions, so none may be overwritten.
+        """
         holds = await self._standing(_of_partition(partition, {} if user is None else {partition: user}))
         if told := [hold for found in holds.values() for hold in found]:
             raise Held(*told)
@@ -132,18 +190,30 @@ class Holds:
         await self.refuse_partition(Partition(tenant, f"{ScopeKind.USER}:{user}"), whole=False)
 
     async def refuse_unreadable(self, tenant: str) -> None:
-        """Raise `Held` where anything of the tenant is held: of a record that cannot be read nobody knows whether it is."""
+        """Raise `Held` where anything of the tenant is held: of a record that cannot be
+        read nobody knows whether it is.
+        """
         if told := await self.all(tenant):
             raise Held(*told)
 
     async def _subjects(self, partitions: Iterable[Partition]) -> Mapping[Partition, str]:
         """The users whom these partitions are about: of sessions as their records say."""
-        of_users = {p: p.scope.partition(":")[2] for p in partitions if p.scope.startswith(f"{ScopeKind.USER}:")}
-        of_sessions = {p: session_key(p.tenant, p.scope.partition(":")[2]) for p in partitions if _is_of_session(p)}
+        of_users = {
+            p: p.scope.partition(":")[2] for p in partitions if p.scope.startswith(f"{ScopeKind.USER}:")
+        }
+        of_sessions = {
+            p: session_key(p.tenant, p.scope.partition(":")[2]) for p in partitions if _is_of_session(p)
+        }
         if of_sessions:
             with step("hold.session"):
-                found = await self._placement.topology.archive.get(SESSIONS, list(dict.fromkeys(of_sessions.values())))
-            subjects = {row.key: str(row.fields["subject"]) for row in found if isinstance(row, Record) and row.fields.get("subject") is not None}
+                found = await self._placement.topology.archive.get(
+                    SESSIONS, list(dict.fromkeys(of_sessions.values()))
+                )
+            subjects = {
+                row.key: str(row.fields["subject"])
+                for row in found
+                if isinstance(row, Record) and row.fields.get("subject") is not None
+            }
             of_users |= {p: subjects[key] for p, key in of_sessions.items() if key in subjects}
         return of_users
 
@@ -153,7 +223,9 @@ class Holds:
             found = await archive.get(HOLDS, list(dict.fromkeys(keys)))
         for row in found:
             if isinstance(row, Corrupt):
-                raise CorruptRecord(archive.name, row.key.id, f"a legal hold; nothing under it is deleted ({row.problem})")
+                raise CorruptRecord(
+                    archive.name, row.key.id, f"a legal hold; nothing under it is deleted ({row.problem})"
+                )
         return {row.key: _holds_of(row) for row in found if isinstance(row, Record)}
 
 
@@ -164,13 +236,17 @@ def _key(tenant: str, over: Over, of: str) -> Key:
 def _of_partition(partition: Partition, subjects: Mapping[Partition, str]) -> list[Key]:
     """The keys of what may hold all of a partition."""
     tenant, scope = partition.tenant, partition.scope
-    scope = f"{ScopeKind.SESSION}:{scope.partition(':')[2]}" if scope.startswith(f"{CONVERSATION}:") else scope
+    scope = (
+        f"{ScopeKind.SESSION}:{scope.partition(':')[2]}" if scope.startswith(f"{CONVERSATION}:") else scope
+    )
     held = [_key(tenant, "tenant", tenant), _key(tenant, "scope", scope)]
     return [*held, _key(tenant, "user", subjects[partition])] if partition in subjects else held
 
 
 def _of_entries(record: Record | Head) -> list[Key]:
-    """The keys of what may hold the entries that a record is, is a version of, or links."""
+    """The keys of what may hold the entries that a record is, is a version of, or
+    links.
+    """
     named = (record.key.id, *(record.fields.get(name) for name in ("entry_id", "source_id", "target_id")))
     return [_key(record.key.tenant, "entry", str(entry_id)) for entry_id in named if entry_id is not None]
 
@@ -182,4 +258,7 @@ def _is_of_session(partition: Partition) -> bool:
 def _holds_of(record: Record) -> list[LegalHold]:
     body: Mapping[str, Any] = record.body
     by_age = sorted(body["by_name"].items(), key=lambda named: named[1]["at"])
-    return [LegalHold(name, body["over"], body["of"], how["reason"], how["by"], moment(how["at"])) for name, how in by_age]
+    return [
+        LegalHold(name, body["over"], body["of"], how["reason"], how["by"], moment(how["at"]))
+        for name, how in by_age
+    ]

@@ -1,4 +1,6 @@
-"""Asking the rules about records: what a sweep, the end of a session or a write has them decide, page by page. Nothing is moved here."""
+"""Asking the rules about records: what a sweep, the end of a session or a write has
+them decide, page by page. Nothing is moved here.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,32 @@ from memory.policies.facts import Facts, Fields, Rank
 from memory.policies.promotion import CustomRule, Decision, Event, PromotionRule, Rule, copied, decide
 from memory.policies.routing import TIERS
 from memory.ports.collections import Collection
-from memory.ports.query import MAX_FILTER_PARTS, SYSTEM_FIELDS, And, Eq, Everywhere, Filter, Head, Not, Or, Page, Partitions, Query, Tenant, Where
+from memory.ports.query import (
+    MAX_FILTER_PARTS,
+    SYSTEM_FIELDS,
+    And,
+    Eq,
+    Everywhere,
+    Filter,
+    Head,
+    Not,
+    Or,
+    Page,
+    Partitions,
+    Query,
+    Tenant,
+    Where,
+)
 from memory.ports.record import Corrupt, Key, Record
 from memory.ports.store import Store
 from memory.ports.tokens import TokenCounter
 
-LOOKED_AT = frozenset({"type", "tags", "confidence", "created_at", "updated_at", "accesses", "expires_at", "scope_kind"})
-"""What rules look at. Texts are read of what moves, and where a rule measures them or a policy is asked."""
+LOOKED_AT = frozenset(
+    {"type", "tags", "confidence", "created_at", "updated_at", "accesses", "expires_at", "scope_kind"}
+)
+"""What rules look at. Texts are read of what moves, and where a rule measures them or a
+policy is asked.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +58,9 @@ class Judged:
 
     @property
     def created_at(self) -> datetime:
-        created_at: Any = self.row.created_at if isinstance(self.row, Record) else self.row.fields["created_at"]
+        created_at: Any = (
+            self.row.created_at if isinstance(self.row, Record) else self.row.fields["created_at"]
+        )
         return created_at  # type: ignore[no-any-return]
 
     @property
@@ -47,7 +70,9 @@ class Judged:
 
 @dataclass(slots=True)
 class Missed:
-    """What could not be asked about: stores that did not answer, records that cannot be read, and policies that failed on one."""
+    """What could not be asked about: stores that did not answer, records that cannot be
+    read, and policies that failed on one.
+    """
 
     stores: list[str]
     records: list[tuple[Key, str, str]]
@@ -59,14 +84,22 @@ class Missed:
 class Judging:
     """The rules, asked."""
 
-    def __init__(self, placement: Placement, counter: TokenCounter, rules: Sequence[PromotionRule], policies: Sequence[CustomRule]) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        counter: TokenCounter,
+        rules: Sequence[PromotionRule],
+        policies: Sequence[CustomRule],
+    ) -> None:
         self._placement = placement
         self._counter = counter
         self.rules = tuple(rules)
         self.policies = tuple(policies)
 
     def of_tier(self, tier: str) -> list[Rule]:
-        """The rules and policies that take from this tier; of every tier where none is named."""
+        """The rules and policies that take from this tier; of every tier where none is
+        named.
+        """
         everyone: tuple[Rule, ...] = (*self.rules, *self.policies)
         return [rule for rule in everyone if tier in ("", rule.source)]
 
@@ -79,29 +112,48 @@ class Judging:
         """Those that are asked on this event."""
         return [rule for rule in self.of_tier(tier) if rule.answers(event)]
 
-    async def everywhere(self, now: datetime, missed: Missed, ahead: Foreseen | None = None) -> AsyncIterator[tuple[Collection, list[Judged]]]:
-        """What a sweep is to do with the records of every tenant. The last tier comes first: what goes into a tier is not asked about again there."""
+    async def everywhere(
+        self, now: datetime, missed: Missed, ahead: Foreseen | None = None
+    ) -> AsyncIterator[tuple[Collection, list[Judged]]]:
+        """What a sweep is to do with the records of every tenant. The last tier comes
+        first: what goes into a tier is not asked about again there.
+        """
         for tier in reversed(TIERS):
             asked = self.of("sweep", tier)
             named = [None if rule.condition is None else rule.condition.tenants() for rule in asked]
             tenants = sorted({tenant for names in named if names is not None for tenant in names})
-            wheres: Sequence[Where] = [Everywhere()] if None in named else [Tenant(tenant) for tenant in tenants]
+            wheres: Sequence[Where] = (
+                [Everywhere()] if None in named else [Tenant(tenant) for tenant in tenants]
+            )
             for where in wheres if asked else ():
-                async for judged in self.judged("sweep", where, [self._placement.topology.home(tier)], now, missed, tier, ahead):
+                async for judged in self.judged(
+                    "sweep", where, [self._placement.topology.home(tier)], now, missed, tier, ahead
+                ):
                     yield judged
 
     async def judged(
-        self, event: Event, where: Where, stores: Sequence[Store], now: datetime, missed: Missed, tier: str = "", ahead: Foreseen | None = None
+        self,
+        event: Event,
+        where: Where,
+        stores: Sequence[Store],
+        now: datetime,
+        missed: Missed,
+        tier: str = "",
+        ahead: Foreseen | None = None,
     ) -> AsyncIterator[tuple[Collection, list[Judged]]]:
-        """Every record once, page by page; with a tier, those that some rule takes from it. With `ahead`, as they will be then.
+        """Every record once, page by page; with a tier, those that some rule takes from
+        it. With `ahead`, as they will be then.
 
-        Stores are asked in the direction records move, and none is asked about twice: what moved before is met again further on.
+        Stores are asked in the direction records move, and none is asked about twice:
+        what moved before is met again further on.
         """
         for collection in [kind.collection for kind in self._placement.kinds.movable]:
             asked_about = set[Key]()
             for store in stores:
                 try:
-                    async for page in self._in_store(collection, event, where, store, now, missed, tier, ahead):
+                    async for page in self._in_store(
+                        collection, event, where, store, now, missed, tier, ahead
+                    ):
                         fresh = [one for one in page if one.row.key not in asked_about]
                         asked_about |= {one.row.key for one in fresh}
                         yield collection, fresh
@@ -110,13 +162,23 @@ class Judging:
                     missed.away |= {error.store} if isinstance(error, StoreUnavailable) else set()
 
     async def _in_store(
-        self, collection: Collection, event: Event, where: Where, store: Store, now: datetime, missed: Missed, tier: str, ahead: Foreseen | None
+        self,
+        collection: Collection,
+        event: Event,
+        where: Where,
+        store: Store,
+        now: datetime,
+        missed: Missed,
+        tier: str,
+        ahead: Foreseen | None,
     ) -> AsyncIterator[list[Judged]]:
         """Page by page."""
         asked = self.of(event, tier)
         measures = frozenset().union(*(rule.measures for rule in asked))
         texts = bool(measures - {"count"}) or any(isinstance(rule, CustomRule) for rule in asked)
-        texts = texts or (ahead is not None and event == "session_end" and ahead.keeps.texts)  # what is foreseen of them others may have to measure
+        texts = texts or (
+            ahead is not None and event == "session_end" and ahead.keeps.texts
+        )  # what is foreseen of them others may have to measure
         walk = None if ahead is None else Walk(ahead, collection, where, store, tier)
         if measures:
             ranks = Ranks(self._placement, self._counter, collection, store, measures, ahead)
@@ -126,10 +188,22 @@ class Judging:
             condition = _of_tier(tier, _taken(asked, now, fields_of(collection))) if tier else None
             rows = self._unranked(collection, where, store, condition, missed, walk, texts=texts)
         async for page in rows:
-            yield [self._judge(asked, event, row, rank, now, missed) for row, rank in page if not _is_expired(row, now)]
+            yield [
+                self._judge(asked, event, row, rank, now, missed)
+                for row, rank in page
+                if not _is_expired(row, now)
+            ]
 
     async def _unranked(
-        self, collection: Collection, where: Where, store: Store, condition: Filter | None, missed: Missed, walk: Walk | None, *, texts: bool
+        self,
+        collection: Collection,
+        where: Where,
+        store: Store,
+        condition: Filter | None,
+        missed: Missed,
+        walk: Walk | None,
+        *,
+        texts: bool,
     ) -> AsyncIterator[list[tuple[Head | Record, Rank | None]]]:
         async for page in self._pages(collection, where, store, condition, missed, texts=texts):
             yield [(row, None) for row in _rows(page, walk)]
@@ -147,25 +221,47 @@ class Judging:
         *,
         texts: bool,
     ) -> AsyncIterator[list[tuple[Head | Record, Rank | None]]]:
-        """Everything is gone through, whatever the rules take of it; one scope until nothing more has a rank of `least`, from which on they do."""
+        """Everything is gone through, whatever the rules take of it; one scope until
+        nothing more has a rank of `least`, from which on they do.
+        """
         scope = where.partitions[0] if isinstance(where, Partitions) and len(where.partitions) == 1 else None
         if scope is not None and tier and (await ranks.held(scope, tier)).count < least:
             return
-        async for page in self._pages(collection, where, store, _of_tier(tier) if tier else None, missed, texts=texts):
+        async for page in self._pages(
+            collection, where, store, _of_tier(tier) if tier else None, missed, texts=texts
+        ):
             ranked = [(row, await ranks.of(row)) for row in _rows(page, walk)]
             yield [(row, rank) for row, rank in ranked if rank.count >= least]
             if scope is not None and ranked and ranked[-1][1].count < least:
                 return
 
-    def _judge(self, asked: Sequence[Rule], event: Event, row: Head | Record, rank: Rank | None, now: datetime, missed: Missed) -> Judged:
+    def _judge(
+        self,
+        asked: Sequence[Rule],
+        event: Event,
+        row: Head | Record,
+        rank: Rank | None,
+        now: datetime,
+        missed: Missed,
+    ) -> Judged:
         facts = facts_of(row, rank)
         decision, copies = decide(self.rules, event, facts, now), tuple(copied(self.rules, event, facts, now))
         if decision.target is None and isinstance(row, Record):
             decision = self._by_policies(asked, entry_of(row), facts, now, decision, missed)
         return Judged(row, decision, copies)
 
-    def _by_policies(self, asked: Sequence[Rule], entry: Entry, facts: Facts, now: datetime, decision: Decision, missed: Missed) -> Decision:
-        """What the first policy says that says something. One that fails costs this record."""
+    def _by_policies(
+        self,
+        asked: Sequence[Rule],
+        entry: Entry,
+        facts: Facts,
+        now: datetime,
+        decision: Decision,
+        missed: Missed,
+    ) -> Decision:
+        """What the first policy says that says something. One that fails costs this
+        record.
+        """
         for policy in asked:
             if isinstance(policy, CustomRule) and policy.source == facts.tier:
                 try:
@@ -179,15 +275,32 @@ class Judging:
         return decision
 
     async def _pages(
-        self, collection: Collection, where: Where, store: Store, condition: Filter | None, missed: Missed, *, texts: bool
+        self,
+        collection: Collection,
+        where: Where,
+        store: Store,
+        condition: Filter | None,
+        missed: Missed,
+        *,
+        texts: bool,
     ) -> AsyncIterator[Page]:
         """What a store holds, page by page."""
         whole = texts and collection is ENTRIES
         select = None if whole else frozenset(name for name in LOOKED_AT if name in fields_of(collection))
-        query = Query(collection, where, condition, OLDEST_FIRST, self._placement.settings.page, roles=STANDING, select=select)
+        query = Query(
+            collection,
+            where,
+            condition,
+            OLDEST_FIRST,
+            self._placement.settings.page,
+            roles=STANDING,
+            select=select,
+        )
         async for page in self._placement.pages("promotion.scan", store, query):
             corrupt = [*page.corrupt, *(row.key for row in page.records if isinstance(row, Corrupt))]
-            missed.records += [(key, "", f"its record in store '{store.name}' is corrupt") for key in dict.fromkeys(corrupt)]
+            missed.records += [
+                (key, "", f"its record in store '{store.name}' is corrupt") for key in dict.fromkeys(corrupt)
+            ]
             yield page
 
     async def facts(self, record: Record, store: Store) -> Facts:
@@ -205,7 +318,11 @@ def fields_of(collection: Collection) -> Fields:
 def facts_of(row: Head | Record, rank: Rank | None = None) -> Facts:
     """What rules may look at of a record."""
     fields: Any = row.fields
-    own: Any = {name: getattr(row, name) for name in ("created_at", "updated_at", "accesses")} if isinstance(row, Record) else fields
+    own: Any = (
+        {name: getattr(row, name) for name in ("created_at", "updated_at", "accesses")}
+        if isinstance(row, Record)
+        else fields
+    )
     return Facts(
         tier=row.tier,
         type=fields.get("type") or "",

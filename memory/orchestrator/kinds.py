@@ -1,6 +1,8 @@
-"""The kinds of record there are, and what becomes of each: erasure, the outbox, sweeps, moves and transfer go over this table.
+"""The kinds of record there are, and what becomes of each: erasure, the outbox, sweeps,
+moves and transfer go over this table.
 
-A kind more is one line here. What has rules of its own keeps a module (entries, relations, erasures, leases, settings), never a flag.
+A kind more is one line here. What has rules of its own keeps a module (entries,
+relations, erasures, leases, settings), never a flag.
 """
 
 from __future__ import annotations
@@ -44,25 +46,35 @@ class Kind:
 
     collection: Collection
     scoped: bool = True
-    """Whether its records belong to callers' scopes and are erased with them; others are the engine's own and hold no caller's text."""
+    """Whether its records belong to callers' scopes and are erased with them; others
+    are the engine's own and hold no caller's text.
+    """
     home: str | None = "mid"
     """The tier where its records are born; None: that their scope decides."""
     versions: Collection | None = None
     """Where versions that were replaced go. They are deleted with the record."""
     passages: Collection | None = None
-    """Where the parts of long texts go that are found by meaning (see `long_texts`). They end with the record; its collection declares `said`."""
+    """Where the parts of long texts go that are found by meaning (see `long_texts`).
+    They end with the record; its collection declares `said`.
+    """
     children: tuple[tuple[Collection, str], ...] = ()
-    """Records in the archive, and the field by which each names a record of this kind: they are deleted with it."""
+    """Records in the archive, and the field by which each names a record of this kind:
+    they are deleted with it.
+    """
     replicated: bool = False
     """Whether a later tier gets whole copies for searching."""
     movable: bool = False
     """Whether promotion rules and sweeps move its records to later tiers."""
     exported: bool = True
     apart: str | None = None
-    """What the scopes begin with in which its records lie, and nothing but such: of conversations, of scratchpads. None: callers' own scopes."""
+    """What the scopes begin with in which its records lie, and nothing but such: of
+    conversations, of scratchpads. None: callers' own scopes.
+    """
 
     def scope_of(self, scope: Scope) -> str | None:
-        """Where the records of this kind lie that belong to a caller's scope; None where there are none."""
+        """Where the records of this kind lie that belong to a caller's scope; None
+        where there are none.
+        """
         if self.apart is None:
             return scope.text
         if not self.conversational:
@@ -103,7 +115,9 @@ class Kinds:
         return self._of[collection]
 
     def named(self, collection: str) -> Collection:
-        """The collection of this name. Raises where there is none here: another version of the library has it."""
+        """The collection of this name. Raises where there is none here: another version
+        of the library has it.
+        """
         for known in self._of:
             if known.name == collection:
                 return known
@@ -120,7 +134,10 @@ class Kinds:
     def within(self, *partitions: Partition) -> tuple[Kind, ...]:
         """Those of which records can lie in one of these partitions."""
         beginnings = {kind.apart for kind in self.scoped}
-        asked = {begins if (begins := partition.scope.partition(":")[0]) in beginnings else None for partition in partitions}
+        asked = {
+            begins if (begins := partition.scope.partition(":")[0]) in beginnings else None
+            for partition in partitions
+        }
         return tuple(kind for kind in self.scoped if kind.apart in asked)
 
     @property
@@ -128,12 +145,16 @@ class Kinds:
         return tuple(kind for kind in self if kind.movable)
 
     def parents(self, child: Collection) -> dict[str, Collection]:
-        """The fields by which records of this collection name others, and of which collection those are."""
+        """The fields by which records of this collection name others, and of which
+        collection those are.
+        """
         return {field: kind.collection for kind in self for of, field in kind.children if of is child}
 
     @property
     def expiring(self) -> tuple[Kind, ...]:
-        """Those that end by themselves: all of callers' but replaced versions, which go with their record."""
+        """Those that end by themselves: all of callers' but replaced versions, which go
+        with their record.
+        """
         versions = {kind.versions for kind in self}
         return tuple(kind for kind in self.scoped if kind.collection not in versions)
 

@@ -1,4 +1,6 @@
-"""Who does maintenance just now. Everything that it does may be done twice at once: a lease only saves the work of doing so."""
+"""Who does maintenance just now. Everything that it does may be done twice at once: a
+lease only saves the work of doing so.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,23 @@ log = logging.getLogger(__name__)
 
 LEASE_SCOPE = "leases"
 TERM, LOOKS = 0.75, 5
-"""For so much of its length a lease is taken, and so often in it a worker looks whether another one's is over: from one that died it is taken over
-within the length."""
+"""For so much of its length a lease is taken, and so often in it a worker looks whether
+another one's is over: from one that died it is taken over within the length.
+"""
 
 
 class Hold(Protocol):
-    """Asked before a job of maintenance changes anything, and how many records that will be, none where it has but looked: see `Lease.hold` and
-    `Allowance`."""
+    """Asked before a job of maintenance changes anything, and how many records that
+    will be, none where it has but looked: see `Lease.hold` and `Allowance`.
+    """
 
     async def __call__(self, count: int = 1) -> None: ...
 
 
 class NotHeld(Exception):
-    """Another process holds the lease, or the archive, which knows, failed: that is the cause then."""
+    """Another process holds the lease, or the archive, which knows, failed: that is the
+    cause then.
+    """
 
 
 def lease_key() -> Key:
@@ -47,7 +53,9 @@ class Lease:
         self._held: Record | None = None
 
     async def hold(self, count: int = 1) -> None:
-        """Take it, or renew it once half its time is over. Raises `NotHeld` where it cannot be had."""
+        """Take it, or renew it once half its time is over. Raises `NotHeld` where it
+        cannot be had.
+        """
         now, term = self._placement.now(), TERM * self._placement.settings.lease
         if self._held is not None and abs(now - self._held.updated_at) < term / 2:
             return
@@ -60,7 +68,11 @@ class Lease:
 
     async def _taken(self) -> Record | None:
         """The lease, when nobody else holds it or its time is over."""
-        archive, now, length = self._placement.topology.archive, self._placement.now(), self._placement.settings.lease
+        archive, now, length = (
+            self._placement.topology.archive,
+            self._placement.now(),
+            self._placement.settings.lease,
+        )
         key = lease_key()
         with step("lease.read"):
             stands = (await archive.get(LEASES, [key]))[0]
@@ -79,7 +91,11 @@ class Lease:
         lease, self._held = self._held, None
         if lease is None:
             return
-        ended = replace(lease, version=self._placement.next_version(lease.version), fields={**lease.fields, "until": lease.created_at})
+        ended = replace(
+            lease,
+            version=self._placement.next_version(lease.version),
+            fields={**lease.fields, "until": lease.created_at},
+        )
         put = Put(LEASES, ended, AtVersion(lease.version))
         try:
             await self._placement.write_one("lease.return", self._placement.topology.archive, put)

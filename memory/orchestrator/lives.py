@@ -1,7 +1,9 @@
-"""Where a record is born whose id others may derive as well: where nothing stands, or over the tombstone of an earlier life.
+"""Where a record is born whose id others may derive as well: where nothing stands, or
+over the tombstone of an earlier life.
 
-A tombstone is all that knows what its deletion still has to do. So that is done before it is written over: what remained of the earlier life
-would otherwise be nobody's to erase, and would show as this life's past.
+A tombstone is all that knows what its deletion still has to do. So that is done before
+it is written over: what remained of the earlier life would otherwise be nobody's to
+erase, and would show as this life's past.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class Lives:
         self._cache = cache
 
     async def birth(self, record: Record, store: Store, there: Located) -> Birth:
-        """Of a record that is to be born in `store` unless a tombstone stands elsewhere. It is newer than whatever stands under its key.
+        """Of a record that is to be born in `store` unless a tombstone stands
+        elsewhere. It is newer than whatever stands under its key.
 
         Raises `StoreUnavailable` where an earlier life cannot be laid to rest now.
         """
@@ -60,16 +63,25 @@ class Lives:
         return Birth(reborn, home, AtVersion(tombstone.version))
 
     async def _laid_to_rest(self, key: Key, born_in: Store) -> int:
-        """The highest version of what stands under the key in any store, once no tombstone of it owes anything."""
+        """The highest version of what stands under the key in any store, once no
+        tombstone of it owes anything.
+        """
         highest = 0
         for store in self._placement.topology.since(born_in):
             with step("life.tombstones"):
                 row = (await store.get(ENTRIES, [key]))[0]
             highest = max(highest, getattr(row, "version", 0))
-            if isinstance(row, Tombstone) and row.owed and (left := await self._outbox.finish(Pending(ENTRIES, store, row))):
+            if (
+                isinstance(row, Tombstone)
+                and row.owed
+                and (left := await self._outbox.finish(Pending(ENTRIES, store, row)))
+            ):
                 undone = ", ".join(owed.step for owed in left)
                 raise StoreUnavailable(
-                    store.name, f"entry {key.id} was deleted, which is not finished ({undone}): its id is free after that; try again"
+                    store.name,
+                    f"entry {key.id} was deleted, which is not finished ({undone}): its id is free after that; try again",
                 )
-        await self._outbox.erase_children(ENTRIES, key)  # whose scope was erased, left relations in other scopes, until a sweep
+        await self._outbox.erase_children(
+            ENTRIES, key
+        )  # whose scope was erased, left relations in other scopes, until a sweep
         return highest

@@ -1,8 +1,11 @@
-"""Sweeps: finish what crashes left, end moves that were broken off, forget marks and tombstones that have served, apply sweep rules.
+"""Sweeps: finish what crashes left, end moves that were broken off, forget marks and
+tombstones that have served, apply sweep rules.
 
-Stores are asked what is due in them, and that is done slice by slice: a sweep with nothing to do costs a few questions, however much is stored, and
-one with much to do holds little of it. Everything here may run twice at once; a lease only saves the work of doing so. What goes wrong in one
-job costs that job, and is told in the report. A store that does not answer stops its own jobs and what needs it.
+Stores are asked what is due in them, and that is done slice by slice: a sweep with
+nothing to do costs a few questions, however much is stored, and one with much to do
+holds little of it. Everything here may run twice at once; a lease only saves the work
+of doing so. What goes wrong in one job costs that job, and is told in the report. A
+store that does not answer stops its own jobs and what needs it.
 """
 
 from __future__ import annotations
@@ -42,18 +45,24 @@ from memory.ports.writes import Annotate, Purge
 log = logging.getLogger(__name__)
 
 READ_AT_ONCE = 50
-"""How many owners of steps are read at once: each may be large, and carry as much of its past."""
+"""How many owners of steps are read at once: each may be large, and carry as much of
+its past.
+"""
 
 
 @dataclass(slots=True, repr=False)
 class SweepReport(Shown):
-    """What one sweep did. `ran` is false where another process holds the lease, or the archive does not say whether.
+    """What one sweep did. `ran` is false where another process holds the lease, or the
+    archive does not say whether.
 
-    `more` says that there was more to do than its budget allowed: the next one goes on where this one ended.
-    `waiting` names what could not be done because a store did not answer; `stays` what somebody has to look at: records that a tier refuses, steps
-    that a store refuses or that a newer version of the library left. `healed` counts scopes in which a store was behind the others,
-    `reindexed` vectors that were made anew behind a reindex. By rules of retention `deleted` counts entries and sessions, `ended` sessions,
-    `dropped_versions` kept versions; `held` is what would have gone and is under legal hold.
+    `more` says that there was more to do than its budget allowed: the next one goes on
+    where this one ended. `waiting` names what could not be done because a store did not
+    answer; `stays` what somebody has to look at: records that a tier refuses, steps
+    that a store refuses or that a newer version of the library left. `healed` counts
+    scopes in which a store was behind the others, `reindexed` vectors that were made
+    anew behind a reindex. By rules of retention `deleted` counts entries and sessions,
+    `ended` sessions, `dropped_versions` kept versions; `held` is what would have gone
+    and is under legal hold.
     """
 
     ran: bool = True
@@ -78,21 +87,29 @@ class SweepReport(Shown):
 
     @property
     def outcome(self) -> str:
-        """The worst of it in a word: "stays", "waiting", "elsewhere" (it did not run), "more" or "done"."""
+        """The worst of it in a word: "stays", "waiting", "elsewhere" (it did not run),
+        "more" or "done".
+        """
         if self.stays or self.waiting:
             return "stays" if self.stays else "waiting"
         return "elsewhere" if not self.ran else "more" if self.more else "done"
 
 
 class Watcher(Protocol):
-    """Hears how sweeps end, and how many damaged records there are then. See `Telemetry`."""
+    """Hears how sweeps end, and how many damaged records there are then. See
+    `Telemetry`.
+    """
 
     def swept(self, outcome: str) -> None:
-        """One has ended so (see `SweepReport.outcome`), or "failed" as a whole; not one that was cut off."""
+        """One has ended so (see `SweepReport.outcome`), or "failed" as a whole; not one
+        that was cut off.
+        """
         ...
 
     def quarantined(self, store: str, records: int) -> None:
-        """So many damaged records are in quarantine in a store, behind a sweep that reached every store."""
+        """So many damaged records are in quarantine in a store, behind a sweep that
+        reached every store.
+        """
         ...
 
 
@@ -135,10 +152,11 @@ class Maintenance:
         self.watcher: Watcher | None = None
 
     async def sweep(self, allowance: Allowance = UNLIMITED) -> SweepReport:
-        """Ask every store what is due, and do it, if nobody else is at it, as far as the allowance goes. What this process has to tell it tells in
-        any case.
+        """Ask every store what is due, and do it, if nobody else is at it, as far as
+        the allowance goes. What this process has to tell it tells in any case.
 
-        What is due is asked for without a lease, which is taken by the first job that has something to do.
+        What is due is asked for without a lease, which is taken by the first job that
+        has something to do.
         """
         try:
             report = await self._swept(allowance)
@@ -151,7 +169,9 @@ class Maintenance:
         return report
 
     async def _count_damaged(self) -> None:
-        """Tell the watcher, if there is one, what is in quarantine: every store is asked once more for it."""
+        """Tell the watcher, if there is one, what is in quarantine: every store is
+        asked once more for it.
+        """
         if self.watcher is None:
             return
         for store in self._placement.topology.stores:
@@ -182,7 +202,9 @@ class Maintenance:
         finally:
             await lease.give_back()
         report.healed = len(self._generations.healed) - before
-        report.stays += tuple(f"{p.step} of {p.record_id}: {p.said}" for p in await self._outbox.still_owed() if not p.waits)
+        report.stays += tuple(
+            f"{p.step} of {p.record_id}: {p.said}" for p in await self._outbox.still_owed() if not p.waits
+        )
         return report
 
     async def _sweep(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
@@ -198,28 +220,43 @@ class Maintenance:
                 self._begins_with = at
                 raise
 
-    def _jobs(self, report: SweepReport, hold: Hold, away: set[str], over: list[Store]) -> list[tuple[Any, ...]]:
-        """Each with what it is about. `over`: the stores in which something may be discarded, once every mark has told what it can."""
+    def _jobs(
+        self, report: SweepReport, hold: Hold, away: set[str], over: list[Store]
+    ) -> list[tuple[Any, ...]]:
+        """Each with what it is about. `over`: the stores in which something may be
+        discarded, once every mark has told what it can.
+        """
         leaves = self._placement.topology.leaves
         forgetting = [
             (self._purge_all, over, report, hold),
             (self._count, report, "forgotten_scopes", self._erasure.forget, hold),
-            *((self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold) for leaf in leaves),
+            *(
+                (self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold)
+                for leaf in leaves
+            ),
             (self._count, report, "dropped_relations", self._dangling.drop, hold),
         ]
-        due = [(self._do_due, leaf, store, over, report, hold, away) for store in self._placement.topology.homes for leaf in leaves_of(store)]
+        due = [
+            (self._do_due, leaf, store, over, report, hold, away)
+            for store in self._placement.topology.homes
+            for leaf in leaves_of(store)
+        ]
         return [
             *due,
             (self._end_sessions, report, hold),
             (self._count, report, "repeated_erasures", self._erasure.watch, hold),
-            *([] if self._setbacks.known else forgetting),  # what is left of moves, deletions and erasures may tell what is missing
+            *(
+                [] if self._setbacks.known else forgetting
+            ),  # what is left of moves, deletions and erasures may tell what is missing
             (self._clear_cache, report, hold),
             (self._count, report, "reindexed", self._reindexing.catch_up, hold),
             (self._retain, report, hold, away),
             (self._apply_rules, report, hold, away),
         ]
 
-    async def _job(self, report: SweepReport, job: Callable[..., Awaitable[object]], *about: Any) -> Exception | None:
+    async def _job(
+        self, report: SweepReport, job: Callable[..., Awaitable[object]], *about: Any
+    ) -> Exception | None:
         """Do one job; what it raises is told in the report and returned."""
         try:
             await job(*about)
@@ -235,21 +272,31 @@ class Maintenance:
             return error
         return None
 
-    async def _count(self, report: SweepReport, name: str, job: Callable[..., Awaitable[int]], *about: Any) -> None:
+    async def _count(
+        self, report: SweepReport, name: str, job: Callable[..., Awaitable[int]], *about: Any
+    ) -> None:
         """Add what a job has done to the report."""
         setattr(report, name, getattr(report, name) + await job(*about))
 
     async def _note_setbacks(self, report: SweepReport) -> None:
-        """See whether a store was set back. Until it is healed, nothing is forgotten that may tell what is missing from it."""
+        """See whether a store was set back. Until it is healed, nothing is forgotten
+        that may tell what is missing from it.
+        """
         for found in (await self._setbacks.note()).values():
-            report.stays += (f"{found}; `memory doctor --repair` heals what can be healed, and nothing is forgotten until then",)
+            report.stays += (
+                f"{found}; `memory doctor --repair` heals what can be healed, and nothing is forgotten until then",
+            )
 
     async def _retain(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
         done = RetentionReport()
         try:
             await self._retention.by_sweep(away, hold, done)
         finally:
-            report.deleted, report.ended, report.dropped_versions = done.deleted, done.ended, done.dropped_versions
+            report.deleted, report.ended, report.dropped_versions = (
+                done.deleted,
+                done.ended,
+                done.dropped_versions,
+            )
             report.held += done.held
             report.waiting += tuple(said for said in done.waiting if said not in report.waiting)
 
@@ -260,36 +307,55 @@ class Maintenance:
         finally:
             report.moved += len(promoted.moved)
             report.waiting += tuple(w for w in promoted.waiting if w not in report.waiting)
-            report.stays += tuple(f"{kept.entry_id} stays in '{kept.tier}': {kept.because}" for kept in promoted.kept)
+            report.stays += tuple(
+                f"{kept.entry_id} stays in '{kept.tier}': {kept.because}" for kept in promoted.kept
+            )
 
     async def owed(self) -> int:
-        """How many records, marks and tombstones owe a step. Raises where a store does not answer."""
+        """How many records, marks and tombstones owe a step. Raises where a store does
+        not answer.
+        """
         return sum([await self.owed_in(store) for store in self._placement.topology.homes])
 
     async def owed_in(self, store: Store) -> int:
         """How many in one store."""
         owing, counted = Eq("owing", True), 0
         for collection in self._placement.kinds.collections:
-            counted += (await store.count(Query(collection, Everywhere(), owing, roles=frozenset({Role.HOME, Role.ARRIVING})))).records
+            counted += (
+                await store.count(
+                    Query(collection, Everywhere(), owing, roles=frozenset({Role.HOME, Role.ARRIVING}))
+                )
+            ).records
             counted += (await store.count(Query(collection, Everywhere(), owing, types=LEFT))).records
         return counted
 
     async def overdue(self, most: int = 20) -> list[str]:
-        """What is owed and cannot be done, a sentence each: steps are tried again, as a sweep would, to tell why."""
+        """What is owed and cannot be done, a sentence each: steps are tried again, as a
+        sweep would, to tell why.
+        """
         report, away = SweepReport(), set[str]()
         for store in self._placement.topology.homes:
             for leaf in leaves_of(store):
                 await self._job(report, self._try_some, leaf, store, most, report, away)
-        said = [f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}" for p in await self._outbox.still_owed()]
+        said = [
+            f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}"
+            for p in await self._outbox.still_owed()
+        ]
         return [*report.waiting, *report.stays, *said][:most]
 
-    # -- what is due --------------------------------------------------------------------------------------------------
+    # -- what is due -------------------------------------------------------------------
 
     async def _due(self, leaf: Store, begin: str | None = None) -> AsyncIterator[Due]:
-        """What is due in a store, slice by slice. Parts of split stores are asked each: a record in one hides another's tombstone."""
+        """What is due in a store, slice by slice. Parts of split stores are asked each:
+        a record in one hides another's tombstone.
+        """
         now, cursor = self._placement.now(), begin
         grace = self._placement.settings.expired_grace
-        expired = dict.fromkeys((kind.collection for kind in self._placement.kinds.expiring), now - grace) if grace else None
+        expired = (
+            dict.fromkeys((kind.collection for kind in self._placement.kinds.expiring), now - grace)
+            if grace
+            else None
+        )
         while True:
             with step("sweep.due"):
                 found = await leaf.due(now, self._placement.settings.page, cursor, expired=expired)
@@ -301,18 +367,28 @@ class Maintenance:
         """What is due in a store, slice by slice, from the beginning."""
         return self._due(leaf)
 
-    async def _do_due(self, leaf: Store, store: Store, over: list[Store], report: SweepReport, hold: Hold, away: set[str]) -> None:
-        """Finish what is owed in one store, end moves, and delete what has expired. Where something may be discarded, that is noted for later.
+    async def _do_due(
+        self, leaf: Store, store: Store, over: list[Store], report: SweepReport, hold: Hold, away: set[str]
+    ) -> None:
+        """Finish what is owed in one store, end moves, and delete what has expired.
+        Where something may be discarded, that is noted for later.
 
-        A sweep that ends in the middle is gone on with behind what it tried last: what cannot be done keeps nothing else from being reached.
+        A sweep that ends in the middle is gone on with behind what it tried last: what
+        cannot be done keeps nothing else from being reached.
         """
         begin = self._reached.pop(leaf.name, None)
         async for found in self._due(leaf, begin):
             if any(row.why is Why.DISCARD for row in found.rows) and leaf not in over:
                 over.append(leaf)
-            for why, job in ((Why.OWES, self._finish_owed), (Why.ARRIVING, self._settle_arriving), (Why.EXPIRED, self._delete_expired)):
+            for why, job in (
+                (Why.OWES, self._finish_owed),
+                (Why.ARRIVING, self._settle_arriving),
+                (Why.EXPIRED, self._delete_expired),
+            ):
                 for collection, some in _portions(found.rows, why):
-                    asks = [hold] if why is Why.EXPIRED else []  # once it knows what of it is under legal hold
+                    asks = (
+                        [hold] if why is Why.EXPIRED else []
+                    )  # once it knows what of it is under legal hold
                     try:
                         if not asks:
                             await hold(len(some))
@@ -324,7 +400,9 @@ class Maintenance:
                         return  # it is not asked again
                     begin = found.cursor
 
-    async def _try_some(self, leaf: Store, store: Store, most: int, report: SweepReport, away: set[str]) -> None:
+    async def _try_some(
+        self, leaf: Store, store: Store, most: int, report: SweepReport, away: set[str]
+    ) -> None:
         async for found in self._due(leaf):
             for collection, some in _portions(found.rows, Why.OWES):
                 await self._finish_owed(collection, some[:most], store, report, away)
@@ -332,25 +410,45 @@ class Maintenance:
                 if most <= 0:
                     return
 
-    async def _finish_owed(self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str]) -> None:
+    async def _finish_owed(
+        self,
+        collection: Collection,
+        rows: Sequence[DueRow],
+        store: Store,
+        report: SweepReport,
+        away: set[str],
+    ) -> None:
         with step("sweep.owed"):
             found = await store.get(collection, [row.key for row in rows])
         owners = [owner for owner in found if isinstance(owner, Record | Mark | Tombstone) and owner.owed]
-        for left in await self._outbox.finish_all([Pending(collection, store, owner) for owner in owners], away):
+        for left in await self._outbox.finish_all(
+            [Pending(collection, store, owner) for owner in owners], away
+        ):
             report.still_owed += bool(left)
             report.finished += not left
 
-    # -- moves that were broken off -----------------------------------------------------------------------------------
+    # -- moves that were broken off ----------------------------------------------------
 
-    async def _settle_arriving(self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str]) -> None:
-        """An arriving copy whose source holds neither the record nor a mark goes; one whose source still lives is moved to the end, and one to which
-        the source shows a mark has arrived.
+    async def _settle_arriving(
+        self,
+        collection: Collection,
+        rows: Sequence[DueRow],
+        store: Store,
+        report: SweepReport,
+        away: set[str],
+    ) -> None:
+        """An arriving copy whose source holds neither the record nor a mark goes; one
+        whose source still lives is moved to the end, and one to which the source shows
+        a mark has arrived.
 
-        It may not be rolled back while its source lives: a frozen mover may yet release the source.
+        It may not be rolled back while its source lives: a frozen mover may yet release
+        the source.
         """
         sources = await self._sources(collection, rows, store, away)
         for tier in dict.fromkeys(row.tier for row in rows):
-            moving = [row.key for row in rows if row.tier == tier and isinstance(sources.get(row.key), Record)]
+            moving = [
+                row.key for row in rows if row.tier == tier and isinstance(sources.get(row.key), Record)
+            ]
             for result in (await self._tiering.move_many(collection, moving, tier, away)).values():
                 report.moved += result is MoveResult.MOVED
                 if isinstance(result, StoreError):
@@ -358,17 +456,29 @@ class Maintenance:
         for row in rows:
             await self._job(report, self._settle_one, collection, row, sources.get(row.key), store, report)
 
-    async def _settle_one(self, collection: Collection, copy: DueRow, source: Stored | None, store: Store, report: SweepReport) -> None:
-        if isinstance(source, Mark) and source.version >= copy.version:  # a store restored to the middle of a move: its source has let go of it
+    async def _settle_one(
+        self, collection: Collection, copy: DueRow, source: Stored | None, store: Store, report: SweepReport
+    ) -> None:
+        if (
+            isinstance(source, Mark) and source.version >= copy.version
+        ):  # a store restored to the middle of a move: its source has let go of it
             clear = Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, role=Role.HOME)
             await self._placement.write_one("move.arrive", store, clear)
         elif isinstance(source, Corrupt):
-            report.stays += (f"the move of {copy.key.id} to '{copy.tier}' cannot go on: its record in an earlier tier is corrupt",)
+            report.stays += (
+                f"the move of {copy.key.id} to '{copy.tier}' cannot go on: its record in an earlier tier is corrupt",
+            )
         elif isinstance(source, Tombstone) or (source is None and not self._setbacks.known):
-            report.removed_copies += await self._tiering.drop_arriving(collection, copy.key, copy.version, store)
+            report.removed_copies += await self._tiering.drop_arriving(
+                collection, copy.key, copy.version, store
+            )
 
-    async def _sources(self, collection: Collection, rows: Sequence[DueRow], store: Store, away: set[str]) -> dict[Key, Stored]:
-        """What stands for the copies in the stores before this one. Raises where one of these does not answer."""
+    async def _sources(
+        self, collection: Collection, rows: Sequence[DueRow], store: Store, away: set[str]
+    ) -> dict[Key, Stored]:
+        """What stands for the copies in the stores before this one. Raises where one of
+        these does not answer.
+        """
         found: dict[Key, Stored] = {}
         for source in self._placement.topology.homes:
             if source is store:
@@ -384,21 +494,38 @@ class Maintenance:
         return found
 
     async def _delete_expired(
-        self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str], hold: Hold
+        self,
+        collection: Collection,
+        rows: Sequence[DueRow],
+        store: Store,
+        report: SweepReport,
+        away: set[str],
+        hold: Hold,
     ) -> None:
         """Records whose grace is over, with all that hangs on them in other stores."""
-        for came in (await self._erasure.delete_at(collection, {row.key: row.version for row in rows}, store, away, hold)).values():
+        for came in (
+            await self._erasure.delete_at(
+                collection, {row.key: row.version for row in rows}, store, away, hold
+            )
+        ).values():
             report.expired += came is True
             report.held += isinstance(came, Held)
             if isinstance(came, StoreError):
                 _told(report, came)
 
     async def _end_sessions(self, report: SweepReport, hold: Hold) -> None:
-        """Erase the sessions whose grace is over: not their records alone, but all that was said in them."""
+        """Erase the sessions whose grace is over: not their records alone, but all that
+        was said in them.
+        """
         grace = self._placement.settings.expired_grace
         if not grace:
             return
-        query = Query(SESSIONS, Everywhere(), Lt("hidden_from", self._placement.now() - grace), limit=self._placement.settings.page)
+        query = Query(
+            SESSIONS,
+            Everywhere(),
+            Lt("hidden_from", self._placement.now() - grace),
+            limit=self._placement.settings.page,
+        )
         async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
             records = [record for record in page.records if isinstance(record, Record)]
             held = await self._erasure.holds.over(records)
@@ -408,12 +535,14 @@ class Maintenance:
                     await self._sessions.erase_expired(record)
                 except Held:
                     report.held += 1
-                except StoreError as error:  # what one store lacks of it stays owed; the others go all the same
+                except (
+                    StoreError
+                ) as error:  # what one store lacks of it stays owed; the others go all the same
                     _told(report, error)
                 else:
                     report.expired += 1
 
-    # -- forgetting ---------------------------------------------------------------------------------------------------
+    # -- forgetting --------------------------------------------------------------------
 
     async def _purge_all(self, over: Sequence[Store], report: SweepReport, hold: Hold) -> None:
         for leaf in over:
@@ -422,7 +551,9 @@ class Maintenance:
     async def _purge(self, leaf: Store, report: SweepReport, hold: Hold) -> None:
         """Marks and tombstones whose time is over and which owe nothing."""
         async for found in self._due(leaf):
-            await self._forget(leaf, [(row.collection, row) for row in found.rows if row.why is Why.DISCARD], report, hold)
+            await self._forget(
+                leaf, [(row.collection, row) for row in found.rows if row.why is Why.DISCARD], report, hold
+            )
 
     async def _clear_cache(self, report: SweepReport, hold: Hold) -> None:
         store = self._placement.topology.cache
@@ -440,14 +571,22 @@ class Maintenance:
     async def _clear_some(self, store: Store, collection: Collection, report: SweepReport, hold: Hold) -> int:
         """Forget copies that are too old to be served, of a slice; how many."""
         oldest, purged = self._placement.now() - 2 * self._placement.settings.cache_max_age, 0
-        query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.CACHED}))
+        query = Query(
+            collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.CACHED})
+        )
         async for page in self._cached[collection].slice("sweep.cache", store, query):
             rows = [row for row in page.records if isinstance(row, Record)]
             old = [(collection, row) for row in rows if row.cached_at is None or row.cached_at < oldest]
             purged += await self._forget(store, old, report, hold)
         return purged
 
-    async def _forget(self, store: Store, rows: Sequence[tuple[Collection, DueRow | Record]], report: SweepReport, hold: Hold) -> int:
+    async def _forget(
+        self,
+        store: Store,
+        rows: Sequence[tuple[Collection, DueRow | Record]],
+        report: SweepReport,
+        hold: Hold,
+    ) -> int:
         if not rows:
             return 0
         await hold(len(rows))
@@ -463,7 +602,11 @@ def _told(report: SweepReport, error: StoreError) -> None:
 
 
 def _portions(rows: Sequence[DueRow], why: Why) -> Iterator[tuple[Collection, list[DueRow]]]:
-    """The rows due for this reason, collection by collection, as many at once as may be read whole."""
+    """The rows due for this reason, collection by collection, as many at once as may be
+    read whole.
+    """
     for collection in dict.fromkeys(row.collection for row in rows if row.why is why):
         some = [row for row in rows if row.collection is collection and row.why is why]
-        yield from ((collection, some[start : start + READ_AT_ONCE]) for start in range(0, len(some), READ_AT_ONCE))
+        yield from (
+            (collection, some[start : start + READ_AT_ONCE]) for start in range(0, len(some), READ_AT_ONCE)
+        )

@@ -1,7 +1,8 @@
 """Vectors for records, and what the stores note of whose vectors they hold.
 
-A note names one embedder, and while the vectors are being made anew (`reindexing.py`) the next one too. Then either may be in use, beside each other:
-each record says whose its vector is, and what is found by meaning is asked for among one's own.
+A note names one embedder, and while the vectors are being made anew (`reindexing.py`)
+the next one too. Then either may be in use, beside each other: each record says whose
+its vector is, and what is found by meaning is asked for among one's own.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What a store notes: whose its vectors are and, while they are being made anew, whose they become; when that ended last.
+    """What a store notes: whose its vectors are and, while they are being made anew,
+    whose they become; when that ended last.
 
     `version`: of the note as it was read.
     """
@@ -51,7 +53,9 @@ class Noted:
 
 
 class Meaning:
-    """The embedder and what it leaves in the stores; with none configured, nothing is found by meaning."""
+    """The embedder and what it leaves in the stores; with none configured, nothing is
+    found by meaning.
+    """
 
     def __init__(self, placement: Placement, embedder: Embedder | None) -> None:
         self._placement = placement
@@ -70,15 +74,23 @@ class Meaning:
         if self._embedder is None or not records:
             return list(records)
         whose, vectors = await self.whose(), await self._embedder.embed([meaning_of(r) for r in records])
-        return [replace(r, fields={**r.fields, **whose}, vector=v or None) for r, v in zip(records, vectors, strict=True)]
+        return [
+            replace(r, fields={**r.fields, **whose}, vector=v or None)
+            for r, v in zip(records, vectors, strict=True)
+        ]
 
     async def with_room(self, records: Sequence[Record]) -> list[Record]:
-        """The records with vectors of nothing, as large as those that they will have: for who asks how much room they take."""
+        """The records with vectors of nothing, as large as those that they will have:
+        for who asks how much room they take.
+        """
         mine = await self._fingerprint()
         if mine is None:
             return list(records)
         whose, vector = await self.whose(), bytes(4 * mine.dimensions)
-        return [replace(r, fields={**r.fields, **whose}, vector=vector if meaning_of(r).strip() else None) for r in records]
+        return [
+            replace(r, fields={**r.fields, **whose}, vector=vector if meaning_of(r).strip() else None)
+            for r in records
+        ]
 
     async def of_texts(self, texts: Sequence[str]) -> list[bytes | None]:
         """The vectors of texts, None for those that have none."""
@@ -90,15 +102,25 @@ class Meaning:
         return (await self.of_texts([text]))[0] if text.strip() else None
 
     async def scale(self) -> EmbedderScale | None:
-        """Return what relevance is computed with; None where the embedder has no calibration, or there is none."""
-        if self._scale is None and self._embedder is not None and (constants := EMBEDDERS.get(str(await self._fingerprint()))) is not None:
-            from memory.policies.ranking.relevance import embedder_scale  # imports numpy: only searches need it
+        """Return what relevance is computed with; None where the embedder has no
+        calibration, or there is none.
+        """
+        if (
+            self._scale is None
+            and self._embedder is not None
+            and (constants := EMBEDDERS.get(str(await self._fingerprint()))) is not None
+        ):
+            from memory.policies.ranking.relevance import (
+                embedder_scale,
+            )  # imports numpy: only searches need it
 
             self._scale = embedder_scale(constants, await self._embedder.embed(UNRELATED_TEXTS))
         return self._scale
 
     async def check_relevance(self, least: float | None, by: str) -> None:
-        """Raise `InvalidInput` where a least relevance is asked for that nobody can compute."""
+        """Raise `InvalidInput` where a least relevance is asked for that nobody can
+        compute.
+        """
         if least is None or by == "words" or self._embedder is None or await self.scale() is not None:
             return
         raise InvalidInput(
@@ -123,12 +145,18 @@ class Meaning:
             self._mine = await self._embedder.fingerprint()
         return self._mine
 
-    # -- beside another embedder --------------------------------------------------------------------------------------
+    # -- beside another embedder -------------------------------------------------------
 
     @property
     def own(self) -> Filter | None:
-        """What has a vector of this embedder; None where the stores note no other, so that it need not be asked for."""
-        if self._noted is None or self._mine is None or (self._noted.model, self._noted.to) == (self._mine, None):
+        """What has a vector of this embedder; None where the stores note no other, so
+        that it need not be asked for.
+        """
+        if (
+            self._noted is None
+            or self._mine is None
+            or (self._noted.model, self._noted.to) == (self._mine, None)
+        ):
             return None
         own = Eq(MODEL, self._mine.digest)
         return Or((IsNull(MODEL), own)) if self._noted.model == self._mine else own
@@ -141,7 +169,9 @@ class Meaning:
 
     @property
     def lacks(self) -> str | None:
-        """What is not found by meaning for the sake of another embedder; None where the stores note no other."""
+        """What is not found by meaning for the sake of another embedder; None where the
+        stores note no other.
+        """
         if self.own is None or self._noted is None:
             return None
         if self._noted.to is None:
@@ -150,7 +180,9 @@ class Meaning:
 
     @property
     def ended(self) -> datetime | None:
-        """When the vectors had been made anew with this embedder; None where they were not."""
+        """When the vectors had been made anew with this embedder; None where they were
+        not.
+        """
         return self._noted.ended if self._noted is not None and self._noted.model == self._mine else None
 
     async def look(self) -> None:
@@ -158,13 +190,15 @@ class Meaning:
         if await self._fingerprint() is not None:
             self._noted = await self.noted()
 
-    # -- notes --------------------------------------------------------------------------------------------------------
+    # -- notes -------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """Note the embedder in every store that has vectors; raise `EmbedderMismatch` where another was noted before, unless the vectors are being
-        made anew with this one, or from it.
+        """Note the embedder in every store that has vectors; raise `EmbedderMismatch`
+        where another was noted before, unless the vectors are being made anew with this
+        one, or from it.
 
-        A store that is away is checked when it arrives. Nothing is noted before all have been looked at.
+        A store that is away is checked when it arrives. Nothing is noted before all
+        have been looked at.
         """
         if (mine := await self._fingerprint()) is None:
             return
@@ -195,8 +229,10 @@ class Meaning:
             await self._note_first(store, mine)
 
     async def begin(self) -> Fingerprint:
-        """Let every store that has vectors note that they are being made anew with this embedder, which is returned; where they are its own
-        already, nothing is noted. The archive is first: its note tells everybody. Raises where a store is away or takes no such vectors.
+        """Let every store that has vectors note that they are being made anew with this
+        embedder, which is returned; where they are its own already, nothing is noted.
+        The archive is first: its note tells everybody. Raises where a store is away or
+        takes no such vectors.
         """
         mine = await self.fingerprint()
         stores = self._having_vectors
@@ -205,19 +241,26 @@ class Meaning:
         noted = [note for store in stores if (note := await self.noted_in(store)) is not None]
         if any((note.model, note.to) != (mine, None) for note in noted):
             for store in stores:
-                await self._note(store, lambda note: Noted(noted[0].model if note is None else note.model, mine))
+                await self._note(
+                    store, lambda note: Noted(noted[0].model if note is None else note.model, mine)
+                )
         for store in stores:
             await self._note(store, lambda note: note or Noted(mine))
         await self.look()
         return mine
 
     async def end(self) -> bool:
-        """Let the stores note this embedder alone, the archive at last; false where somebody makes the vectors anew with another by now."""
+        """Let the stores note this embedder alone, the archive at last; false where
+        somebody makes the vectors anew with another by now.
+        """
         mine, now = await self._fingerprint(), self._placement.now()
         if mine is None:
             return False
         for store in reversed(self._having_vectors):
-            if not await self._note(store, lambda note: Noted(mine, ended=now) if note and mine == (note.to or note.model) else None):
+            if not await self._note(
+                store,
+                lambda note: Noted(mine, ended=now) if note and mine == (note.to or note.model) else None,
+            ):
                 return False
         await self.look()
         return True
@@ -235,17 +278,24 @@ class Meaning:
         to: Any = row.body.get("to")
         ended: Any = row.body.get("ended")
         return Noted(
-            _fingerprint(row.body), None if to is None else _fingerprint(to), None if ended is None else datetime.fromisoformat(ended), row.version
+            _fingerprint(row.body),
+            None if to is None else _fingerprint(to),
+            None if ended is None else datetime.fromisoformat(ended),
+            row.version,
         )
 
     async def fingerprint_in(self, store: Store) -> Fingerprint | None:
-        """The embedder whose vectors a store has had till now, None where none is noted."""
+        """The embedder whose vectors a store has had till now, None where none is
+        noted.
+        """
         noted = await self.noted_in(store)
         return None if noted is None else noted.model
 
     @property
     def _having_vectors(self) -> tuple[Store, ...]:
-        """The stores that note whose vectors they have: the archive, of which the first part tells everybody, and those that find by meaning."""
+        """The stores that note whose vectors they have: the archive, of which the first
+        part tells everybody, and those that find by meaning.
+        """
         topology = self._placement.topology
         there = [leaf for home in topology.homes for leaf in leaves_of(home) if leaf.capabilities.semantic]
         return tuple(dict.fromkeys((*leaves_of(topology.archive), *there)))
@@ -253,7 +303,12 @@ class Meaning:
     def _refuse_other(self, store: Store, note: Noted | None, mine: Fingerprint) -> None:
         if note is None or note.names(mine):
             return
-        under_way = self._noted is not None and self._noted.to is not None and self._noted.names(mine) and self._noted.names(note.model)
+        under_way = (
+            self._noted is not None
+            and self._noted.to is not None
+            and self._noted.names(mine)
+            and self._noted.names(note.model)
+        )
         if not under_way:  # where it is, it was broken off between two notes
             raise EmbedderMismatch(store.name, str(note.model), str(mine))
 
@@ -265,7 +320,9 @@ class Meaning:
             await self.look()
 
     async def _note(self, store: Store, change: Callable[[Noted | None], Noted | None]) -> bool:
-        """Change what a store notes, whoever else does too; false where nothing is to be noted."""
+        """Change what a store notes, whoever else does too; false where nothing is to
+        be noted.
+        """
         while True:
             note = await self.noted_in(store)
             new = change(note)
@@ -279,15 +336,21 @@ class Meaning:
         now = self._placement.now()
         body = _body(note.model) | ({} if note.to is None else {"to": _body(note.to)})
         body |= {} if note.ended is None else {"ended": note.ended.isoformat()}
-        record = Record(_key(), SETTINGS_SCOPE, self._placement.next_version(over), now, now, body=body, tier="mid")
-        return await self._placement.write_one("embedder.note", store, Put(SETTINGS, record, AtVersion(over) if over else Absent()))
+        record = Record(
+            _key(), SETTINGS_SCOPE, self._placement.next_version(over), now, now, body=body, tier="mid"
+        )
+        return await self._placement.write_one(
+            "embedder.note", store, Put(SETTINGS, record, AtVersion(over) if over else Absent())
+        )
 
 
 def refuse_too_long(store: Store, model: Fingerprint) -> None:
     """Raises where a store does not take vectors of so many dimensions."""
     limit = store.capabilities.max_vector_dims
     if limit is not None and model.dimensions > limit:
-        raise ConfigError(f"store '{store.name}' takes vectors of at most {limit} dimensions; the embedder makes {model}")
+        raise ConfigError(
+            f"store '{store.name}' takes vectors of at most {limit} dimensions; the embedder makes {model}"
+        )
 
 
 def _key() -> Key:

@@ -1,8 +1,11 @@
-"""Running numbers, `#42`: by them people and commands name what has an id that nobody types (D95, D114).
+"""Running numbers, `#42`: by them people and commands name what has an id that nobody
+types (D95, D114).
 
-A number is given when a thing is first shown by one: a counter of the tenant is moved on, past as many numbers as are asked for, by compare-and-set.
-An entry's is put as a record beside it, under a key which the entry's id tells; an artifact's as a field of its manifest, at the version read. So a
-thing has at most one, whoever comes first, and no number is given twice: of who dies in between, or comes second, the numbers are gaps.
+A number is given when a thing is first shown by one: a counter of the tenant is moved
+on, past as many numbers as are asked for, by compare-and-set. An entry's is put as a
+record beside it, under a key which the entry's id tells; an artifact's as a field of
+its manifest, at the version read. So a thing has at most one, whoever comes first, and
+no number is given twice: of who dies in between, or comes second, the numbers are gaps.
 """
 
 from __future__ import annotations
@@ -32,12 +35,16 @@ COUNTERS_SCOPE = "counters"
 
 NumberedKind: TypeAlias = Literal["entry", "artifact"]
 
-_REFERENCE = re.compile(r"\s*#?\s*(?:(?P<number>[0-9]{1,18})|(?P<id>[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}))\s*")
+_REFERENCE = re.compile(
+    r"\s*#?\s*(?:(?P<number>[0-9]{1,18})|(?P<id>[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}))\s*"
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Referent(Shown):
-    """A thing that was named: what it is, its id, and its number, None where it was never shown by one."""
+    """A thing that was named: what it is, its id, and its number, None where it was
+    never shown by one.
+    """
 
     kind: NumberedKind
     id: str
@@ -58,7 +65,15 @@ def kind_of(value: object) -> NumberedKind:
 class Numbers:
     """Gives numbers, and finds what has them."""
 
-    def __init__(self, placement: Placement, *, generations: Generations, outbox: Outbox, turns: Turns, manifests: Manifests) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        generations: Generations,
+        outbox: Outbox,
+        turns: Turns,
+        manifests: Manifests,
+    ) -> None:
         self._placement = placement
         self._generations = generations
         self._outbox = outbox
@@ -66,7 +81,8 @@ class Numbers:
         self._manifests = manifests
 
     async def of(self, tenant: str, asked: Sequence[str], kind: NumberedKind = "entry") -> dict[str, int]:
-        """The numbers of these things, given now where they have none, the oldest first.
+        """The numbers of these things, given now where they have none, the oldest
+        first.
 
         Without those that are not there, and those of which no store can tell just now.
         """
@@ -87,7 +103,9 @@ class Numbers:
         return found | await self._give_artifacts(tenant, [row for row in manifests if not _has_number(row)])
 
     async def resolve(self, tenant: str, references: Sequence[int | str]) -> list[Referent | None]:
-        """What each number or id names, None where there is no such thing of this tenant any more."""
+        """What each number or id names, None where there is no such thing of this
+        tenant any more.
+        """
         found = await self._entries(tenant, references)
         if lacking := [one for one in dict.fromkeys(references) if one not in found]:
             found |= await self._artifacts(tenant, lacking)
@@ -99,7 +117,9 @@ class Numbers:
         rows: list[Stored | None] = []
         if numbers:
             query = Query(NUMBERS, Tenant(tenant), In("number", numbers), limit=len(numbers))
-            rows += (await self._placement.page("number.find", self._placement.topology.archive, query)).records
+            rows += (
+                await self._placement.page("number.find", self._placement.topology.archive, query)
+            ).records
         rows += await self._standing(tenant, named)
         by_id = {str(row.fields["entry_id"]): _number(row) for row in rows if isinstance(row, Record)}
         asked = [Key(tenant, one) for one in dict.fromkeys([*by_id, *named])]
@@ -113,7 +133,9 @@ class Numbers:
         numbers, named = _told_apart(references)
         rows = await self._manifests.named(tenant, "number", numbers) if numbers else []
         rows += await self._manifests.named(tenant, "artifact_id", named) if named else []
-        things = [Referent("artifact", _artifact(row), _number(row) if _has_number(row) else None) for row in rows]
+        things = [
+            Referent("artifact", _artifact(row), _number(row) if _has_number(row) else None) for row in rows
+        ]
         return {name: thing for thing in things for name in (thing.id, thing.number) if name is not None}
 
     async def _standing(self, tenant: str, of: Iterable[str]) -> list[Stored | None]:
@@ -121,7 +143,7 @@ class Numbers:
         with step("number.read"):
             return await self._placement.topology.archive.get(NUMBERS, keys) if keys else []
 
-    # -- given ----------------------------------------------------------------------------------------------------------
+    # -- given -------------------------------------------------------------------------
 
     async def _give(self, tenant: str, homes: Sequence[tuple[Record, Store]]) -> dict[str, int]:
         """Number these entries, or learn what others were faster to number them."""
@@ -138,7 +160,9 @@ class Numbers:
                 there = put.record if outcome.applied else outcome.stored
                 if isinstance(there, Record):
                     given[thing.key.id] = _number(there)
-                elif isinstance(there, Tombstone):  # of an earlier life of the thing, or of one that has ended since it was found
+                elif isinstance(
+                    there, Tombstone
+                ):  # of an earlier life of the thing, or of one that has ended since it was found
                     if await self._outbox.finish(Pending(NUMBERS, archive, there)):
                         continue  # its end is not over: the id names it until then
                     for now in await self._now(thing.key):
@@ -148,13 +172,19 @@ class Numbers:
                 elif (error := refused(archive, outcome)) is not None:
                     raise error
                 elif outcome.status is Status.REJECTED and await self._generations.lives_on(thing, home):
-                    again += [(self._put(now[0], _number(put.record)), *now) for now in await self._now(thing.key)]
+                    again += [
+                        (self._put(now[0], _number(put.record)), *now) for now in await self._now(thing.key)
+                    ]
             if not (puts := again):
                 break
         return given
 
     async def _now(self, key: Key) -> list[tuple[Record, Store]]:
-        return [home for at in await self._placement.locate_many(ENTRIES, [key], partial=True) if (home := at.home()) is not None]
+        return [
+            home
+            for at in await self._placement.locate_many(ENTRIES, [key], partial=True)
+            if (home := at.home()) is not None
+        ]
 
     def _put(self, thing: Record, number: int) -> Put:
         now = self._placement.now()
@@ -173,16 +203,22 @@ class Numbers:
     async def _give_artifacts(self, tenant: str, manifests: Sequence[Record]) -> dict[str, int]:
         """The same of the artifacts of these manifests.
 
-        One that is replaced meanwhile is the same artifact, and is tried again; one that is deleted, or whose session is, has none.
+        One that is replaced meanwhile is the same artifact, and is tried again; one
+        that is deleted, or whose session is, has none.
         """
         if not manifests:
             return {}
         archive, given = self._placement.topology.archive, dict[str, int]()
         first = await self._reserve(tenant, len(manifests))
-        puts = [self._numbered(row, first + n) for n, row in enumerate(sorted(manifests, key=lambda row: (row.created_at, _artifact(row))))]
+        puts = [
+            self._numbered(row, first + n)
+            for n, row in enumerate(sorted(manifests, key=lambda row: (row.created_at, _artifact(row))))
+        ]
         for _ in range(self._placement.settings.attempts):
             again: list[Put] = []
-            for put, outcome in zip(puts, await self._placement.write("number.put", archive, *puts), strict=True):
+            for put, outcome in zip(
+                puts, await self._placement.write("number.put", archive, *puts), strict=True
+            ):
                 if (error := refused(archive, outcome)) is not None:
                     raise error
                 there = put.record if outcome.applied else outcome.stored
@@ -199,11 +235,18 @@ class Numbers:
     def _numbered(self, manifest: Record, number: int) -> Put:
         """It says nothing new, so that it was not updated."""
         version = self._placement.next_version(manifest.version)
-        return Put(MANIFESTS, replace(manifest, version=version, fields={**manifest.fields, "number": number}), AtVersion(manifest.version))
+        return Put(
+            MANIFESTS,
+            replace(manifest, version=version, fields={**manifest.fields, "number": number}),
+            AtVersion(manifest.version),
+        )
 
     async def _reserve(self, tenant: str, count: int) -> int:
         """Move the counter past so many numbers; the first of them."""
-        archive, key = self._placement.topology.archive, Key(tenant, ids.derived_id(tenant, COUNTERS_SCOPE, "numbers"))
+        archive, key = (
+            self._placement.topology.archive,
+            Key(tenant, ids.derived_id(tenant, COUNTERS_SCOPE, "numbers")),
+        )
         patience = Patience(self._placement, key.id)
         async with self._turns.take(COUNTERS, key, patience):
             while True:
@@ -219,7 +262,8 @@ class Numbers:
                     version=version_at(now, stands),
                     created_at=now,
                     updated_at=now,
-                    # without the nonce a put that is made again would take another's, of the same moment, for its own
+                    # without the nonce a put that is made again would take another's,
+                    # of the same moment, for its own
                     fields={"last": last + count, "nonce": self._placement.nonce()},
                     tier="mid",
                 )
@@ -252,4 +296,6 @@ def _artifact(manifest: Record) -> str:
 def _told_apart(references: Sequence[int | str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The numbers and the ids among these, each once."""
     once = dict.fromkeys(references)
-    return tuple(one for one in once if isinstance(one, int)), tuple(one for one in once if isinstance(one, str) and ids.is_id(one))
+    return tuple(one for one in once if isinstance(one, int)), tuple(
+        one for one in once if isinstance(one, str) and ids.is_id(one)
+    )

@@ -1,10 +1,14 @@
-"""The outbox: what remains to be done for a record. Written with the record's first step, taken away when done, carried out by whoever finds it.
+"""The outbox: what remains to be done for a record. Written with the record's first
+step, taken away when done, carried out by whoever finds it.
 
-Every step is repeatable and conditional on versions, so that the writer, a sweep and a second sweep may all carry it out. A step that cannot be done,
-because a store is away, refuses it, or nobody here knows it, stays owed and costs nothing but itself.
+Every step is repeatable and conditional on versions, so that the writer, a sweep and a
+second sweep may all carry it out. A step that cannot be done, because a store is away,
+refuses it, or nobody here knows it, stays owed and costs nothing but itself.
 
-Built in are `deliver`, a write to the store of a tier or to the cache, and `erase`, tombstones for what names a deleted record. What a step is for
-follows behind a point (`deliver.replica`): that decides how long it lasts (`Until`), and who knows `deliver` knows it.
+Built in are `deliver`, a write to the store of a tier or to the cache, and `erase`,
+tombstones for what names a deleted record. What a step is for follows behind a point
+(`deliver.replica`): that decides how long it lasts (`Until`), and who knows `deliver`
+knows it.
 """
 
 from __future__ import annotations
@@ -50,19 +54,30 @@ CACHE = "cache"
 SELF = "self"
 """Of a write: what the owner itself says, so that no text is stored twice."""
 HOLDS_PLACE = "holds_place"
-"""Said by the arrival a mark owes under an id that another writer derives as well, from a key or a source."""
+"""Said by the arrival a mark owes under an id that another writer derives as well, from
+a key or a source.
+"""
 
-DELIVERIES = {REPLICA: "replica.deliver", KEPT_VERSION: "version.keep", TOMBSTONE: "delete.elsewhere", ARRIVAL: "move.arrive"}
+DELIVERIES = {
+    REPLICA: "replica.deliver",
+    KEPT_VERSION: "version.keep",
+    TOMBSTONE: "delete.elsewhere",
+    ARRIVAL: "move.arrive",
+}
 """What traces call these deliveries."""
 
 MOST_VERSIONS_OWED = 16
 MOST_BYTES_OWED = 1_000_000
-"""How much of its own past a record carries while the archive is away: then it is edited no more until the archive is back."""
+"""How much of its own past a record carries while the archive is away: then it is
+edited no more until the archive is back.
+"""
 PROBLEMS_REMEMBERED = 1_000
 
 
 class Until(IntEnum):
-    """What a step does not outlast, done or not: that the record gets another version, is deleted, its scope is erased; or it lasts until done."""
+    """What a step does not outlast, done or not: that the record gets another version,
+    is deleted, its scope is erased; or it lasts until done.
+    """
 
     EDITED = 1
     DELETED = 2
@@ -81,7 +96,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a step could not be done when it was last tried here. `waits` where trying again may help; else somebody must do something."""
+    """Why a step could not be done when it was last tried here. `waits` where trying
+    again may help; else somebody must do something.
+    """
 
     step: str
     tenant: str
@@ -93,7 +110,9 @@ class Problem:
 Item: TypeAlias = tuple[Pending, Owed]
 T = TypeVar("T")
 Came: TypeAlias = "bool | Exception"
-"""Of a step: done or no longer due; not yet, as trying again will show; why it cannot be done."""
+"""Of a step: done or no longer due; not yet, as trying again will show; why it cannot
+be done.
+"""
 Handler: TypeAlias = Callable[[Pending, Owed], Awaitable[bool]]
 Together: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Came]]]
 """Carries out a step of several owners in one go."""
@@ -101,7 +120,9 @@ Delivery: TypeAlias = Put | Delete | Annotate
 
 
 class Outbox:
-    """Carries out owed steps. Who stands above this module registers the steps it handles."""
+    """Carries out owed steps. Who stands above this module registers the steps it
+    handles.
+    """
 
     def __init__(self, placement: Placement, generations: Generations, cache: Cache) -> None:
         self._placement = placement
@@ -117,17 +138,22 @@ class Outbox:
     def register(self, name: str, handler: Handler, until: Until = Until.ERASED) -> None:
         """Who carries out the steps of this name, and what these do not outlast.
 
-        A handler returns true when done or no longer due, false to leave it for later; it raises where it is refused. What is to outlast the erasure
-        of its owner's scope must carry nothing that the owner said.
+        A handler returns true when done or no longer due, false to leave it for later;
+        it raises where it is refused. What is to outlast the erasure of its owner's
+        scope must carry nothing that the owner said.
         """
         self._handlers[name] = handler
         self._until[name] = until
         if until is Until.DONE:
             self._generations.carried |= {name}
 
-    def register_together(self, name: str, handler: Together, until: Until = Until.ERASED, *, is_last: bool = False) -> None:
-        """The same for a step that is carried out for several owners of one collection in one go. The handler says of each what came of it.
-        `is_last`: once what else these owe was tried, and what was done of it settled."""
+    def register_together(
+        self, name: str, handler: Together, until: Until = Until.ERASED, *, is_last: bool = False
+    ) -> None:
+        """The same for a step that is carried out for several owners of one collection
+        in one go. The handler says of each what came of it. `is_last`: once what else
+        these owe was tried, and what was done of it settled.
+        """
         if is_last:
             self._last.add(name)
         self._together[name] = handler
@@ -141,26 +167,39 @@ class Outbox:
         """The steps that this settles wherever it comes to."""
         return frozenset(name for name, until in self._until.items() if until <= by)
 
-    # -- what could not be done ---------------------------------------------------------------------------------------
+    # -- what could not be done --------------------------------------------------------
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What this process tried last and could not do, the newest last; at most a thousand."""
+        """What this process tried last and could not do, the newest last; at most a
+        thousand.
+        """
         return tuple(problem for _, problem in self._problems.values())
 
     async def still_owed(self) -> tuple[Problem, ...]:
-        """`problems`, once those are forgotten whose step has been done since, or is not due any more: by another process, or for a deletion."""
+        """`problems`, once those are forgotten whose step has been done since, or is
+        not due any more: by another process, or for a deletion.
+        """
         by_table: dict[tuple[Store, Collection], list[Key]] = {}
         for pending, _ in self._problems.values():
             by_table.setdefault((pending.store, pending.collection), []).append(pending.owner.key)
         for (store, collection), keys in by_table.items():
             with contextlib.suppress(StoreError), step("owed.look"):
                 rows = await store.get(collection, list(dict.fromkeys(keys)))
-                owing = {(row.key, owed.id) for row in rows if isinstance(row, Record | Mark | Tombstone) for owed in row.owed}
+                owing = {
+                    (row.key, owed.id)
+                    for row in rows
+                    if isinstance(row, Record | Mark | Tombstone)
+                    for owed in row.owed
+                }
                 damaged = {row.key for row in rows if isinstance(row, Corrupt)}
                 for about, (pending, _) in list(self._problems.items()):
                     key = pending.owner.key
-                    if (pending.store, pending.collection) == (store, collection) and key not in damaged and (key, about[2]) not in owing:
+                    if (
+                        (pending.store, pending.collection) == (store, collection)
+                        and key not in damaged
+                        and (key, about[2]) not in owing
+                    ):
                         del self._problems[about]
         return self.problems
 
@@ -176,9 +215,11 @@ class Outbox:
             if len(self._problems) > PROBLEMS_REMEMBERED:
                 self._problems.popitem(last=False)
 
-    # -- carrying out -------------------------------------------------------------------------------------------------
+    # -- carrying out ------------------------------------------------------------------
 
-    async def finish(self, pending: Pending, away: set[str] | None = None, *, only: str | None = None) -> tuple[Owed, ...]:
+    async def finish(
+        self, pending: Pending, away: set[str] | None = None, *, only: str | None = None
+    ) -> tuple[Owed, ...]:
         """Do what one owner owes. See `finish_all`."""
         return (await self.finish_all([pending], away, only=only))[0]
 
@@ -186,16 +227,22 @@ class Outbox:
         """Take steps away from what owes them: somebody has done them otherwise."""
         await self._settle([(pending, steps)], set())
 
-    async def finish_all(self, pending: Sequence[Pending], away: set[str] | None = None, *, only: str | None = None) -> list[tuple[Owed, ...]]:
-        """Do what these owe and take it away; what of each stays owed. Deliveries that go the same way are one call. Nothing is raised.
+    async def finish_all(
+        self, pending: Sequence[Pending], away: set[str] | None = None, *, only: str | None = None
+    ) -> list[tuple[Owed, ...]]:
+        """Do what these owe and take it away; what of each stays owed. Deliveries that
+        go the same way are one call. Nothing is raised.
 
-        Why steps could not be done is in `problems`. `away` names stores that did not answer lately: steps that would wait for one of them again are
-        left, and it learns of more. `only`: the step of that name, and no other.
+        Why steps could not be done is in `problems`. `away` names stores that did not
+        answer lately: steps that would wait for one of them again are left, and it
+        learns of more. `only`: the step of that name, and no other.
         """
         away = set() if away is None else away
         items = [(one, owed) for one in pending for owed in one.owner.owed if only in (None, owed.step)]
         done = await self._finish_some([item for item in items if item[1].step not in self._last], away)
-        for one, steps in (await self._finish_some([item for item in items if item[1].step in self._last], away)).items():
+        for one, steps in (
+            await self._finish_some([item for item in items if item[1].step in self._last], away)
+        ).items():
             done.setdefault(one, []).extend(steps)
         return [tuple(owed for owed in one.owner.owed if owed not in done.get(one, ())) for one in pending]
 
@@ -223,10 +270,16 @@ class Outbox:
         """What steps have in common that can be carried out by one call."""
         if owed.step in self._together:
             return owed.step, pending.collection
-        return (owed.step, owed.data.get("to")) if owed.step.partition(".")[0] == DELIVER else (pending, owed.id)
+        return (
+            (owed.step, owed.data.get("to")) if owed.step.partition(".")[0] == DELIVER else (pending, owed.id)
+        )
 
-    async def _each(self, items: list[T], call: Callable[[list[T], set[str]], Awaitable[Sequence[Came]]], away: set[str]) -> Sequence[Came]:
-        """What came of each of these, done in one call. Where that fails otherwise than by a store's not answering, each is tried alone."""
+    async def _each(
+        self, items: list[T], call: Callable[[list[T], set[str]], Awaitable[Sequence[Came]]], away: set[str]
+    ) -> Sequence[Came]:
+        """What came of each of these, done in one call. Where that fails otherwise than
+        by a store's not answering, each is tried alone.
+        """
         try:
             return await call(items, away)
         except Exception as error:  # noqa: BLE001 - of these steps; the records' others, and other records, go on
@@ -249,120 +302,203 @@ class Outbox:
 
     async def _settle(self, done: list[tuple[Pending, tuple[Owed, ...]]], away: set[str]) -> Sequence[Came]:
         """Take the steps away from what owes them, all in one store."""
-        await self._placement.write("owed.settle", done[0][0].store, *[self._settled(pending, steps) for pending, steps in done])
+        await self._placement.write(
+            "owed.settle", done[0][0].store, *[self._settled(pending, steps) for pending, steps in done]
+        )
         return [True] * len(done)
 
     def _settled(self, pending: Pending, steps: tuple[Owed, ...]) -> Annotate:
-        """Marks and tombstones get their time each time: others may do the other steps, and nobody knows who is last."""
+        """Marks and tombstones get their time each time: others may do the other steps,
+        and nobody knows who is last.
+        """
         discard_at, owner = None, pending.owner
         if isinstance(owner, Mark):
             discard_at = self._placement.now() + self._mark_life(owner)
         elif isinstance(owner, Tombstone):
             discard_at = self._placement.tombstone_until()
-        return Annotate(pending.collection, owner.key, at=owner.version, settle=tuple(o.id for o in steps), discard_at=discard_at)
+        return Annotate(
+            pending.collection,
+            owner.key,
+            at=owner.version,
+            settle=tuple(o.id for o in steps),
+            discard_at=discard_at,
+        )
 
     def _mark_life(self, mark: Mark) -> timedelta:
-        """A mark that holds a place that others may yet write to is kept as long as a tombstone there would be."""
+        """A mark that holds a place that others may yet write to is kept as long as a
+        tombstone there would be.
+        """
         settings = self._placement.settings
-        return settings.tombstone_life if any(HOLDS_PLACE in o.data for o in mark.owed) else settings.mark_life
+        return (
+            settings.tombstone_life if any(HOLDS_PLACE in o.data for o in mark.owed) else settings.mark_life
+        )
 
-    # -- deliveries ---------------------------------------------------------------------------------------------------
+    # -- deliveries --------------------------------------------------------------------
 
     async def _deliver(self, name: str, to: str, items: list[Item], away: set[str]) -> Sequence[Came]:
         if to == CACHE:  # which knows what it has been told by others: see `Cache`
-            return [await self._cache.invalidate(pending.collection, pending.owner.key) for pending, _ in items]
+            return [
+                await self._cache.invalidate(pending.collection, pending.owner.key) for pending, _ in items
+            ]
         target = self._placement.topology.home(to)
         refuse_away(target, away)
         writes = [self._write(pending, owed) for pending, owed in items]
         sent = [write for write in writes if not isinstance(write, bool)]
-        outcomes = iter(await self._placement.write(DELIVERIES.get(name, DELIVER), target, *sent) if sent else ())
+        outcomes = iter(
+            await self._placement.write(DELIVERIES.get(name, DELIVER), target, *sent) if sent else ()
+        )
         came: list[Came] = []
         for (pending, _), write in zip(items, writes, strict=True):
             try:
-                came.append(write if isinstance(write, bool) else await self.is_settled(pending, target, write, next(outcomes), away))
+                came.append(
+                    write
+                    if isinstance(write, bool)
+                    else await self.is_settled(pending, target, write, next(outcomes), away)
+                )
             except Exception as error:  # noqa: BLE001 - of one delivery
                 came.append(error)
         return came
 
     def _write(self, pending: Pending, owed: Owed) -> Delivery | bool:
-        """The write that a delivery says; or true where it is not due any more, false where not yet."""
+        """The write that a delivery says; or true where it is not due any more, false
+        where not yet.
+        """
         owner, said = pending.owner, owed.data["write"]
         match said:
             case {"put": _}:
                 if isinstance(owner, Record) and owner.role is Role.HOME:
                     return self._copy(pending.collection, owner, owed)
-                return not isinstance(owner, Record)  # deleted meanwhile; an arriving copy sends nothing until it is home
+                return not isinstance(
+                    owner, Record
+                )  # deleted meanwhile; an arriving copy sends nothing until it is home
             case {"delete": "self"}:
                 until, drops = self._placement.tombstone_until(), self.settled(Until.DELETED)
-                return Delete(pending.collection, owner.key, version=owner.version, when=Newer(), discard_at=until, settles=drops)
+                return Delete(
+                    pending.collection,
+                    owner.key,
+                    version=owner.version,
+                    when=Newer(),
+                    discard_at=until,
+                    settles=drops,
+                )
             case {"home": "self"}:  # what makes an arriving copy the home that a mark says it is
-                return Annotate(pending.collection, owner.key, at=owner.version, role_is=Role.ARRIVING, role=Role.HOME)
+                return Annotate(
+                    pending.collection, owner.key, at=owner.version, role_is=Role.ARRIVING, role=Role.HOME
+                )
         raise MemoryTiersError("this version of the library does not know the write; a newer one left it")
 
     def _copy(self, collection: Collection, owner: Record, owed: Owed) -> Put:
-        """The owner itself as a replica, or another record that it brings, which is of the same life."""
+        """The owner itself as a replica, or another record that it brings, which is of
+        the same life.
+        """
         if owed.data["write"]["put"] == SELF:
             return Put(collection, replace(owner, role=Role.REPLICA, tier=owed.data["to"], owed=()), Newer())
         other = self._placement.kinds.named(owed.data["write"]["in"])
-        return Put(other, replace(codec.record_from_json(other, owed.data["write"]["put"]), generation=owner.generation), Absent())
+        return Put(
+            other,
+            replace(codec.record_from_json(other, owed.data["write"]["put"]), generation=owner.generation),
+            Absent(),
+        )
 
-    async def is_settled(self, pending: Pending, store: Store, write: Delivery, outcome: Outcome, away: set[str]) -> bool:
-        """Whether a step's write has done what it was for: applied, there already, or something newer is. Raises where it is refused.
+    async def is_settled(
+        self, pending: Pending, store: Store, write: Delivery, outcome: Outcome, away: set[str]
+    ) -> bool:
+        """Whether a step's write has done what it was for: applied, there already, or
+        something newer is. Raises where it is refused.
 
-        A copy that is told of its arrival did arrive, also where it has gone on, been deleted or damaged, perhaps so long ago that nothing is left of
-        it: it stood there before the source let go.
+        A copy that is told of its arrival did arrive, also where it has gone on, been
+        deleted or damaged, perhaps so long ago that nothing is left of it: it stood
+        there before the source let go.
         """
         if (error := refused(store, outcome)) is not None:
             raise error
-        if outcome.status is Status.REJECTED:  # its scope was erased there: with the owner, or before the owner was born
-            return not (isinstance(pending.owner, Record) and await self._generations.lives_on(pending.owner, pending.store))
+        if (
+            outcome.status is Status.REJECTED
+        ):  # its scope was erased there: with the owner, or before the owner was born
+            return not (
+                isinstance(pending.owner, Record)
+                and await self._generations.lives_on(pending.owner, pending.store)
+            )
         if isinstance(outcome.stored, Corrupt) and not isinstance(write, Annotate):
-            raise StoreError(store.name, f"a damaged record stands where a write for {pending.owner.key.id} belongs")
+            raise StoreError(
+                store.name, f"a damaged record stands where a write for {pending.owner.key.id} belongs"
+            )
         if (older := in_the_way(outcome, _version(write))) is not None:
             await self.finish(Pending(write.collection, store, older), away)  # the next look finds it gone
             return False
         return True
 
-    # -- erasing ------------------------------------------------------------------------------------------------------
+    # -- erasing -----------------------------------------------------------------------
 
     async def _erase(self, pending: Pending, owed: Owed) -> bool:
         return await self.erase(pending, owed.data)
 
     async def erase_children(self, collection: Collection, key: Key) -> None:
         """Delete the children of a record, by whichever field they name it."""
-        gone = Pending(collection, self._placement.topology.archive, Tombstone(key, self._placement.next_version()))
+        gone = Pending(
+            collection, self._placement.topology.archive, Tombstone(key, self._placement.next_version())
+        )
         for owed in hanging_on(self._placement.kinds.of(collection), None):
             await self.erase(gone, owed.data)
 
     async def erase(self, pending: Pending, data: Mapping[str, JsonValue]) -> bool:
-        """Leave a tombstone for everything in a collection of the archive that names the owner in one of these fields.
+        """Leave a tombstone for everything in a collection of the archive that names
+        the owner in one of these fields.
 
-        With `versions`, kept versions of it: those older than the owner, and those named, which a slow writer may have yet to bring. They are asked
-        for and their chain is walked back: a damaged one breaks the chain, and may not be found by what it names.
+        With `versions`, kept versions of it: those older than the owner, and those
+        named, which a slow writer may have yet to bring. They are asked for and their
+        chain is walked back: a damaged one breaks the chain, and may not be found by
+        what it names.
         """
         archive, key, end = self._placement.topology.archive, pending.owner.key, pending.owner.version
         collection, versions = self._placement.kinds.named(data["collection"]), data.get("versions")
-        naming = all_of(Or(tuple(Eq(field, key.id) for field in data["fields"])), None if versions is None else Lt("stored_version", end))
-        query = Query(collection, Tenant(key.tenant), filter=naming, limit=self._placement.settings.page, select=frozenset())
+        naming = all_of(
+            Or(tuple(Eq(field, key.id) for field in data["fields"])),
+            None if versions is None else Lt("stored_version", end),
+        )
+        query = Query(
+            collection,
+            Tenant(key.tenant),
+            filter=naming,
+            limit=self._placement.settings.page,
+            select=frozenset(),
+        )
         walked: set[Key] = set()
         chain = [version for version in versions or () if version < end]
         async for page in self._placement.pages("hanging.find", archive, query):
-            chain += await self._leave_tombstones(pending, archive, collection, {head.key: head.version for head in page.heads}, walked)
-        while ahead := {there: v for v in chain if (there := version_key(key.tenant, key.id, v)) not in walked}:
+            chain += await self._leave_tombstones(
+                pending, archive, collection, {head.key: head.version for head in page.heads}, walked
+            )
+        while ahead := {
+            there: v for v in chain if (there := version_key(key.tenant, key.id, v)) not in walked
+        }:
             chain = await self._leave_tombstones(pending, archive, collection, ahead, walked)
         return True
 
     async def _leave_tombstones(
-        self, pending: Pending, archive: Store, collection: Collection, found: Mapping[Key, int], walked: set[Key]
+        self,
+        pending: Pending,
+        archive: Store,
+        collection: Collection,
+        found: Mapping[Key, int],
+        walked: set[Key],
     ) -> list[int]:
-        """A tombstone for each; the versions that these replaced, as far as that can still be told."""
+        """A tombstone for each; the versions that these replaced, as far as that can
+        still be told.
+        """
         walked |= found.keys()
         with step("hanging.walk"):
             rows = await archive.get(collection, list(found)) if found else []
         deletes: list[Delete] = []
         before: list[int] = []
         for (key, version), row in zip(found.items(), rows, strict=True):
-            previous = row.previous if isinstance(row, Record) else row.note.get("previous") if isinstance(row, Tombstone) else None
+            previous = (
+                row.previous
+                if isinstance(row, Record)
+                else row.note.get("previous")
+                if isinstance(row, Tombstone)
+                else None
+            )
             before += [] if previous is None else [previous]
             if not isinstance(row, Tombstone):
                 when = AtVersion(row.version) if isinstance(row, Record) else Newer()
@@ -378,37 +514,61 @@ class Outbox:
 
 
 def _version(write: Delivery) -> int:
-    return write.record.version if isinstance(write, Put) else write.version if isinstance(write, Delete) else write.at
+    return (
+        write.record.version
+        if isinstance(write, Put)
+        else write.version
+        if isinstance(write, Delete)
+        else write.at
+    )
 
 
 def in_the_way(outcome: Outcome, version: int) -> Standing | None:
-    """What stands there where nothing but what it owes keeps a newer write of this version out."""
+    """What stands there where nothing but what it owes keeps a newer write of this
+    version out.
+    """
     there = outcome.stored
     if outcome.status is not Status.CONFLICT or there is None or isinstance(there, Corrupt):
         return None
     return there if there.owed and there.version < version else None
 
 
-# -- what is owed -----------------------------------------------------------------------------------------------------
+# -- what is owed ----------------------------------------------------------------------
 
 
 def replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
-    """The replicas a record owes while `tier` is its home; one that would stand in the home's own store is delivered already."""
-    tiers = [t for t in placement.kinds.of(collection).replicas(tier) if placement.topology.home(t) is not home]
+    """The replicas a record owes while `tier` is its home; one that would stand in the
+    home's own store is delivered already.
+    """
+    tiers = [
+        t for t in placement.kinds.of(collection).replicas(tier) if placement.topology.home(t) is not home
+    ]
     return tuple(Owed(f"{REPLICA}:{t}", REPLICA, {"to": t, "write": {"put": SELF}}) for t in tiers)
 
 
-def owed_by_writing(placement: Placement, collection: Collection, record: Record, home: Store) -> tuple[Owed, ...]:
-    """What a record owes that is written at home: its replicas and, of a new text, its passages, if it is long and has a vector, or had some."""
+def owed_by_writing(
+    placement: Placement, collection: Collection, record: Record, home: Store
+) -> tuple[Owed, ...]:
+    """What a record owes that is written at home: its replicas and, of a new text, its
+    passages, if it is long and has a vector, or had some.
+    """
     owed = replicas(placement, collection, home, record.tier)
-    if placement.kinds.of(collection).passages is None or record.fields.get(SAID) is not None or record.fields.get(MODEL) is None:
+    if (
+        placement.kinds.of(collection).passages is None
+        or record.fields.get(SAID) is not None
+        or record.fields.get(MODEL) is None
+    ):
         return owed
     return (*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES)) if parts_before(record) or has_parts(record) else owed
 
 
 def kept(version: Record, collection: Collection) -> Owed:
     """What an edit owes the archive: the version that it replaced."""
-    return Owed(f"{KEPT_VERSION}:{version.version}", KEPT_VERSION, {"to": "mid", "write": {"put": codec.to_json(version), "in": collection.name}})
+    return Owed(
+        f"{KEPT_VERSION}:{version.version}",
+        KEPT_VERSION,
+        {"to": "mid", "write": {"put": codec.to_json(version), "in": collection.name}},
+    )
 
 
 def kept_in(owner: Standing) -> list[Mapping[str, JsonValue]]:
@@ -418,7 +578,11 @@ def kept_in(owner: Standing) -> list[Mapping[str, JsonValue]]:
 
 def arrival(to: str, *, holds_place: bool) -> Owed:
     """What a mark owes the copy it points to."""
-    return Owed(f"{ARRIVAL}:{to}", ARRIVAL, {"to": to, "write": {"home": SELF}} | ({HOLDS_PLACE: True} if holds_place else {}))
+    return Owed(
+        f"{ARRIVAL}:{to}",
+        ARRIVAL,
+        {"to": to, "write": {"home": SELF}} | ({HOLDS_PLACE: True} if holds_place else {}),
+    )
 
 
 def elsewhere(placement: Placement, store: Store) -> tuple[Owed, ...]:
@@ -430,16 +594,26 @@ def elsewhere(placement: Placement, store: Store) -> tuple[Owed, ...]:
 
 
 def hanging_on(kind: Kind, versions: Sequence[int] | None) -> tuple[Owed, ...]:
-    """What a deletion owes what hangs on the record: its children, and its kept versions, unless it has none."""
-    owed: dict[str, dict[str, JsonValue]] = {c.name: {"collection": c.name, "fields": list(fields)} for c, fields in kind.named_by.items()}
+    """What a deletion owes what hangs on the record: its children, and its kept
+    versions, unless it has none.
+    """
+    owed: dict[str, dict[str, JsonValue]] = {
+        c.name: {"collection": c.name, "fields": list(fields)} for c, fields in kind.named_by.items()
+    }
     if kind.versions is not None and versions is not None:
-        owed[kind.versions.name] = {"collection": kind.versions.name, "fields": ["entry_id"], "versions": list(versions)}
+        owed[kind.versions.name] = {
+            "collection": kind.versions.name,
+            "fields": ["entry_id"],
+            "versions": list(versions),
+        }
     return tuple(Owed(f"{ERASE}:{name}", ERASE, data) for name, data in owed.items())
 
 
 def passages_left(kind: Kind, record: Record | None) -> tuple[Owed, ...]:
-    """What a deletion owes where there may be passages: an end of all that the record ever had, or that somebody is about to bring. Of one that
-    cannot be read nobody knows how many."""
+    """What a deletion owes where there may be passages: an end of all that the record
+    ever had, or that somebody is about to bring. Of one that cannot be read nobody
+    knows how many.
+    """
     if kind.passages is None:
         return ()
     parts = None if record is None else max(parts_before(record), len(parts_in(record)))
@@ -447,12 +621,19 @@ def passages_left(kind: Kind, record: Record | None) -> tuple[Owed, ...]:
 
 
 def no_room(owner: Standing, archive: Store) -> StoreUnavailable | None:
-    """The refusal of an edit whose record would carry too much of its own past, which the archive has not taken yet; None where there is room."""
+    """The refusal of an edit whose record would carry too much of its own past, which
+    the archive has not taken yet; None where there is room.
+    """
     carried = kept_in(owner)
-    size = sum(len(text.encode("utf-8", "surrogatepass")) for version in carried for text in version["texts"].values())
+    size = sum(
+        len(text.encode("utf-8", "surrogatepass"))
+        for version in carried
+        for text in version["texts"].values()
+    )
     if len(carried) <= MOST_VERSIONS_OWED and (len(carried) < 2 or size <= MOST_BYTES_OWED):
         return None
     earlier = f"{len(carried) - 1} earlier version{'s' if len(carried) > 2 else ''}"
     return StoreUnavailable(
-        archive.name, f"has not taken {earlier} of this entry yet, and the entry can carry no more of them; edit it again when it does"
+        archive.name,
+        f"has not taken {earlier} of this entry yet, and the entry can carry no more of them; edit it again when it does",
     )

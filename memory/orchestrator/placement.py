@@ -30,7 +30,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Located:
-    """Where a record is: its home copy and store, or the tombstone that took its place, or neither."""
+    """Where a record is: its home copy and store, or the tombstone that took its place,
+    or neither.
+    """
 
     key: Key
     record: Record | None = None
@@ -68,7 +70,13 @@ class Placement:
     """The stores by tier and the kinds of record in them, with one clock."""
 
     def __init__(
-        self, topology: Topology, *, clock: Clock, settings: EngineSettings, random_bits: ids.Randomness = secrets.randbits, kinds: Kinds = KINDS
+        self,
+        topology: Topology,
+        *,
+        clock: Clock,
+        settings: EngineSettings,
+        random_bits: ids.Randomness = secrets.randbits,
+        kinds: Kinds = KINDS,
     ) -> None:
         self.topology = topology
         self.kinds = kinds
@@ -78,17 +86,21 @@ class Placement:
         self.watchers: list[Watcher] = []
         self._sequence = 0
 
-    # -- versions and ids ---------------------------------------------------------------------------------------------
+    # -- versions and ids --------------------------------------------------------------
 
     def now(self) -> datetime:
         return self.clock()
 
     def next_version(self, stored: int = 0) -> int:
-        """See `version_at`. Who also writes down when it was reads the clock once and asks that instead."""
+        """See `version_at`. Who also writes down when it was reads the clock once and
+        asks that instead.
+        """
         return version_at(self.clock(), stored)
 
     def next_sequence(self) -> int:
-        """A number that orders what this process writes: the microsecond, or one more than the number before where that is greater."""
+        """A number that orders what this process writes: the microsecond, or one more
+        than the number before where that is greater.
+        """
         self._sequence = max(self._sequence + 1, micros(self.clock()))
         return self._sequence
 
@@ -103,26 +115,39 @@ class Placement:
     def new_id(self, tenant: str, scope: str) -> str:
         return ids.new_id(tenant, scope, micros(self.clock()), self.random_bits)
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- finding -----------------------------------------------------------------------
 
     async def locate(self, collection: Collection, key: Key, *, born_in: Store | None = None) -> Located:
-        """Where the record is. Raises `CorruptRecord` where its home copy cannot be read. See `locate_many`."""
+        """Where the record is. Raises `CorruptRecord` where its home copy cannot be
+        read. See `locate_many`.
+        """
         located = (await self.locate_many(collection, [key], born_in=born_in))[0]
         if located.corrupt is not None:
             raise located.corrupt
         return located
 
-    async def locate_many(self, collection: Collection, keys: Sequence[Key], *, born_in: Store | None = None, partial: bool = False) -> list[Located]:
+    async def locate_many(
+        self,
+        collection: Collection,
+        keys: Sequence[Key],
+        *,
+        born_in: Store | None = None,
+        partial: bool = False,
+    ) -> list[Located]:
         """Where each record is.
 
-        Stores are asked in the direction records move, each only for what the earlier ones did not hold: a record that moves meanwhile
-        is met at its source or, once that is a mark, at its target. An arriving copy counts only when the source showed a mark to it, and
-        nothing counts that is not newer than a tombstone met on the way.
+        Stores are asked in the direction records move, each only for what the earlier
+        ones did not hold: a record that moves meanwhile is met at its source or, once
+        that is a mark, at its target. An arriving copy counts only when the source
+        showed a mark to it, and nothing counts that is not newer than a tombstone met
+        on the way.
 
-        A store that fails stops only what needs it: a home in another store tells all there is to tell, and so does a tombstone in an earlier one,
-        since a later life begins where the tombstone is. Without either the record is `unknown`; that is raised, unless `partial`: then a store that
-        does not answer within the deadline has failed, too. Where the store
-        is known that such records are born in, the stores before it are not asked: moves go onward.
+        A store that fails stops only what needs it: a home in another store tells all
+        there is to tell, and so does a tombstone in an earlier one, since a later life
+        begins where the tombstone is. Without either the record is `unknown`; that is
+        raised, unless `partial`: then a store that does not answer within the deadline
+        has failed, too. Where the store is known that such records are born in, the
+        stores before it are not asked: moves go onward.
         """
         found = {key: Located(key) for key in keys}
         searching = list(found)
@@ -135,7 +160,11 @@ class Placement:
                 for located in (found[key] for key in searching if found[key].tombstone is None):
                     located.unknown = located.unknown or rows
                 continue
-            searching = [key for key, row in zip(searching, rows, strict=True) if not self._meet(found[key], store, row)]
+            searching = [
+                key
+                for key, row in zip(searching, rows, strict=True)
+                if not self._meet(found[key], store, row)
+            ]
         for located in found.values():
             if located.record is not None or located.corrupt is not None:
                 located.unknown = None
@@ -143,7 +172,9 @@ class Placement:
                 raise located.unknown
         return [found[key] for key in keys]
 
-    async def _read(self, store: Store, collection: Collection, keys: Sequence[Key], *, in_time: bool) -> Sequence[Stored | None] | StoreError:
+    async def _read(
+        self, store: Store, collection: Collection, keys: Sequence[Key], *, in_time: bool
+    ) -> Sequence[Stored | None] | StoreError:
         if in_time:
             return await self.answer(store, store.get(collection, keys))
         try:
@@ -177,7 +208,9 @@ class Placement:
         return row.role is Role.ARRIVING and marked
 
     async def pages(self, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
-        """Every page of a query under a step's name. Each is read only once the one before it has been dealt with."""
+        """Every page of a query under a step's name. Each is read only once the one
+        before it has been dealt with.
+        """
 
         async for page in follow(lambda query: self.page(name, store, query), query):
             yield page
@@ -187,8 +220,12 @@ class Placement:
         with step(name):
             return await store.query(query)
 
-    async def partitions(self, name: str, store: Store, where: Tenant | Everywhere, prefix: str = "") -> AsyncIterator[tuple[Partition, int]]:
-        """The partitions of a store and the generation of each, page by page under a step's name. See `Store.partitions`."""
+    async def partitions(
+        self, name: str, store: Store, where: Tenant | Everywhere, prefix: str = ""
+    ) -> AsyncIterator[tuple[Partition, int]]:
+        """The partitions of a store and the generation of each, page by page under a
+        step's name. See `Store.partitions`.
+        """
         cursor = None
         while True:
             with step(name):
@@ -208,11 +245,15 @@ class Placement:
         except StoreError as error:
             return error
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
     async def write(self, name: str, store: Store, *writes: Write, together: bool = False) -> list[Outcome]:
-        """Writes under a step's name: one `apply`, or as many as the store's `max_batch` asks for."""
-        if store is self.topology.cache and any(isinstance(w, Put) and w.record.role is not Role.CACHED for w in writes):
+        """Writes under a step's name: one `apply`, or as many as the store's
+        `max_batch` asks for.
+        """
+        if store is self.topology.cache and any(
+            isinstance(w, Put) and w.record.role is not Role.CACHED for w in writes
+        ):
             raise not_a_home(store)
         portion = store.capabilities.max_batch or len(writes)
         try:
@@ -220,7 +261,11 @@ class Placement:
                 if together or len(writes) <= portion:
                     outcomes = await store.apply(writes, together=together)
                 else:
-                    outcomes = [o for start in range(0, len(writes), portion) for o in await store.apply(writes[start : start + portion])]
+                    outcomes = [
+                        o
+                        for start in range(0, len(writes), portion)
+                        for o in await store.apply(writes[start : start + portion])
+                    ]
         except BaseException:
             for watcher in self.watchers:
                 watcher.broke_off(writes)
@@ -229,8 +274,12 @@ class Placement:
             watcher.wrote(writes)
         return outcomes
 
-    async def delete_matching(self, name: str, store: Store, query: Query, version: int, carry: frozenset[str]) -> int:
-        """Leave tombstones, kept for as long as such are, for all that matches, under a step's name; how many there were."""
+    async def delete_matching(
+        self, name: str, store: Store, query: Query, version: int, carry: frozenset[str]
+    ) -> int:
+        """Leave tombstones, kept for as long as such are, for all that matches, under a
+        step's name; how many there were.
+        """
         try:
             with step(name):
                 return await store.delete_matching(query, version, self.tombstone_until(), carry)
@@ -243,7 +292,9 @@ class Placement:
 
 
 def refused(store: Store, outcome: Outcome) -> StoreError | None:
-    """The error for a rejected write; None for a rejection that only says the scope was erased, and for every other status."""
+    """The error for a rejected write; None for a rejection that only says the scope was
+    erased, and for every other status.
+    """
     if outcome.status is Status.REJECTED and outcome.reason != "generation":
         return StoreError(store.name, outcome.reason)
     return None

@@ -1,4 +1,6 @@
-"""What maintenance would do by rules, and when: the form in which promotion and retention tell it."""
+"""What maintenance would do by rules, and when: the form in which promotion and
+retention tell it.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,14 @@ class _Act(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Planned(_Act):
-    """One thing that maintenance does to one record, as it will be then. `tier` and `to`: where it is, and where a move takes it, or the scope into
-    which a copy goes.
+    """One thing that maintenance does to one record, as it will be then. `tier` and
+    `to`: where it is, and where a move takes it, or the scope into which a copy goes.
 
-    `action`: move, copy, delete or end by `rule`; delete, by none, of what was made of a session that is gone; evict, for the quota that `rule`
-    names; expire, by no rule; make, from what a callback of `onward` has answered. `depends` says what decides at the time besides, and is not asked
-    by a plan: the write gate; which slice of the kept versions it is.
+    `action`: move, copy, delete or end by `rule`; delete, by none, of what was made of
+    a session that is gone; evict, for the quota that `rule` names; expire, by no rule;
+    make, from what a callback of `onward` has answered. `depends` says what decides at
+    the time besides, and is not asked by a plan: the write gate; which slice of the
+    kept versions it is.
     """
 
     when: datetime
@@ -54,9 +58,11 @@ class Planned(_Act):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stays(_Act):
-    """One thing that a sweep would do but for what `because` says: a quota that has no room (`quota` is its name), a legal hold, a store that is
-    away, messages that have yet to go onward. `action`, `rule` and `tier` are as `Planned` has them; `to` is the tier, or the scope as the rule
-    names it."""
+    """One thing that a sweep would do but for what `because` says: a quota that has no
+    room (`quota` is its name), a legal hold, a store that is away, messages that have
+    yet to go onward. `action`, `rule` and `tier` are as `Planned` has them; `to` is the
+    tier, or the scope as the rule names it.
+    """
 
     tier: str = ""
     to: str = ""
@@ -65,10 +71,12 @@ class Stays(_Act):
 
 @dataclass(slots=True, repr=False)
 class Plan(Shown):
-    """What a sweep run at `at` would do: by rules, and what expires, goes for a quota or is made of messages on the way. The order is about that
-    of the sweep, which takes tenants in turn.
+    """What a sweep run at `at` would do: by rules, and what expires, goes for a quota
+    or is made of messages on the way. The order is about that of the sweep, which takes
+    tenants in turn.
 
-    `stays` has what rules ask for and the sweep would leave; `waiting` names what could not be asked about, or cannot be told beforehand.
+    `stays` has what rules ask for and the sweep would leave; `waiting` names what could
+    not be asked about, or cannot be told beforehand.
     """
 
     at: datetime
@@ -79,7 +87,9 @@ class Plan(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """A plan while it is made: what it says so far, and what of that the next step is to meet."""
+    """A plan while it is made: what it says so far, and what of that the next step is
+    to meet.
+    """
 
     plan: Plan
     ahead: Foreseen
@@ -92,14 +102,46 @@ class Planning:
         return self.plan.at
 
     def does(
-        self, action: str, collection: Collection, row: Head | Record, rule: str, because: str, to: str = "", depends: tuple[str, ...] = ()
+        self,
+        action: str,
+        collection: Collection,
+        row: Head | Record,
+        rule: str,
+        because: str,
+        to: str = "",
+        depends: tuple[str, ...] = (),
     ) -> None:
         scope, tenant = row.scope, row.key.tenant
-        self.plan.planned.append(Planned(action, collection.name, row.key.id, tenant, scope, rule, because, self.now, row.tier, to, depends))
+        self.plan.planned.append(
+            Planned(
+                action,
+                collection.name,
+                row.key.id,
+                tenant,
+                scope,
+                rule,
+                because,
+                self.now,
+                row.tier,
+                to,
+                depends,
+            )
+        )
 
-    def leaves(self, action: str, collection: Collection, row: Head | Record, rule: str, because: str, to: str = "", quota: str = "") -> None:
+    def leaves(
+        self,
+        action: str,
+        collection: Collection,
+        row: Head | Record,
+        rule: str,
+        because: str,
+        to: str = "",
+        quota: str = "",
+    ) -> None:
         scope, tenant = row.scope, row.key.tenant
-        self.plan.stays.append(Stays(action, collection.name, row.key.id, tenant, scope, rule, because, row.tier, to, quota))
+        self.plan.stays.append(
+            Stays(action, collection.name, row.key.id, tenant, scope, rule, because, row.tier, to, quota)
+        )
 
     async def answers(self, store: Store) -> bool:
         """Whether a store answers; asked once."""
@@ -113,7 +155,9 @@ class Planning:
         return self.asked[store]
 
     def forgets(self, left: Mark | Tombstone) -> bool:
-        """Whether a sweep has forgotten what is left of a record when it comes to its rules."""
+        """Whether a sweep has forgotten what is left of a record when it comes to its
+        rules.
+        """
         return not left.owed and left.discard_at is not None and left.discard_at < self.now
 
     def waits(self, *said: str) -> None:
@@ -127,9 +171,11 @@ class Planning:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Outlook(Shown):
-    """What one rule will do with a record that stays as it is. `when`: the first moment, None where it will not or where an event decides it.
+    """What one rule will do with a record that stays as it is. `when`: the first
+    moment, None where it will not or where an event decides it.
 
-    `because` is why, or why not; `depends` says on what else than time and edits that depends.
+    `because` is why, or why not; `depends` says on what else than time and edits that
+    depends.
     """
 
     rule: str
@@ -158,12 +204,20 @@ class Planner(Forecaster, Protocol):
         ...
 
 
-async def plan_of(placement: Placement, planners: Sequence[Forecaster], quotas: Quotas, *, reads_texts: bool = True) -> Plan:
-    """What all of them would do now, one after the other: each meets records as those before it leave them. Nothing without the archive, which says
-    whose turn it is to do maintenance. `reads_texts`: whether some of them ask what entries say."""
+async def plan_of(
+    placement: Placement, planners: Sequence[Forecaster], quotas: Quotas, *, reads_texts: bool = True
+) -> Plan:
+    """What all of them would do now, one after the other: each meets records as those
+    before it leave them. Nothing without the archive, which says whose turn it is to do
+    maintenance. `reads_texts`: whether some of them ask what entries say.
+    """
 
     def size(record: Record) -> int | None:
-        return placement.topology.home(record.tier).counted_bytes(ENTRIES, replace(record, owed=())) if counts_bytes else None
+        return (
+            placement.topology.home(record.tier).counted_bytes(ENTRIES, replace(record, owed=()))
+            if counts_bytes
+            else None
+        )
 
     counts_bytes = any(quota.measure == "bytes" for quota in quotas.quotas)
     keeps = Keeps(reads_texts, LOOKED_AT, size if quotas.quotas else None)

@@ -1,4 +1,6 @@
-"""What a sweep will do before it comes to its rules, told beforehand: what has expired goes, and what was answered about messages is made."""
+"""What a sweep will do before it comes to its rules, told beforehand: what has expired
+goes, and what was answered about messages is made.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from memory.ports.record import Corrupt, Mark, Owed, Record, Role, Tombstone
 from memory.ports.store import Store
 
 NOT_FORESEEN = frozenset({DELETE, ERASE_SCOPE, ERASE_TENANT, ERASE_USER, REDACT, SUPERSEDE, TAKE_BACK})
-"""Steps that delete or change other records: a sweep does them first, where they were left undone."""
+"""Steps that delete or change other records: a sweep does them first, where they were
+left undone.
+"""
 READ_AT_ONCE = 50
 
 
@@ -53,7 +57,9 @@ class PlannedDue:
         self._promotion = promotion
 
     async def plan(self, planning: Planning) -> None:
-        """Say what will have expired, and what will be made, when a sweep comes to its rules."""
+        """Say what will have expired, and what will be made, when a sweep comes to its
+        rules.
+        """
         for store in self._placement.topology.homes:
             for leaf in leaves_of(store):
                 try:
@@ -77,9 +83,11 @@ class PlannedDue:
             for start in range(0, len(expired), READ_AT_ONCE):
                 await self._plan_expired(collection, expired[start : start + READ_AT_ONCE], store, planning)
 
-    # -- what is owed -------------------------------------------------------------------------------------------------
+    # -- what is owed ------------------------------------------------------------------
 
-    async def _plan_owed(self, collection: Collection, rows: Sequence[DueRow], store: Store, planning: Planning) -> None:
+    async def _plan_owed(
+        self, collection: Collection, rows: Sequence[DueRow], store: Store, planning: Planning
+    ) -> None:
         for start in range(0, len(rows), READ_AT_ONCE):
             with step("plan.owed"):
                 found = await store.get(collection, [row.key for row in rows[start : start + READ_AT_ONCE]])
@@ -91,10 +99,16 @@ class PlannedDue:
                     elif owed.step == UNLEARN:
                         data = owed.data
                         direct = bool(data.get("expired"))
-                        await self._plan_unlearning(data["tenant"], data["session_id"], "delete", "is gone", planning, direct=direct)
+                        await self._plan_unlearning(
+                            data["tenant"], data["session_id"], "delete", "is gone", planning, direct=direct
+                        )
                     elif owed.step in NOT_FORESEEN:
-                        planning.waits(f"'{owed.step}' of {owner.key.id} was left undone and is done first: what that changes is not foreseen")
-            await self._plan_ends([(owner, owed) for owner in owners for owed in owner.owed if owed.step == END], planning)
+                        planning.waits(
+                            f"'{owed.step}' of {owner.key.id} was left undone and is done first: what that changes is not foreseen"
+                        )
+            await self._plan_ends(
+                [(owner, owed) for owner in owners for owed in owner.owed if owed.step == END], planning
+            )
 
     async def _plan_leaving(self, owner: Record, owed: Owed, planning: Planning) -> None:
         session = str(owner.fields["conversation_id"])
@@ -102,13 +116,19 @@ class PlannedDue:
             fresh = await self._onward.foreseen(owner, owed)
             if fresh is None:
                 if self._onward.is_to_ask(owner):
-                    planning.waits(f"the callback of onward is asked about messages of session '{session}': what it makes of them is not foreseen")
+                    planning.waits(
+                        f"the callback of onward is asked about messages of session '{session}': what it makes of them is not foreseen"
+                    )
                 return
-            async with planning.quotas.admitted(owner.key.tenant, [Newcomer.of(record, derived=True) for record in fresh]) as stay:
+            async with planning.quotas.admitted(
+                owner.key.tenant, [Newcomer.of(record, derived=True) for record in fresh]
+            ) as stay:
                 for record in fresh:
                     stay.add(record.key)
                     planning.ahead.comes(ENTRIES, record)
-                    planning.does("make", ENTRIES, record, "", f"it was made of what was said in session '{session}'")
+                    planning.does(
+                        "make", ENTRIES, record, "", f"it was made of what was said in session '{session}'"
+                    )
             planning.ahead.settled.add((owner.key, LEAVE))
         except QuotaExceeded as error:
             for record in fresh or ():
@@ -117,9 +137,14 @@ class PlannedDue:
             planning.waits(str(error))
         planning.evicts()
 
-    async def _plan_ends(self, ends: Sequence[tuple[Record | Mark | Tombstone, Owed]], planning: Planning) -> None:
+    async def _plan_ends(
+        self, ends: Sequence[tuple[Record | Mark | Tombstone, Owed]], planning: Planning
+    ) -> None:
         """What ends owe that were asked for by hand."""
-        answers, silent = all([await planning.answers(store) for store in self._placement.topology.homes]), set[str]()
+        answers, silent = (
+            all([await planning.answers(store) for store in self._placement.topology.homes]),
+            set[str](),
+        )
         for owner, owed in ends:
             ending = None
             try:
@@ -129,7 +154,9 @@ class PlannedDue:
                 elif ending is None:
                     away = []
                 else:
-                    away = await self._promotion.plan_end(ending.tenant, ending.scope, planning, ending.until, silent)
+                    away = await self._promotion.plan_end(
+                        ending.tenant, ending.scope, planning, ending.until, silent
+                    )
             except StoreError as error:
                 away = [str(error)]
                 silent |= {error.store} if isinstance(error, StoreUnavailable) else set()
@@ -139,29 +166,60 @@ class PlannedDue:
                 planning.ahead.settled.add((owner.key, END))
             planning.waits(*(f"what the end of session '{session}' owes: {said}" for said in away))
 
-    # -- what has expired ---------------------------------------------------------------------------------------------
+    # -- what has expired --------------------------------------------------------------
 
-    async def _plan_expired(self, collection: Collection, rows: Sequence[DueRow], store: Store, planning: Planning) -> None:
+    async def _plan_expired(
+        self, collection: Collection, rows: Sequence[DueRow], store: Store, planning: Planning
+    ) -> None:
         at = {row.key: row.version for row in rows if not planning.ahead.knows(collection, row.key)}
         try:
             with step("plan.expired"):
                 found = await store.get(collection, list(at))
-            planning.waits(*(f"{row.key.id} stays: its record in store '{store.name}' is corrupt" for row in found if isinstance(row, Corrupt)))
-            await self._goes(collection, [r for r in found if isinstance(r, Record) and r.role is Role.HOME and r.version == at[r.key]], planning)
+            planning.waits(
+                *(
+                    f"{row.key.id} stays: its record in store '{store.name}' is corrupt"
+                    for row in found
+                    if isinstance(row, Corrupt)
+                )
+            )
+            await self._goes(
+                collection,
+                [
+                    r
+                    for r in found
+                    if isinstance(r, Record) and r.role is Role.HOME and r.version == at[r.key]
+                ],
+                planning,
+            )
         except StoreError as error:
             planning.waits(str(error))
 
     async def _plan_sessions(self, planning: Planning) -> None:
         if not (grace := self._placement.settings.expired_grace):
             return
-        query = Query(SESSIONS, Everywhere(), Lt("hidden_from", planning.now - grace), limit=self._placement.settings.page)
+        query = Query(
+            SESSIONS,
+            Everywhere(),
+            Lt("hidden_from", planning.now - grace),
+            limit=self._placement.settings.page,
+        )
         async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
-            for record in await self._goes(SESSIONS, [record for record in page.records if isinstance(record, Record)], planning):
-                if all([await planning.answers(store) for store in self._placement.topology.stores]):  # else it is done once they do
-                    await self._plan_unlearning(record.key.tenant, str(record.fields["session_id"]), "expire", "has expired", planning)
+            for record in await self._goes(
+                SESSIONS, [record for record in page.records if isinstance(record, Record)], planning
+            ):
+                if all(
+                    [await planning.answers(store) for store in self._placement.topology.stores]
+                ):  # else it is done once they do
+                    await self._plan_unlearning(
+                        record.key.tenant, str(record.fields["session_id"]), "expire", "has expired", planning
+                    )
 
-    async def _plan_unlearning(self, tenant: str, session_id: str, action: str, why: str, planning: Planning, *, direct: bool = True) -> None:
-        """Say that what was made of a session goes with it; not copies of that, where it is `direct`."""
+    async def _plan_unlearning(
+        self, tenant: str, session_id: str, action: str, why: str, planning: Planning, *, direct: bool = True
+    ) -> None:
+        """Say that what was made of a session goes with it; not copies of that, where
+        it is `direct`.
+        """
         try:
             async for entry in self._onward.taught.outlived(tenant, session_id, direct=direct):
                 if planning.ahead.knows(ENTRIES, entry.key):
@@ -170,11 +228,19 @@ class PlannedDue:
                     planning.leaves(action, ENTRIES, entry, "", "it is under legal hold")
                     continue
                 planning.ahead.goes(ENTRIES, entry)
-                planning.does(action, ENTRIES, entry, "", f"it was made of what was said in session '{session_id}', which {why}")
+                planning.does(
+                    action,
+                    ENTRIES,
+                    entry,
+                    "",
+                    f"it was made of what was said in session '{session_id}', which {why}",
+                )
         except StoreError as error:
             planning.waits(str(error))
 
-    async def _goes(self, collection: Collection, records: Sequence[Record], planning: Planning) -> list[Record]:
+    async def _goes(
+        self, collection: Collection, records: Sequence[Record], planning: Planning
+    ) -> list[Record]:
         """Say that these have expired; those that go."""
         because = f"it expired more than {in_words(self._placement.settings.expired_grace)} ago"
         held = await self._erasure.holds.over(records)

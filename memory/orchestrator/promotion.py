@@ -1,4 +1,6 @@
-"""Promotion by policy: the rules decide, this carries out what they decide and reports it."""
+"""Promotion by policy: the rules decide, this carries out what they decide and reports
+it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from datetime import datetime
 from typing import TypeAlias
 
 from memory.domain.entry import Entry
-from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, QuotaExceeded, StoreError, StoreUnavailable
+from memory.domain.errors import (
+    Conflict,
+    InvalidInput,
+    MemoryTiersError,
+    QuotaExceeded,
+    StoreError,
+    StoreUnavailable,
+)
 from memory.domain.ids import is_id
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
@@ -62,11 +71,13 @@ class Copied(Shown):
 
 @dataclass(slots=True, repr=False)
 class PromotionReport(Shown):
-    """What went onward and by which rule, and what was copied into another scope; what stayed and why.
+    """What went onward and by which rule, and what was copied into another scope; what
+    stayed and why.
 
-    `waiting` names stores that did not answer: whose entries stayed unlooked at, or to which others were to go. Of a session that has ended:
-    `onward` has the ids of the entries that were made now of what was said in it, and `waiting` why others were not yet, and names entries that are
-    to go and still owe a step.
+    `waiting` names stores that did not answer: whose entries stayed unlooked at, or to
+    which others were to go. Of a session that has ended: `onward` has the ids of the
+    entries that were made now of what was said in it, and `waiting` why others were not
+    yet, and names entries that are to go and still owe a step.
     """
 
     moved: list[Moved] = field(default_factory=list)
@@ -83,7 +94,15 @@ UserOf: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]
 class Promotion:
     """Asks the rules about entries and moves those they take."""
 
-    def __init__(self, placement: Placement, tiering: Tiering, accesses: Accesses, derivation: Derivation, judging: Judging, user_of: UserOf) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        tiering: Tiering,
+        accesses: Accesses,
+        derivation: Derivation,
+        judging: Judging,
+        user_of: UserOf,
+    ) -> None:
         self._placement = placement
         self._tiering = tiering
         self._accesses = accesses
@@ -92,22 +111,32 @@ class Promotion:
         self._user_of = user_of
         self._moves_ahead = ForeseenMoves(placement)
 
-    async def end_session(self, tenant: str, scope: Scope, until: datetime | None = None, silent: set[str] | None = None) -> PromotionReport:
-        """A session is over: each of its records that may move goes where the rules for `session_end` say. `until`: of those that were there then.
-        `silent` learns of the stores that did not answer."""
+    async def end_session(
+        self, tenant: str, scope: Scope, until: datetime | None = None, silent: set[str] | None = None
+    ) -> PromotionReport:
+        """A session is over: each of its records that may move goes where the rules for
+        `session_end` say. `until`: of those that were there then. `silent` learns of
+        the stores that did not answer.
+        """
         await self._accesses.tell()
         silent = set() if silent is None else silent
         report, missed, away = PromotionReport(), Missed([], [], silent), set[str]()
         where, now = within(Partition(tenant, scope.text)), self._placement.now()
-        async for collection, page in self._judging.judged("session_end", where, self._placement.topology.homes, now, missed):
+        async for collection, page in self._judging.judged(
+            "session_end", where, self._placement.topology.homes, now, missed
+        ):
             judged = _of_then(page, until)
             await self._copy(judged, scope, silent, report)
             await self._move(collection, judged, away, report, note_kept=True)
         silent |= away
         return _with(missed, report)
 
-    async def by_sweep(self, away: set[str], hold: Hold, report: PromotionReport | None = None) -> PromotionReport:
-        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move` has it. `report` has what was done where `hold` ends it."""
+    async def by_sweep(
+        self, away: set[str], hold: Hold, report: PromotionReport | None = None
+    ) -> PromotionReport:
+        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move`
+        has it. `report` has what was done where `hold` ends it.
+        """
         report, missed = report or PromotionReport(), Missed([], [])
         try:
             async for collection, judged in self._judging.everywhere(self._placement.now(), missed):
@@ -126,12 +155,26 @@ class Promotion:
         planning.waits(*missed.stores, *_stay(missed))
 
     async def plan_end(
-        self, tenant: str, scope: Scope, planning: Planning, until: datetime | None = None, silent: set[str] | None = None
+        self,
+        tenant: str,
+        scope: Scope,
+        planning: Planning,
+        until: datetime | None = None,
+        silent: set[str] | None = None,
     ) -> list[str]:
-        """Say what `end_session` would do; what keeps the session from being ended. `silent` learns of the stores that do not answer."""
+        """Say what `end_session` would do; what keeps the session from being ended.
+        `silent` learns of the stores that do not answer.
+        """
         silent = set() if silent is None else silent
-        missed, where, away, homes = Missed([], [], silent), within(Partition(tenant, scope.text)), list[str](), self._placement.topology.homes
-        async for collection, page in self._judging.judged("session_end", where, homes, planning.now, missed, ahead=planning.ahead):
+        missed, where, away, homes = (
+            Missed([], [], silent),
+            within(Partition(tenant, scope.text)),
+            list[str](),
+            self._placement.topology.homes,
+        )
+        async for collection, page in self._judging.judged(
+            "session_end", where, homes, planning.now, missed, ahead=planning.ahead
+        ):
             judged = _of_then(page, until)
             for row, decision in [(one.row, decision) for one in judged for decision in one.copies]:
                 try:
@@ -141,13 +184,22 @@ class Promotion:
                         away.append(str(error))
                         silent.add(error.store)
                     quota = error.quota if isinstance(error, QuotaExceeded) else ""
-                    planning.leaves("copy", collection, row, decision.rule, str(error), decision.to_scope or "", quota)
+                    planning.leaves(
+                        "copy", collection, row, decision.rule, str(error), decision.to_scope or "", quota
+                    )
                 planning.evicts()
             away += await self._plan_moves(collection, judged, planning)
         planning.waits(*_stay(missed))
         return away + missed.stores
 
-    async def _plan_copy(self, collection: Collection, row: Head | Record, decision: Decision, session: Scope, planning: Planning) -> None:
+    async def _plan_copy(
+        self,
+        collection: Collection,
+        row: Head | Record,
+        decision: Decision,
+        session: Scope,
+        planning: Planning,
+    ) -> None:
         to, ahead = await self._target(row.key, session, decision.to_scope or ""), planning.ahead
         to_come = row if isinstance(row, Record) and ahead.comes_to_be(collection, row.key) else None
         copy, there = await self._derivation.foreseen(row.key.tenant, row.key.id, to, to_come)
@@ -158,11 +210,27 @@ class Promotion:
                 raise Conflict("what was made of it before was deleted since", copy.key.id)
             if there.record is None and not ahead.knows(ENTRIES, copy.key):
                 ahead.comes(ENTRIES, copy)
-                planning.does("copy", collection, row, decision.rule, decision.because, to.text, self._derivation.decided_when_made)
+                planning.does(
+                    "copy",
+                    collection,
+                    row,
+                    decision.rule,
+                    decision.because,
+                    to.text,
+                    self._derivation.decided_when_made,
+                )
 
-    async def _plan_moves(self, collection: Collection, judged: Sequence[Judged], planning: Planning, *, is_last: bool = False) -> list[str]:
-        """What `_move` would move; what has others wait. `is_last`: no walk comes to the tiers to which these go."""
-        moving, stay, waits = [one for one in judged if one.decision.target is not None], dict[Key, Stay](), list[str]()
+    async def _plan_moves(
+        self, collection: Collection, judged: Sequence[Judged], planning: Planning, *, is_last: bool = False
+    ) -> list[str]:
+        """What `_move` would move; what has others wait. `is_last`: no walk comes to
+        the tiers to which these go.
+        """
+        moving, stay, waits = (
+            [one for one in judged if one.decision.target is not None],
+            dict[Key, Stay](),
+            list[str](),
+        )
         for target in dict.fromkeys(one.decision.target or "" for one in moving):
             keys = [one.row.key for one in moving if one.decision.target == target]
             stay |= await self._moves_ahead.that_stay(collection, keys, target, planning)
@@ -185,17 +253,25 @@ class Promotion:
         return [_outlook(rule, entry_of(record), facts, now) for rule in self._judging.of_tier("")]
 
     async def after_writing(self, tenant: str, scope: str, tier: str) -> PromotionReport:
-        """What the rules for `write` take of a scope's records in the tier that was written to."""
+        """What the rules for `write` take of a scope's records in the tier that was
+        written to.
+        """
         report, missed, away = PromotionReport(), Missed([], []), set[str]()
         stores, now = [self._placement.topology.home(tier)], self._placement.now()
-        async for collection, judged in self._judging.judged("write", within(Partition(tenant, scope)), stores, now, missed, tier):
+        async for collection, judged in self._judging.judged(
+            "write", within(Partition(tenant, scope)), stores, now, missed, tier
+        ):
             await self._move(collection, judged, away, report, note_kept=False)
         return _with(missed, report)
 
     async def by_hand(self, tenant: str, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """These entries, to that tier."""
         report, away, because = PromotionReport(), set[str](), Decision(to, "by hand", "asked for")
-        report.kept += [Kept(one, "", _KEPT_BECAUSE[MoveResult.GONE]) for one in dict.fromkeys(entry_ids) if not is_id(one)]
+        report.kept += [
+            Kept(one, "", _KEPT_BECAUSE[MoveResult.GONE])
+            for one in dict.fromkeys(entry_ids)
+            if not is_id(one)
+        ]
         named = [one for one in entry_ids if is_id(one)]
         for start in range(0, len(named), MOST_AT_ONCE):
             keys = [Key(tenant, entry_id) for entry_id in named[start : start + MOST_AT_ONCE]]
@@ -206,16 +282,24 @@ class Promotion:
                 self._tell(report, key, tiers[key], because, results[key], note_kept=True)
         return report
 
-    async def _copy(self, judged: Sequence[Judged], session: Scope, silent: set[str], report: PromotionReport) -> None:
-        """Copy what is to be copied into broader scopes, once. What cannot be copied is told, and costs nothing else."""
+    async def _copy(
+        self, judged: Sequence[Judged], session: Scope, silent: set[str], report: PromotionReport
+    ) -> None:
+        """Copy what is to be copied into broader scopes, once. What cannot be copied is
+        told, and costs nothing else.
+        """
         copies = [(one.row, decision) for one in judged for decision in one.copies]
         for row, decision in copies:
             begun = self._placement.now()
             try:
                 to = await self._target(row.key, session, decision.to_scope or "")
-                copy = await self._derivation.promote(row.key.tenant, row.key.id, to, revive=False, automatic=True)
+                copy = await self._derivation.promote(
+                    row.key.tenant, row.key.id, to, revive=False, automatic=True
+                )
             except MemoryTiersError as error:
-                report.kept.append(Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}"))
+                report.kept.append(
+                    Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}")
+                )
                 _wait(report, error)
                 silent |= {error.store} if isinstance(error, StoreUnavailable) else set()
                 continue
@@ -230,7 +314,15 @@ class Promotion:
             raise InvalidInput("to_scope", f"session '{session.id}' names no user")
         return Scope.user(user)
 
-    async def _move(self, collection: Collection, judged: Sequence[Judged], away: set[str], report: PromotionReport, *, note_kept: bool) -> None:
+    async def _move(
+        self,
+        collection: Collection,
+        judged: Sequence[Judged],
+        away: set[str],
+        report: PromotionReport,
+        *,
+        note_kept: bool,
+    ) -> None:
         """Move what is to be moved, target by target."""
         results: dict[Key, MoveResult | StoreError] = {}
         for target in dict.fromkeys(one.decision.target for one in judged if one.decision.target is not None):
@@ -238,16 +330,35 @@ class Promotion:
             results |= await self._tiering.move_many(collection, keys, target, away)
         for row, decision in [(one.row, one.decision) for one in judged]:
             if decision.target is not None:
-                result = results[row.key]  # what is left of a move that was broken off says where it was to go, not where its record is
-                tier = decision.target if result is MoveResult.ALREADY and row.role is Role.ARRIVING else row.tier
+                result = results[
+                    row.key
+                ]  # what is left of a move that was broken off says where it was to go, not where its record is
+                tier = (
+                    decision.target
+                    if result is MoveResult.ALREADY and row.role is Role.ARRIVING
+                    else row.tier
+                )
                 self._tell(report, row.key, tier, decision, result, note_kept=note_kept)
-                if note_kept and result is MoveResult.POSTPONED:  # of a session that has ended nobody asks again
+                if (
+                    note_kept and result is MoveResult.POSTPONED
+                ):  # of a session that has ended nobody asks again
                     report.waiting.append(f"{row.key.id} stays in '{tier}': {_KEPT_BECAUSE[result]}")
             elif note_kept:
                 report.kept.append(Kept(row.key.id, row.tier, decision.because))
 
-    def _tell(self, report: PromotionReport, key: Key, tier: str, decision: Decision, result: MoveResult | StoreError, *, note_kept: bool) -> None:
-        if isinstance(result, StoreError):  # of one record: the others went on, but for those that need a store that does not answer
+    def _tell(
+        self,
+        report: PromotionReport,
+        key: Key,
+        tier: str,
+        decision: Decision,
+        result: MoveResult | StoreError,
+        *,
+        note_kept: bool,
+    ) -> None:
+        if isinstance(
+            result, StoreError
+        ):  # of one record: the others went on, but for those that need a store that does not answer
             log.warning("%s stays in '%s': %s", key.id, tier, result)
             report.kept.append(Kept(key.id, tier, str(result)))
             _wait(report, result)
@@ -278,7 +389,9 @@ def _wait(report: PromotionReport, error: Exception) -> None:
 def _with(missed: Missed, report: PromotionReport) -> PromotionReport:
     """The report, with what could not be asked about."""
     told = {kept.entry_id for kept in report.kept}
-    report.kept += [Kept(key.id, tier, problem) for key, tier, problem in missed.records if key.id not in told]
+    report.kept += [
+        Kept(key.id, tier, problem) for key, tier, problem in missed.records if key.id not in told
+    ]
     report.waiting += [said for said in missed.stores if said not in report.waiting]
     return report
 
@@ -313,4 +426,10 @@ def _asked_now(says: Outlook, policy: CustomRule, entry: Entry, facts: Facts, no
         return replace(says, because=f"the policy failed: {type(error).__name__}: {error}")
     if decided is None:
         return replace(says, because="the policy does not take it now")
-    return replace(says, to=decided.target or "", takes=True, when=now if policy.on != "session_end" else None, because=decided.because)
+    return replace(
+        says,
+        to=decided.target or "",
+        takes=True,
+        when=now if policy.on != "session_end" else None,
+        because=decided.because,
+    )

@@ -1,7 +1,10 @@
-"""Quotas, kept where entries are born: what there is is counted by the stores' indexes before anything is written.
+"""Quotas, kept where entries are born: what there is is counted by the stores' indexes
+before anything is written.
 
-Near a quota each write counts, and those of one process take turns. Far from it a process uses a sixteenth of the room that it found before it counts
-again. So a quota is exact for one writer. Several exceed it by what they have under way, and by what each found free a minute ago at most.
+Near a quota each write counts, and those of one process take turns. Far from it a
+process uses a sixteenth of the room that it found before it counts again. So a quota is
+exact for one writer. Several exceed it by what they have under way, and by what each
+found free a minute ago at most.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ _ORDERS: dict[Oldest, tuple[Order, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """An entry that is to be written. `derived`: its key tells whether it was written before, and is none then."""
+    """An entry that is to be written. `derived`: its key tells whether it was written
+    before, and is none then.
+    """
 
     key: Key
     scope: str
@@ -51,12 +56,16 @@ class Newcomer:
 
     @classmethod
     def of(cls, record: Record, *, derived: bool) -> Newcomer:
-        return cls(record.key, record.scope, sum(len(text.encode()) for text in record.texts.values()), derived)
+        return cls(
+            record.key, record.scope, sum(len(text.encode()) for text in record.texts.values()), derived
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one quota counts together: a tenant's entries, or those of one of its scopes."""
+    """What one quota counts together: a tenant's entries, or those of one of its
+    scopes.
+    """
 
     quota: Quota
     tenant: str
@@ -68,7 +77,11 @@ class Place:
 
     @property
     def asked(self) -> Filter | None:
-        return In("scope_kind", tuple(str(kind) for kind in self.quota.scope_kinds)) if self.quota.scope_kinds and not self.scope else None
+        return (
+            In("scope_kind", tuple(str(kind) for kind in self.quota.scope_kinds))
+            if self.quota.scope_kinds and not self.scope
+            else None
+        )
 
     def says(self) -> str:
         return f"scope '{self.scope}'" if self.scope else f"tenant '{self.tenant}'"
@@ -85,7 +98,9 @@ class _Room:
 class Quotas:
     """Keeps the quotas."""
 
-    def __init__(self, placement: Placement, erasure: Erasure, quotas: Sequence[Quota], rules: Sequence[RetentionRule]) -> None:
+    def __init__(
+        self, placement: Placement, erasure: Erasure, quotas: Sequence[Quota], rules: Sequence[RetentionRule]
+    ) -> None:
         self._placement = placement
         self._erasure = erasure
         self.quotas = tuple(quota for quota in quotas if quota.artifact_bytes is None)
@@ -98,9 +113,13 @@ class Quotas:
         """By tenant and quota, how many this process has evicted."""
 
     @asynccontextmanager
-    async def admitted(self, tenant: str, newcomers: Sequence[Newcomer], less: int = 0) -> AsyncIterator[set[Key]]:
-        """Let these be written inside, or raise `QuotaExceeded` before anything is. `less`: how many go with it. Behind it others are evicted,
-        none of those that are put into what this gives."""
+    async def admitted(
+        self, tenant: str, newcomers: Sequence[Newcomer], less: int = 0
+    ) -> AsyncIterator[set[Key]]:
+        """Let these be written inside, or raise `QuotaExceeded` before anything is.
+        `less`: how many go with it. Behind it others are evicted, none of those that
+        are put into what this gives.
+        """
         written = set[Key]()
         if not self.quotas or len(newcomers) <= less:
             yield written
@@ -122,22 +141,34 @@ class Quotas:
         """How much these take of each quota that refuses."""
         if not self.quotas:
             return Counter()
-        return Counter({place: _sum_of(place.quota, some) for place, some in self._places(tenant, newcomers) if place.quota.then == "refuse"})
+        return Counter(
+            {
+                place: _sum_of(place.quota, some)
+                for place, some in self._places(tenant, newcomers)
+                if place.quota.then == "refuse"
+            }
+        )
 
     async def check(self, demand: Mapping[Place, int]) -> None:
         """Raise `QuotaExceeded` where there is no room for this now."""
         for place, more in demand.items():
             there = await self._held(place)
             if there + more > place.quota.most:
-                raise QuotaExceeded(place.quota.name, place.says(), place.quota.measure, place.quota.most, there, more)
+                raise QuotaExceeded(
+                    place.quota.name, place.says(), place.quota.measure, place.quota.most, there, more
+                )
 
     def _places(self, tenant: str, newcomers: Sequence[Newcomer]) -> Iterable[tuple[Place, list[Newcomer]]]:
-        """What counts them, always in the same order, so that no two wait for each other."""
+        """What counts them, always in the same order, so that no two wait for each
+        other.
+        """
         found: dict[Place, list[Newcomer]] = {}
         for quota in self.quotas:
             for one in newcomers:
                 if quota.is_for(tenant, one.scope):
-                    found.setdefault(Place(quota, tenant, one.scope if quota.per == "scope" else ""), []).append(one)
+                    found.setdefault(
+                        Place(quota, tenant, one.scope if quota.per == "scope" else ""), []
+                    ).append(one)
         return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))
 
     def _fits(self, place: Place, some: Sequence[Newcomer]) -> bool:
@@ -156,13 +187,17 @@ class Quotas:
             more = _sum_of(quota, [one for one in some if one.key not in before])
         if more > quota.most or (quota.then == "refuse" and more and there + more > quota.most):
             raise QuotaExceeded(quota.name, place.says(), quota.measure, quota.most, there, more)
-        self._rooms[place] = _Room(max(quota.most - there - more, 0) // SHARE, self._placement.now() + REMEMBERED_FOR)
+        self._rooms[place] = _Room(
+            max(quota.most - there - more, 0) // SHARE, self._placement.now() + REMEMBERED_FOR
+        )
 
     async def _written_before(self, keys: Sequence[Key]) -> set[Key]:
         return {at.key for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None}
 
     async def _held(self, place: Place) -> int:
-        """How much there is, over all stores. Raises where one does not answer: what it holds counts."""
+        """How much there is, over all stores. Raises where one does not answer: what it
+        holds counts.
+        """
         held = 0
         for store in self._placement.topology.homes:
             with step("quota.count"):
@@ -170,17 +205,21 @@ class Quotas:
             held += counted.records if place.quota.measure == "entries" else counted.bytes
         return held
 
-    # -- evicting -----------------------------------------------------------------------------------------------------
+    # -- evicting ----------------------------------------------------------------------
 
     async def _evict_behind(self, place: Place, written: set[Key]) -> None:
-        """What was written is written: where a store keeps others from going, the next write has them go."""
+        """What was written is written: where a store keeps others from going, the next
+        write has them go.
+        """
         try:
             await self._evict(place, written)
         except StoreError as error:
             log.warning("quota '%s' of %s is exceeded for now: %s", place.quota.name, place.says(), error)
 
     async def _evict(self, place: Place, written: set[Key]) -> None:
-        """Have the first in order go until the quota holds. Asked before it is counted: what another evicts meanwhile is not evicted twice."""
+        """Have the first in order go until the quota holds. Asked before it is counted:
+        what another evicts meanwhile is not evicted twice.
+        """
         candidates = await self._candidates(place, written)
         over, away = await self._held(place) - place.quota.most, set[str]()
         for store, head in candidates:
@@ -196,17 +235,29 @@ class Quotas:
         return (await self._erasure.delete_at(ENTRIES, {head.key: head.version}, store, away))[head.key]
 
     async def _candidates(self, place: Place, written: set[Key]) -> list[tuple[Store, Head]]:
-        """The first that may go, in order, of each store as many as were written and some more: none that was written just now, that a rule keeps, or
-        that is under legal hold."""
+        """The first that may go, in order, of each store as many as were written and
+        some more: none that was written just now, that a rule keeps, or that is under
+        legal hold.
+        """
         order, enough = _ORDERS[place.quota.evict], len(written) + SPARE
         select = frozenset(name for name in LOOKED_AT if name in fields_of(ENTRIES))
         found: list[tuple[Store, Head]] = []
         for store in self._placement.topology.homes:
-            query = Query(ENTRIES, place.where, order=order, limit=min(enough, self._placement.settings.page), select=select)
+            query = Query(
+                ENTRIES,
+                place.where,
+                order=order,
+                limit=min(enough, self._placement.settings.page),
+                select=select,
+            )
             of_store: list[tuple[Store, Head]] = []
             async for heads in self._in_order(store, query):
                 held = await self._erasure.holds.over(heads)
-                of_store += [(store, head) for head in heads if head.key not in written and head.key not in held and not self._keeps(head)]
+                of_store += [
+                    (store, head)
+                    for head in heads
+                    if head.key not in written and head.key not in held and not self._keeps(head)
+                ]
                 if len(of_store) >= enough:
                     break
             found += of_store
@@ -227,7 +278,11 @@ class Quotas:
     def _forget(self) -> None:
         if len(self._rooms) > MOST_REMEMBERED:
             self._rooms.clear()
-        self._locks = {place: lock for place, lock in self._locks.items() if lock.locked()} if len(self._locks) > MOST_REMEMBERED else self._locks
+        self._locks = (
+            {place: lock for place, lock in self._locks.items() if lock.locked()}
+            if len(self._locks) > MOST_REMEMBERED
+            else self._locks
+        )
 
 
 def _sum_of(quota: Quota, some: Sequence[Newcomer]) -> int:

@@ -19,9 +19,11 @@ OLDEST_FIRST = (Order("created_at"),)
 
 
 class Ranks:
-    """Tells the rank of each record while those of a tier are gone through in a store, oldest first, and none left out.
+    """Tells the rank of each record while those of a tier are gone through in a store,
+    oldest first, and none left out.
 
-    What a scope holds is counted when its first record is met, so that what leaves it meanwhile changes no rank. With `ahead`, as it will be then.
+    What a scope holds is counted when its first record is met, so that what leaves it
+    meanwhile changes no rank. With `ahead`, as it will be then.
     """
 
     def __init__(
@@ -51,11 +53,25 @@ class Ranks:
 
     async def held(self, partition: Partition, tier: str) -> Rank:
         """What the scope holds in the tier: the rank of its oldest record."""
-        asked = Query(self._collection, within(partition), And((Eq("tier", tier),)), OLDEST_FIRST, self._placement.settings.page, roles=STANDING)
-        ahead = self._ahead if self._ahead is not None and self._ahead.touches(self._collection, partition) else None
+        asked = Query(
+            self._collection,
+            within(partition),
+            And((Eq("tier", tier),)),
+            OLDEST_FIRST,
+            self._placement.settings.page,
+            roles=STANDING,
+        )
+        ahead = (
+            self._ahead
+            if self._ahead is not None and self._ahead.touches(self._collection, partition)
+            else None
+        )
         if not self.reads_texts and ahead is None:
             return Rank((await self._store.count(asked)).records)
-        held, walk = Rank(0), None if ahead is None else Walk(ahead, self._collection, within(partition), self._store, tier)
+        held, walk = (
+            Rank(0),
+            None if ahead is None else Walk(ahead, self._collection, within(partition), self._store, tier),
+        )
         async for page in self._placement.pages("promotion.rank", self._store, asked):
             rows = [row for row in page.records if isinstance(row, Record)]
             for row in rows if walk is None else walk.page(rows, is_last=page.cursor is None):
@@ -67,7 +83,15 @@ class Ranks:
         newer: Filter = And((Eq("tier", record.tier),))
         select = None if self.reads_texts else frozenset({"created_at"})
         newest_first = (Order("created_at", descending=True),)
-        asked = Query(self._collection, within(record.partition), newer, newest_first, self._placement.settings.page, roles=STANDING, select=select)
+        asked = Query(
+            self._collection,
+            within(record.partition),
+            newer,
+            newest_first,
+            self._placement.settings.page,
+            roles=STANDING,
+            select=select,
+        )
         rank = Rank(0)
         async for page in self._placement.pages("promotion.rank", self._store, asked):
             for row in (*page.heads, *page.records):
@@ -85,4 +109,6 @@ class Ranks:
 
 
 def _sum(one: Rank, other: Rank) -> Rank:
-    return replace(one, count=one.count + other.count, bytes=one.bytes + other.bytes, tokens=one.tokens + other.tokens)
+    return replace(
+        one, count=one.count + other.count, bytes=one.bytes + other.bytes, tokens=one.tokens + other.tokens
+    )

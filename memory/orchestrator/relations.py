@@ -30,9 +30,12 @@ MADE_BY, NOTE = "made_by", "note"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Relation(Shown):
-    """`source` `label` `target`, as stored: directed also where the label is symmetric (D42).
+    """`source` `label` `target`, as stored: directed also where the label is symmetric
+    (D42).
 
-    `made_by` names the advisor's model that made it, and `note` is what that said of it; None of what a caller made."""
+    `made_by` names the advisor's model that made it, and `note` is what that said of
+    it; None of what a caller made.
+    """
 
     id: str
     source_id: str
@@ -45,7 +48,9 @@ class Relation(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Shows:
-    """Of which relations the ends must be visible, and when: now unless a moment is named, as `Entries.get` has it."""
+    """Of which relations the ends must be visible, and when: now unless a moment is
+    named, as `Entries.get` has it.
+    """
 
     as_of: datetime | None = None
     known_at: datetime | None = None
@@ -56,7 +61,15 @@ class Shows:
 class Relations:
     """The repository of relations."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, erasure: Erasure, generations: Generations, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        entries: Entries,
+        erasure: Erasure,
+        generations: Generations,
+        outbox: Outbox,
+    ) -> None:
         self._placement = placement
         self._entries = entries
         self._erasure = erasure
@@ -73,9 +86,11 @@ class Relations:
         restored_from: datetime | None = None,
         said: Mapping[str, JsonValue] | None = None,
     ) -> Relation:
-        """Link two active entries; the same link again is a `Conflict` that names the first (D40).
+        """Link two active entries; the same link again is a `Conflict` that names the
+        first (D40).
 
-        `restored_from` is when an exported link was made: its ends may have been retired since. `said`: see `make`.
+        `restored_from` is when an exported link was made: its ends may have been
+        retired since. `said`: see `make`.
         """
         door.one_of("relation", label, LABELS)
         if source_id == target_id:
@@ -84,26 +99,43 @@ class Relations:
             source = await self._entries.live_record(tenant, source_id, active=restored_from is None)
             await self._entries.live_record(tenant, target_id, active=restored_from is None)
         except NotFound:
-            raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant") from None  # decision D39
+            raise InvalidInput(
+                "relation", "both entries must exist, be active and belong to this tenant"
+            ) from None  # decision D39
         return await self.make(source, label, target_id, restored_from, said)
 
     async def make(
-        self, source: Record, label: str, target_id: str, made: datetime | None = None, said: Mapping[str, JsonValue] | None = None
+        self,
+        source: Record,
+        label: str,
+        target_id: str,
+        made: datetime | None = None,
+        said: Mapping[str, JsonValue] | None = None,
     ) -> Relation:
-        """Link an entry as it was found, though it may have expired since; see `relate`. `said`: who made it, and why (`MADE_BY`, `NOTE`).
+        """Link an entry as it was found, though it may have expired since; see
+        `relate`. `said`: who made it, and why (`MADE_BY`, `NOTE`).
 
-        Raises `InvalidInput` or `NotFound` where one is gone."""
+        Raises `InvalidInput` or `NotFound` where one is gone.
+        """
         tenant = source.key.tenant
         record = await self._put(tenant, source, label, target_id, made, said)
         await self._check_ends(tenant, record, source.key.id, target_id)
         return relation_of(record)
 
     async def restore(
-        self, tenant: str, source_id: str, label: str, target_id: str, made: datetime, said: Mapping[str, JsonValue] | None = None
+        self,
+        tenant: str,
+        source_id: str,
+        label: str,
+        target_id: str,
+        made: datetime,
+        said: Mapping[str, JsonValue] | None = None,
     ) -> bool:
-        """Link two entries as they were linked where they were exported, also retired ones.
+        """Link two entries as they were linked where they were exported, also retired
+        ones.
 
-        False, and nothing done, where they are linked so already or one of them is gone: expired since, or deleted after an earlier import.
+        False, and nothing done, where they are linked so already or one of them is
+        gone: expired since, or deleted after an earlier import.
         """
         try:
             await self.relate(tenant, source_id, label, target_id, restored_from=made, said=said)
@@ -116,19 +148,29 @@ class Relations:
         return True
 
     async def _put(
-        self, tenant: str, source: Record, label: str, target_id: str, made: datetime | None, said: Mapping[str, JsonValue] | None
+        self,
+        tenant: str,
+        source: Record,
+        label: str,
+        target_id: str,
+        made: datetime | None,
+        said: Mapping[str, JsonValue] | None,
     ) -> Record:
         """The link in the archive: where there is none, or over the tombstone of one."""
         archive, tombstone = self._placement.topology.archive, 0
         for _ in range(self._placement.settings.attempts):
             record = self.link(source, label, target_id, after=tombstone, made=made, said=said)
             condition = AtVersion(tombstone) if tombstone else Absent()
-            outcome = await self._placement.write_one("relate.home", archive, Put(RELATIONS, record, condition))
+            outcome = await self._placement.write_one(
+                "relate.home", archive, Put(RELATIONS, record, condition)
+            )
             if outcome.applied:
                 return record
             if (error := refused(archive, outcome)) is not None:
                 raise error
-            if outcome.status is Status.REJECTED:  # its scope was erased, or the source's store is behind the archive
+            if (
+                outcome.status is Status.REJECTED
+            ):  # its scope was erased, or the source's store is behind the archive
                 home = (await self._placement.locate(ENTRIES, source.key)).home()
                 if home is None or not await self._generations.lives_on(*home):
                     break
@@ -137,8 +179,13 @@ class Relations:
                 raise Conflict("relation already exists", record.key.id)
             else:
                 tombstone = outcome.version
-                if isinstance(outcome.stored, Tombstone) and await self._outbox.finish(Pending(RELATIONS, archive, outcome.stored)):
-                    raise StoreUnavailable(archive.name, "the link was deleted, which is not finished: it can be made again after that; try again")
+                if isinstance(outcome.stored, Tombstone) and await self._outbox.finish(
+                    Pending(RELATIONS, archive, outcome.stored)
+                ):
+                    raise StoreUnavailable(
+                        archive.name,
+                        "the link was deleted, which is not finished: it can be made again after that; try again",
+                    )
         raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
     async def _check_ends(self, tenant: str, record: Record, *ends: str) -> None:
@@ -182,13 +229,21 @@ class Relations:
         limit: int | None = None,
         shown: Shows | None = None,
     ) -> list[Relation]:
-        """Relations that match, newest first; those of erased entries are gone, those of retired ones stay (D30) but where `shown` says."""
+        """Relations that match, newest first; those of erased entries are gone, those
+        of retired ones stay (D30) but where `shown` says.
+        """
         if label is not None:
             door.one_of("relation filter", label, LABELS)
         given = {"source_id": source_id, "target_id": target_id, "relation": label}
         condition = all_of(*(Eq(name, value) for name, value in given.items() if value is not None))
         most = door.whole_limit(limit, default=200)
-        query = Query(RELATIONS, Tenant(tenant), condition, (Order("created_at", descending=True),), most if shown is None else max(most, 100))
+        query = Query(
+            RELATIONS,
+            Tenant(tenant),
+            condition,
+            (Order("created_at", descending=True),),
+            most if shown is None else max(most, 100),
+        )
         found: list[Relation] = []
         async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
             rows = [r for r in page.records if isinstance(r, Record)]
@@ -198,12 +253,17 @@ class Relations:
         return found[:most]
 
     async def _counting(self, tenant: str, rows: Sequence[Record], shown: Shows | None) -> list[Record]:
-        """The relations whose ends are there, or, where that is asked, visible (D45): of a `supersedes` one end, since it hides the other."""
+        """The relations whose ends are there, or, where that is asked, visible (D45):
+        of a `supersedes` one end, since it hides the other.
+        """
         if shown is None:
             there = await self._ends_there(rows)
             return [row for row in rows if _ends(row) <= there]
         ends = {end.id for row in rows for end in _ends(row)}
-        visible = {Key(tenant, one) for one in await self._entries.get_many(tenant, ends, as_of=shown.as_of, known_at=shown.known_at)}
+        visible = {
+            Key(tenant, one)
+            for one in await self._entries.get_many(tenant, ends, as_of=shown.as_of, known_at=shown.known_at)
+        }
         made = [row for row in rows if shown.known_at is None or row.created_at <= shown.known_at]
         superseding = [row for row in made if shown.superseded and row.fields["relation"] == SUPERSEDES]
         there = await self._ends_there(superseding)
@@ -221,15 +281,21 @@ class Relations:
                     yield relation_of(row)
 
     async def _ends_there(self, rows: Sequence[Record], *, partial: bool = False) -> set[Key]:
-        """The ends of these relations that are entries still; with `partial` also those of which no store can tell just now."""
-        return await standing(self._placement, ENTRIES, {end for row in rows for end in _ends(row)}, partial=partial)
+        """The ends of these relations that are entries still; with `partial` also those
+        of which no store can tell just now.
+        """
+        return await standing(
+            self._placement, ENTRIES, {end for row in rows for end in _ends(row)}, partial=partial
+        )
 
     async def unlink(self, source: Key, label: str, target_id: str) -> None:
         """Delete a link, where there is one."""
         await self._erasure.delete(RELATIONS, _link_key(source, label, target_id), held="deleted")
 
     async def unrelate(self, tenant: str, relation_id: str) -> bool:
-        """Delete a relation: true once, then false (D44); false too where it was only left over from an end that is gone."""
+        """Delete a relation: true once, then false (D44); false too where it was only
+        left over from an end that is gone.
+        """
         if not ids.is_id(relation_id):
             return False
         key = Key(tenant, relation_id)
@@ -248,5 +314,15 @@ def _ends(relation: Record) -> set[Key]:
 
 def relation_of(record: Record) -> Relation:
     """As callers see it."""
-    fields, said = record.fields, {name: None if (value := record.body.get(name)) is None else str(value) for name in (MADE_BY, NOTE)}
-    return Relation(record.key.id, str(fields["source_id"]), str(fields["target_id"]), str(fields["relation"]), record.created_at, **said)
+    fields, said = (
+        record.fields,
+        {name: None if (value := record.body.get(name)) is None else str(value) for name in (MADE_BY, NOTE)},
+    )
+    return Relation(
+        record.key.id,
+        str(fields["source_id"]),
+        str(fields["target_id"]),
+        str(fields["relation"]),
+        record.created_at,
+        **said,
+    )

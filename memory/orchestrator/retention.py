@@ -1,7 +1,9 @@
-"""Retention by rule: stores are asked for what a rule may take, rule by rule; what the rules then decide is carried out, or told as a plan.
+"""Retention by rule: stores are asked for what a rule may take, rule by rule; what the
+rules then decide is carried out, or told as a plan.
 
-Where there is more than a page of it, tenants take turns, a page each, beginning with the one behind whom the last sweep served: no tenant's backlog
-keeps another's waiting. What is under legal hold stays.
+Where there is more than a page of it, tenants take turns, a page each, beginning with
+the one behind whom the last sweep served: no tenant's backlog keeps another's waiting.
+What is under legal hold stays.
 """
 
 from __future__ import annotations
@@ -35,7 +37,22 @@ from memory.policies.conditions import first_moment
 from memory.policies.facts import Facts
 from memory.policies.retention import Retained, RetentionRule, Then, What, retained, retained_version
 from memory.ports.collections import Collection
-from memory.ports.query import Eq, Everywhere, Filter, Head, In, Lt, Order, Page, Query, Tenant, Where, all_of, encode_partition, within
+from memory.ports.query import (
+    Eq,
+    Everywhere,
+    Filter,
+    Head,
+    In,
+    Lt,
+    Order,
+    Page,
+    Query,
+    Tenant,
+    Where,
+    all_of,
+    encode_partition,
+    within,
+)
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
 from memory.ports.tokens import TokenCounter
@@ -46,7 +63,11 @@ TOGETHER = 50
 """So many are deleted in one call."""
 BEHIND_ALL = "\U0010ffff"
 """No scope of a tenant comes after this."""
-_COLLECTIONS: Mapping[What, Collection] = {"entries": ENTRIES, "sessions": SESSIONS, "versions": ENTRY_VERSIONS}
+_COLLECTIONS: Mapping[What, Collection] = {
+    "entries": ENTRIES,
+    "sessions": SESSIONS,
+    "versions": ENTRY_VERSIONS,
+}
 _VERSIONS = frozenset({"entry_id", "stored_version", "replaced_version"})
 _SESSIONS = {"created_at": "created_at", "updated_at": "touched_at", "tags": "tags"}
 """The fields by which sessions can be asked for, by the facts that they say."""
@@ -63,7 +84,9 @@ class Goes:
 
     @property
     def then(self) -> Then:
-        """What becomes of it first: a session that has not ended is ended before it is deleted."""
+        """What becomes of it first: a session that has not ended is ended before it is
+        deleted.
+        """
         return "end" if self.row.fields.get("status", "ended") != "ended" else self.decision.then
 
 
@@ -78,7 +101,9 @@ class Portion:
 
 @dataclass(slots=True)
 class RetentionReport:
-    """How many went, were ended, or stay under legal hold; `waiting`: what a store kept from being asked or done."""
+    """How many went, were ended, or stay under legal hold; `waiting`: what a store kept
+    from being asked or done.
+    """
 
     deleted: int = 0
     ended: int = 0
@@ -116,7 +141,7 @@ class Retention:
         """Whether some rule asks what entries say."""
         return any(rule.measures - {"count"} for rule in self.rules if rule.what == "entries")
 
-    # -- carried out --------------------------------------------------------------------------------------------------
+    # -- carried out -------------------------------------------------------------------
 
     async def by_sweep(self, away: set[str], hold: Hold, report: RetentionReport) -> None:
         """Every tenant's records that a rule takes."""
@@ -133,9 +158,13 @@ class Retention:
         report.waiting = list(dict.fromkeys(report.waiting))
 
     async def _free(self, portion: Portion) -> Portion:
-        """What of it is under no legal hold, or goes all the same: to end a session deletes nothing. Whoever deletes asks again."""
+        """What of it is under no legal hold, or goes all the same: to end a session
+        deletes nothing. Whoever deletes asks again.
+        """
         held = await self._erasure.holds.over([one.row for one in portion.some])
-        return replace(portion, some=[one for one in portion.some if one.row.key not in held or one.then == "end"])
+        return replace(
+            portion, some=[one for one in portion.some if one.row.key not in held or one.then == "end"]
+        )
 
     async def _carry_out(self, portion: Portion, away: set[str], report: RetentionReport) -> None:
         if portion.what == "sessions":
@@ -153,8 +182,10 @@ class Retention:
         report.waiting += [str(one) for one in came.values() if isinstance(one, StoreError)]
 
     async def _with_session(self, one: Goes, report: RetentionReport) -> None:
-        """End a session, or delete one that has ended and of which nothing is to be carried onward any more: one that has not is ended first. Entries
-        have rules of their own."""
+        """End a session, or delete one that has ended and of which nothing is to be
+        carried onward any more: one that has not is ended first. Entries have rules of
+        their own.
+        """
         tenant, session_id = one.row.key.tenant, str(one.row.fields["session_id"])
         try:
             if one.then == "end":
@@ -170,7 +201,9 @@ class Retention:
             pass  # deleted meanwhile
 
     async def _end(self, tenant: str, session_id: str) -> list[str]:
-        """Its entries first: what a crash leaves of them, or a store that is away, is done by the next sweep, since the session has not ended."""
+        """Its entries first: what a crash leaves of them, or a store that is away, is
+        done by the next sweep, since the session has not ended.
+        """
         conversation = await self._conversations.open(tenant, SessionDraft(session_id), create=False)
         if waiting := (await self._end_session(tenant, Scope.session(session_id))).waiting:
             return waiting
@@ -178,27 +211,40 @@ class Retention:
         return []
 
     async def _leaves(self, partition: Partition, settled: Set[tuple[Key, str]] = frozenset()) -> bool:
-        """Whether messages of a session have yet to go onward, for which its text is needed, or entries, for which its end is. `settled`: what will
-        have been done."""
+        """Whether messages of a session have yet to go onward, for which its text is
+        needed, or entries, for which its end is. `settled`: what will have been done.
+        """
         query = Query(MESSAGES, within(partition), Eq("owing", True), limit=self._placement.settings.page)
         pages = self._placement.pages("onward.owed", self._placement.topology.archive, query)
         rows = [row async for page in pages for row in page.records if isinstance(row, Record)]
-        return any(owed.step in (LEAVE, END) and (row.key, owed.step) not in settled for row in rows for owed in row.owed)
+        return any(
+            owed.step in (LEAVE, END) and (row.key, owed.step) not in settled
+            for row in rows
+            for owed in row.owed
+        )
 
-    # -- told ---------------------------------------------------------------------------------------------------------
+    # -- told --------------------------------------------------------------------------
 
     async def plan(self, planning: Planning) -> None:
-        """Say what `by_sweep` would do, of kept versions over as many sweeps as it takes to come round. What the end of a session does with its
-        entries comes before it."""
+        """Say what `by_sweep` would do, of kept versions over as many sweeps as it
+        takes to come round. What the end of a session does with its entries comes
+        before it.
+        """
         comes_round: tuple[str, ...] | None = None
-        async for portion in self._decided(planning.now, planning.plan.waiting, self._all_versions, planning.ahead):
+        async for portion in self._decided(
+            planning.now, planning.plan.waiting, self._all_versions, planning.ahead
+        ):
             try:
                 free = {one.row.key for one in (await self._free(portion)).some}
                 if comes_round is None and any(one.in_rounds for one in portion.some):
                     comes_round = await self._comes_round()
                 for one in portion.some:
                     depends = comes_round or () if one.in_rounds else ()
-                    why = await self._plan_one(portion.what, one, depends, planning) if one.row.key in free else "it is under legal hold"
+                    why = (
+                        await self._plan_one(portion.what, one, depends, planning)
+                        if one.row.key in free
+                        else "it is under legal hold"
+                    )
                     if why:
                         planning.leaves(one.then, _COLLECTIONS[portion.what], one.row, one.decision.rule, why)
             except StoreError as error:
@@ -210,20 +256,28 @@ class Retention:
         if what == "versions" and ahead.is_gone(ENTRIES, Key(row.key.tenant, str(row.fields["entry_id"]))):
             return ""  # it goes with its entry
         if what == "sessions" and one.then == "end":
-            if away := await self._plan_end(row.key.tenant, Scope.session(str(row.fields["session_id"])), planning):
+            if away := await self._plan_end(
+                row.key.tenant, Scope.session(str(row.fields["session_id"])), planning
+            ):
                 planning.waits(*away)
                 return "its entries cannot go where they are to: " + "; ".join(dict.fromkeys(away))
         elif what == "sessions" and await self._leaves(row.partition, ahead.settled):
             return "messages or entries of it have yet to go onward"
         if what == "entries":
             ahead.goes(ENTRIES, row)
-        planning.does(one.then, _COLLECTIONS[what], row, one.decision.rule, one.decision.because, depends=depends)
+        planning.does(
+            one.then, _COLLECTIONS[what], row, one.decision.rule, one.decision.because, depends=depends
+        )
         return ""
 
     async def _comes_round(self) -> tuple[str, ...]:
-        """What has kept versions wait that go by their number: where there are more than a slice, a sweep goes through one slice."""
+        """What has kept versions wait that go by their number: where there are more
+        than a slice, a sweep goes through one slice.
+        """
         with step("retention.round"):
-            there = (await self._placement.topology.archive.count(Query(ENTRY_VERSIONS, Everywhere()))).records
+            there = (
+                await self._placement.topology.archive.count(Query(ENTRY_VERSIONS, Everywhere()))
+            ).records
         a_slice = self._placement.settings.page
         return () if there <= a_slice else (f"when a sweep comes round to it: each goes through {a_slice:,}",)
 
@@ -231,7 +285,11 @@ class Retention:
         """What each rule for entries will do with this one, as it is now."""
         rules = [rule for rule in self.rules if rule.what == "entries"]
         measures = frozenset().union(*(rule.measures for rule in rules))
-        rank = await Ranks(self._placement, self._counter, ENTRIES, store, measures).of_one(record) if measures else None
+        rank = (
+            await Ranks(self._placement, self._counter, ENTRIES, store, measures).of_one(record)
+            if measures
+            else None
+        )
         facts, found = facts_of(record, rank), list[Outlook]()
         for number, rule in enumerate(rules):
             when = now if rule.condition is None else first_moment(rule.condition, facts, now)
@@ -240,21 +298,42 @@ class Retention:
             if holds and first.rule:
                 holds, when, because = False, None, f"rule '{first.rule}' comes first"
             depends = () if rule.condition is None else tuple(sorted(rule.condition.depends()))
-            found.append(Outlook(rule.name, rule.then, "sweep", "", holds and rule.then == "delete", when, because, depends))
+            found.append(
+                Outlook(
+                    rule.name, rule.then, "sweep", "", holds and rule.then == "delete", when, because, depends
+                )
+            )
         return found
 
-    # -- decided ------------------------------------------------------------------------------------------------------
+    # -- decided -----------------------------------------------------------------------
 
     async def _decided(
-        self, now: datetime, waiting: list[str], versions: Callable[[datetime], AsyncIterator[Page]], ahead: Foreseen | None = None
+        self,
+        now: datetime,
+        waiting: list[str],
+        versions: Callable[[datetime], AsyncIterator[Page]],
+        ahead: Foreseen | None = None,
     ) -> AsyncIterator[Portion]:
-        """What the rules take, some at a time; with `ahead`, as it will be then, and it is not noted whose turn it is next. A store that fails
-        costs its own."""
+        """What the rules take, some at a time; with `ahead`, as it will be then, and it
+        is not noted whose turn it is next. A store that fails costs its own.
+        """
         served = self._served if ahead is None else dict(self._served)
-        walks = [self._entries(rule, store, now, served, ahead) for rule in self._acting("entries") for store in self._placement.topology.homes]
+        walks = [
+            self._entries(rule, store, now, served, ahead)
+            for rule in self._acting("entries")
+            for store in self._placement.topology.homes
+        ]
         walks += [self._sessions(rule, now, served) for rule in self._acting("sessions")]
-        walks += [self._versions_gone(rule, now, served) for rule in self._acting("versions") if rule.versions_for is not None]
-        walks += [self._versions_beyond(versions, now)] if any(rule.keep_versions is not None for rule in self.rules) else []
+        walks += [
+            self._versions_gone(rule, now, served)
+            for rule in self._acting("versions")
+            if rule.versions_for is not None
+        ]
+        walks += (
+            [self._versions_beyond(versions, now)]
+            if any(rule.keep_versions is not None for rule in self.rules)
+            else []
+        )
         for walk in walks:
             try:
                 async for portion in walk:
@@ -265,10 +344,16 @@ class Retention:
     def _acting(self, what: What) -> list[RetentionRule]:
         return [rule for rule in self.rules if rule.what == what and rule.then != "keep"]
 
-    def _kept_before(self, rule: RetentionRule, now: datetime, known: Mapping[str, str]) -> list[Filter | None]:
+    def _kept_before(
+        self, rule: RetentionRule, now: datetime, known: Mapping[str, str]
+    ) -> list[Filter | None]:
         """What the rules before this one leave to it."""
         before = self.rules[: self.rules.index(rule)]
-        return [other.leaves(now, known) for other in before if other.what == rule.what and other.then == "keep" and not other.measures]
+        return [
+            other.leaves(now, known)
+            for other in before
+            if other.what == rule.what and other.then == "keep" and not other.measures
+        ]
 
     async def _entries(
         self, rule: RetentionRule, store: Store, now: datetime, served: dict[str, str], ahead: Foreseen | None
@@ -280,7 +365,9 @@ class Retention:
             asked = all_of(rule.takes(now, known), *self._kept_before(rule, now, known))
             query = self._query(ENTRIES, asked, LOOKED_AT & known.keys(), frozenset({Role.HOME}))
         else:  # to know what lies beyond what a scope may hold, all of it is gone through
-            query = self._query(ENTRIES, None, None if ranks.reads_texts else LOOKED_AT & known.keys(), STANDING)
+            query = self._query(
+                ENTRIES, None, None if ranks.reads_texts else LOOKED_AT & known.keys(), STANDING
+            )
         walked: dict[Where, Walk] = {}
         async for where, page in self._in_turn(rule, "retention.scan", store, query, served):
             going: list[Goes] = []
@@ -289,16 +376,23 @@ class Retention:
                 walk = walked.setdefault(where, Walk(ahead, ENTRIES, where, store, ""))
                 rows = walk.page(rows, is_last=page.cursor is None)
             for row in rows:
-                decision = retained(self.rules, "entries", facts_of(row, None if ranks is None else await ranks.of(row)), now)
+                decision = retained(
+                    self.rules, "entries", facts_of(row, None if ranks is None else await ranks.of(row)), now
+                )
                 if decision.then == "delete" and decision.rule == rule.name and row.role is Role.HOME:
                     going.append(Goes(row, decision))
             for some in _portions(going):
                 yield Portion("entries", store, some)
 
-    async def _sessions(self, rule: RetentionRule, now: datetime, served: dict[str, str]) -> AsyncIterator[Portion]:
+    async def _sessions(
+        self, rule: RetentionRule, now: datetime, served: dict[str, str]
+    ) -> AsyncIterator[Portion]:
         """Sessions are judged by their logs: their own records may be behind."""
         archive = self._placement.topology.archive
-        statuses = In("status", rule.statuses or (("active",) if rule.then == "end" else ("active", "archived", "ended")))
+        statuses = In(
+            "status",
+            rule.statuses or (("active",) if rule.then == "end" else ("active", "archived", "ended")),
+        )
         asked = all_of(rule.takes(now, _SESSIONS), statuses, *self._kept_before(rule, now, _SESSIONS))
         query = self._query(SESSIONS, asked, None, frozenset({Role.HOME}))
         async for _, page in self._in_turn(rule, "retention.sessions", archive, query, served):
@@ -312,7 +406,11 @@ class Retention:
         if sessions.is_over(row):
             return None  # its expiry takes it
         state = (await sessions.log(row).load()).state
-        fields: Any = {**row.fields, "status": state.after.status, "touched_at": max(row.fields["touched_at"], state.created_at)}  # type: ignore[type-var]
+        fields: Any = {
+            **row.fields,
+            "status": state.after.status,
+            "touched_at": max(row.fields["touched_at"], state.created_at),  # type: ignore[type-var]
+        }
         if fields["touched_at"] >= now:
             return None  # by this sweep, which has ended it: the next one asks what then becomes of it
         facts = Facts(
@@ -329,28 +427,45 @@ class Retention:
         told = Head(row.key, row.scope, row.version, row.role, row.tier, row.generation or 0, fields)
         return None if decision.then == "keep" else Goes(told, decision)
 
-    # -- kept versions ------------------------------------------------------------------------------------------------
+    # -- kept versions -----------------------------------------------------------------
 
-    async def _versions_gone(self, rule: RetentionRule, now: datetime, served: dict[str, str]) -> AsyncIterator[Portion]:
-        """Those that were replaced so long ago that the rule lets them go, whatever stands before them."""
+    async def _versions_gone(
+        self, rule: RetentionRule, now: datetime, served: dict[str, str]
+    ) -> AsyncIterator[Portion]:
+        """Those that were replaced so long ago that the rule lets them go, whatever
+        stands before them.
+        """
         replaced = Lt("replaced_version", micros(now - (rule.versions_for or timedelta())))
-        known = {name: said for name, said in fields_of(ENTRY_VERSIONS).items() if name in ("type", "scope_kind")}
+        known = {
+            name: said for name, said in fields_of(ENTRY_VERSIONS).items() if name in ("type", "scope_kind")
+        }
         asked = all_of(replaced, rule.takes(now, known), *self._kept_before(rule, now, known))
         query = self._query(ENTRY_VERSIONS, asked, LOOKED_AT | _VERSIONS, frozenset({Role.HOME}))
         archive = self._placement.topology.archive
         async for _, page in self._in_turn(rule, "retention.versions", archive, query, served):
-            going = [Goes(head, decision) for head in page.heads if (decision := self._judged_version(head, 0, now)).then == "delete"]
+            going = [
+                Goes(head, decision)
+                for head in page.heads
+                if (decision := self._judged_version(head, 0, now)).then == "delete"
+            ]
             for some in _portions(going):
                 yield Portion("versions", archive, some)
 
-    async def _versions_beyond(self, versions: Callable[[datetime], AsyncIterator[Page]], now: datetime) -> AsyncIterator[Portion]:
+    async def _versions_beyond(
+        self, versions: Callable[[datetime], AsyncIterator[Page]], now: datetime
+    ) -> AsyncIterator[Portion]:
         """Those that have too many newer ones of their entry before them."""
         archive, seen = self._placement.topology.archive, set[Key]()
         async for page in versions(now):
             named = {Key(head.key.tenant, str(head.fields["entry_id"])) for head in page.heads} - seen
             seen |= named
             for tenant in dict.fromkeys(key.tenant for key in sorted(named)):
-                going = [goes async for goes in self._beyond(tenant, [key.id for key in named if key.tenant == tenant], now)]
+                going = [
+                    goes
+                    async for goes in self._beyond(
+                        tenant, [key.id for key in named if key.tenant == tenant], now
+                    )
+                ]
                 for some in _portions(going):
                     yield Portion("versions", archive, some)
 
@@ -360,12 +475,16 @@ class Retention:
         page, of_entries = self._placement.settings.page, In("entry_id", tuple(sorted(entry_ids)))
         query = Query(ENTRY_VERSIONS, Tenant(tenant), of_entries, order, page, select=select)
         entry, newer = "", count()
-        async for found in self._placement.pages("retention.versions", self._placement.topology.archive, query):
+        async for found in self._placement.pages(
+            "retention.versions", self._placement.topology.archive, query
+        ):
             for head in found.heads:
                 if head.fields["entry_id"] != entry:
                     entry, newer = str(head.fields["entry_id"]), count()
                 decision = self._judged_version(head, next(newer), now)
-                if decision.then == "delete" and self._judged_version(head, 0, now).then == "keep":  # else it goes by its age
+                if (
+                    decision.then == "delete" and self._judged_version(head, 0, now).then == "keep"
+                ):  # else it goes by its age
                     yield Goes(head, decision, in_rounds=True)
 
     def _judged_version(self, head: Head, newer: int, now: datetime) -> Retained:
@@ -374,27 +493,43 @@ class Retention:
 
     async def _some_versions(self, now: datetime) -> AsyncIterator[Page]:
         """A slice of all kept versions: each sweep goes on where the last one ended."""
-        query = Query(ENTRY_VERSIONS, Everywhere(), limit=self._placement.settings.page, select=frozenset({"entry_id"}))
+        query = Query(
+            ENTRY_VERSIONS, Everywhere(), limit=self._placement.settings.page, select=frozenset({"entry_id"})
+        )
         async for page in self._versions.slice("retention.round", self._placement.topology.archive, query):
             yield page
 
     async def _all_versions(self, now: datetime) -> AsyncIterator[Page]:
-        query = Query(ENTRY_VERSIONS, Everywhere(), limit=self._placement.settings.page, select=frozenset({"entry_id"}))
+        query = Query(
+            ENTRY_VERSIONS, Everywhere(), limit=self._placement.settings.page, select=frozenset({"entry_id"})
+        )
         async for page in self._placement.pages("retention.round", self._placement.topology.archive, query):
             yield page
 
-    # -- in turn ------------------------------------------------------------------------------------------------------
+    # -- in turn -----------------------------------------------------------------------
 
-    def _query(self, collection: Any, asked: Filter | None, select: frozenset[str] | None, roles: frozenset[Role]) -> Query:
+    def _query(
+        self, collection: Any, asked: Filter | None, select: frozenset[str] | None, roles: frozenset[Role]
+    ) -> Query:
         known = fields_of(collection)
         select = None if select is None else frozenset(name for name in select if name in known)
-        return Query(collection, Everywhere(), asked, OLDEST_FIRST, self._placement.settings.page, roles=roles, select=select)
+        return Query(
+            collection,
+            Everywhere(),
+            asked,
+            OLDEST_FIRST,
+            self._placement.settings.page,
+            roles=roles,
+            select=select,
+        )
 
     async def _in_turn(
         self, rule: RetentionRule, name: str, store: Store, query: Query, by_rule: dict[str, str]
     ) -> AsyncIterator[tuple[Where, Page]]:
-        """The pages of a query over the tenants that a rule is for: all at once where one page holds them, else each tenant's in turn. `by_rule`:
-        whom it served last, which it notes."""
+        """The pages of a query over the tenants that a rule is for: all at once where
+        one page holds them, else each tenant's in turn. `by_rule`: whom it served last,
+        which it notes.
+        """
         tenants = rule.of_tenants
         if tenants is None:
             page = await self._placement.page(name, store, query)

@@ -1,8 +1,10 @@
 """Roll-back: taking back all that a source, an agent or a run wrote.
 
-What it created is retired or erased, what it changed is said again as it would be without these changes, and what was made of its entries is named
-and, if asked, taken back too. It is an operation in the archive that owes the work: whoever dies at it, a sweep goes on. Each entry is judged by its
-versions and changed on condition that it is still the one that was judged, so that what was done once is not done again.
+What it created is retired or erased, what it changed is said again as it would be
+without these changes, and what was made of its entries is named and, if asked, taken
+back too. It is an operation in the archive that owes the work: whoever dies at it, a
+sweep goes on. Each entry is judged by its versions and changed on condition that it is
+still the one that was judged, so that what was done once is not done again.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ HELD = "under legal hold: retired instead"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be taken back: all that these origins wrote, from `since` until this moment, both versions."""
+    """What is to be taken back: all that these origins wrote, from `since` until this
+    moment, both versions.
+    """
 
     origins: tuple[str, ...]
     since: int
@@ -67,7 +71,16 @@ class Judged:
 class RollingBack:
     """Takes back what is not trusted."""
 
-    def __init__(self, placement: Placement, *, browsing: Browsing, entries: Entries, erasure: Erasure, outbox: Outbox, manifests: Manifests) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        browsing: Browsing,
+        entries: Entries,
+        erasure: Erasure,
+        outbox: Outbox,
+        manifests: Manifests,
+    ) -> None:
         self._placement = placement
         self._browsing = browsing
         self._entries = entries
@@ -75,21 +88,54 @@ class RollingBack:
         self._known = manifests.known
         outbox.register(TAKE_BACK, self._take_back_noted)
 
-    async def plan(self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool) -> RolledBack:
+    async def plan(
+        self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
+    ) -> RolledBack:
         """What `run` would do now."""
         wanted = self._wanted(origins, since, erase, derived)
         found = [one async for one in self._concerned(tenant, wanted)]
         held = await self._erasure.holds.over([one.record for one in found if one.verdict.done == "erased"])
-        told = [replace(one.verdict, done="retired", note=HELD) if one.record.key in held else one.verdict for one in found]
-        return RolledBack(wanted.origins, True, [said for said, one in zip(told, found, strict=True) if said.note != HELD or one.new is not None])
+        told = [
+            replace(one.verdict, done="retired", note=HELD) if one.record.key in held else one.verdict
+            for one in found
+        ]
+        return RolledBack(
+            wanted.origins,
+            True,
+            [said for said, one in zip(told, found, strict=True) if said.note != HELD or one.new is not None],
+        )
 
-    async def run(self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool) -> RolledBack:
-        """Take back what these wrote until now. Where a store fails the call does; the rest is owed, and a sweep does it."""
-        wanted, store, now = self._wanted(origins, since, erase, derived), self._placement.topology.archive, self._placement.now()
-        data: dict[str, Any] = {name: getattr(wanted, name) for name in ("since", "until", "erase", "derived")}
+    async def run(
+        self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
+    ) -> RolledBack:
+        """Take back what these wrote until now. Where a store fails the call does; the
+        rest is owed, and a sweep does it.
+        """
+        wanted, store, now = (
+            self._wanted(origins, since, erase, derived),
+            self._placement.topology.archive,
+            self._placement.now(),
+        )
+        data: dict[str, Any] = {
+            name: getattr(wanted, name) for name in ("since", "until", "erase", "derived")
+        }
         owed = Owed(TAKE_BACK, TAKE_BACK, {"tenant": tenant, "origins": list(wanted.origins), **data})
-        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, TAKE_BACK, tenant, str(wanted.until), *wanted.origins))
-        operation = Record(key, OPERATIONS_SCOPE, self._placement.next_version(), now, now, fields={"kind": TAKE_BACK}, tier="mid", owed=(owed,))
+        key = Key(
+            SYSTEM_TENANT,
+            ids.derived_id(
+                SYSTEM_TENANT, OPERATIONS_SCOPE, TAKE_BACK, tenant, str(wanted.until), *wanted.origins
+            ),
+        )
+        operation = Record(
+            key,
+            OPERATIONS_SCOPE,
+            self._placement.next_version(),
+            now,
+            now,
+            fields={"kind": TAKE_BACK},
+            tier="mid",
+            owed=(owed,),
+        )
         begun = await self._placement.write_one("take_back.begin", store, Put(OPERATIONS, operation, Newer()))
         if (error := refused(store, begun)) is not None:
             raise error
@@ -100,20 +146,35 @@ class RollingBack:
     async def _take_back_noted(self, pending: Pending, owed: Owed) -> bool:
         if isinstance(pending.owner, Record):
             data = owed.data
-            wanted = Wanted(tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"])
+            wanted = Wanted(
+                tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"]
+            )
             await self._carry_out(data["tenant"], wanted)
             await self._end(pending.owner)
         return True
 
     async def _end(self, operation: Record) -> None:
         version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
-        gone = Delete(OPERATIONS, operation.key, version, AtVersion(operation.version), discard_at=until, settles=frozenset({TAKE_BACK}))
+        gone = Delete(
+            OPERATIONS,
+            operation.key,
+            version,
+            AtVersion(operation.version),
+            discard_at=until,
+            settles=frozenset({TAKE_BACK}),
+        )
         await self._placement.write_one("take_back.end", self._placement.topology.archive, gone)
 
     def _wanted(self, origins: Sequence[str], since: datetime | None, erase: bool, derived: bool) -> Wanted:
-        return Wanted(tuple(origins), 0 if since is None else micros(since), self._placement.next_version(), erase, derived)
+        return Wanted(
+            tuple(origins),
+            0 if since is None else micros(since),
+            self._placement.next_version(),
+            erase,
+            derived,
+        )
 
-    # -- what is concerned --------------------------------------------------------------------------------------------
+    # -- what is concerned -------------------------------------------------------------
 
     async def _concerned(self, tenant: str, wanted: Wanted) -> AsyncIterator[Judged]:
         """Every entry of which something is to be said, each once, as it stands."""
@@ -127,16 +188,27 @@ class RollingBack:
 
     async def _found(self, tenant: str, filters: Filter | None) -> AsyncIterator[Record]:
         for store in self._placement.topology.homes:
-            query = Query(ENTRIES, Tenant(tenant), filters, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
+            query = Query(
+                ENTRIES,
+                Tenant(tenant),
+                filters,
+                (Order("created_at"),),
+                self._placement.settings.page,
+                roles=BROWSED,
+            )
             async for page in self._placement.pages("take_back.find", store, query):
-                for record in await self._browsing.counting(store, ENTRIES, [row for row in page.records if isinstance(row, Record)]):
+                for record in await self._browsing.counting(
+                    store, ENTRIES, [row for row in page.records if isinstance(row, Record)]
+                ):
                     yield record
 
     async def _judge(self, record: Record, wanted: Wanted) -> Judged | None:
         """What is to become of an entry; None where that has been done, or is nothing."""
         if is_expired(record, self._placement.now()):
             return None
-        steps = _unbroken([*(await kept_versions(self._placement, record) if record.previous is not None else ()), record])
+        steps = _unbroken(
+            [*(await kept_versions(self._placement, record) if record.previous is not None else ()), record]
+        )
         taken = [wanted.is_of(step) for step in steps]
         restated = _restated_by_another(steps, taken)
         steps, taken = steps[restated:], taken[restated:]
@@ -145,8 +217,14 @@ class RollingBack:
         if taken[0] and whole and not is_derived:
             return self._taken_away(record, wanted, "written")
         if any(taken[1:]) and not taken[0]:
-            new = without(steps, taken, version_at(self._placement.now(), record.version), await self._gone(steps))
-            return None if new is record else Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
+            new = without(
+                steps, taken, version_at(self._placement.now(), record.version), await self._gone(steps)
+            )
+            return (
+                None
+                if new is record
+                else Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
+            )
         if not whole and not is_derived:
             if any(taken) or not set(wanted.origins).isdisjoint(named_in(record.fields)):
                 return self._taken_away(record, replace(wanted, erase=False), "changed", NOT_KEPT)
@@ -156,19 +234,35 @@ class RollingBack:
             return None
         if wanted.derived:
             return self._taken_away(record, wanted, "derived")
-        return Judged(record, Undone(record.key.id, record.scope, "derived", "left")) if is_current(record, self._placement.now()) else None
+        return (
+            Judged(record, Undone(record.key.id, record.scope, "derived", "left"))
+            if is_current(record, self._placement.now())
+            else None
+        )
 
     async def _gone(self, steps: Sequence[Record]) -> set[str]:
-        """The artifacts that earlier versions point to, which no deletion changes, and that are not there any more."""
-        named = {str(one) for step in steps[:-1] if (one := step.fields.get("artifact_id")) not in (None, steps[-1].fields.get("artifact_id"))}
+        """The artifacts that earlier versions point to, which no deletion changes, and
+        that are not there any more.
+        """
+        named = {
+            str(one)
+            for step in steps[:-1]
+            if (one := step.fields.get("artifact_id")) not in (None, steps[-1].fields.get("artifact_id"))
+        }
         return named - await self._known(steps[-1].key.tenant, sorted(named)) if named else set()
 
     def _taken_away(self, record: Record, wanted: Wanted, why: Any, note: str = "") -> Judged | None:
         """An entry that goes: erased, or retired unless it is already."""
         if wanted.erase:
-            return Judged(record, Undone(record.key.id, record.scope, why, "erased", note), self._retired(record))
+            return Judged(
+                record, Undone(record.key.id, record.scope, why, "erased", note), self._retired(record)
+            )
         retired = self._retired(record)
-        return None if retired is None else Judged(record, Undone(record.key.id, record.scope, why, "retired", note), retired)
+        return (
+            None
+            if retired is None
+            else Judged(record, Undone(record.key.id, record.scope, why, "retired", note), retired)
+        )
 
     def _retired(self, record: Record) -> Record | None:
         now, start = self._placement.now(), record.fields["valid_from"]
@@ -177,10 +271,12 @@ class RollingBack:
         gone = changed(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
         return replace(gone, body={**gone.body, TAKEN_BACK: True})
 
-    # -- done ---------------------------------------------------------------------------------------------------------
+    # -- done --------------------------------------------------------------------------
 
     async def _carry_out(self, tenant: str, wanted: Wanted) -> list[Undone]:
-        """Take back all of it that can be; what one entry or store fails over is raised in the end, and the operation stays owed."""
+        """Take back all of it that can be; what one entry or store fails over is raised
+        in the end, and the operation stays owed.
+        """
         done, failures = list[Undone](), list[MemoryTiersError]()
         async for judged in self._concerned(tenant, wanted):
             try:
@@ -213,30 +309,51 @@ class RollingBack:
 
         async def rewritten(record: Record) -> Record | None:
             again = await self._judge(record, wanted)
-            said[:] = [] if again is None else [replace(again.verdict, note=again.verdict.note or verdict.note)]
+            said[:] = (
+                [] if again is None else [replace(again.verdict, note=again.verdict.note or verdict.note)]
+            )
             return None if again is None else again.new
 
         return said[0] if await self._entries.rewrite(key, rewritten) else None
 
 
 def _asked(origin: str, since: int) -> Iterable[Filter | None]:
-    """What is asked for one origin: first what names it, by an index; then what it went into."""
+    """What is asked for one origin: first what names it, by an index; then what it went
+    into.
+    """
     kind, name = parts_of(origin)
     changed_since = Ge("version", since) if since else None
     return all_of(Eq(kind, name), changed_since), all_of(Has("origins", origin), changed_since)
 
 
 def _unbroken(steps: Sequence[Record]) -> Sequence[Record]:
-    """Of the versions that are kept, oldest first, the last that follow one another: who changed what tells only from the version before."""
-    gaps = [number for number, (before, step) in enumerate(pairwise(steps), start=1) if step.previous != before.version]
+    """Of the versions that are kept, oldest first, the last that follow one another:
+    who changed what tells only from the version before.
+    """
+    gaps = [
+        number
+        for number, (before, step) in enumerate(pairwise(steps), start=1)
+        if step.previous != before.version
+    ]
     return steps[gaps[-1] :] if gaps else steps
 
 
 def _restated_by_another(steps: Sequence[Record], taken: Sequence[bool]) -> int:
-    """The position of the last version in which a writer that stays stated the whole entry; 0 where there is none. Earlier versions do not matter."""
-    return max((at for at, (step, is_taken) in enumerate(zip(steps, taken, strict=True)) if RESTATED in step.body and not is_taken), default=0)
+    """The position of the last version in which a writer that stays stated the whole
+    entry; 0 where there is none. Earlier versions do not matter.
+    """
+    return max(
+        (
+            at
+            for at, (step, is_taken) in enumerate(zip(steps, taken, strict=True))
+            if RESTATED in step.body and not is_taken
+        ),
+        default=0,
+    )
 
 
 def _is_derived(record: Record) -> bool:
     """Whether it was made of other entries."""
-    return record.fields.get("promoted_from_id") is not None or record.body.get("compacted_from_ids") is not None
+    return (
+        record.fields.get("promoted_from_id") is not None or record.body.get("compacted_from_ids") is not None
+    )

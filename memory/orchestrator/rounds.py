@@ -1,4 +1,6 @@
-"""Jobs that nothing calls for: they look at a slice of all there is in every sweep, and come round."""
+"""Jobs that nothing calls for: they look at a slice of all there is in every sweep, and
+come round.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ from memory.ports.store import Store
 
 
 class Round:
-    """Goes over what a query finds, so many rows a sweep. Where there are no more than that, over all of it every time.
+    """Goes over what a query finds, so many rows a sweep. Where there are no more than
+    that, over all of it every time.
 
-    A process begins at a random place: one that lives for a single sweep does not look at the same rows as the one before it.
+    A process begins at a random place: one that lives for a single sweep does not look
+    at the same rows as the one before it.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -25,7 +29,10 @@ class Round:
     async def slice(self, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
         """The next rows, `query.limit` of them, under a step's name."""
         if not self._begun:
-            self._begun, self._cursor = True, encode_cursor((), ids.derived_id("", "", str(self._placement.random_bits(64))))
+            self._begun, self._cursor = (
+                True,
+                encode_cursor((), ids.derived_id("", "", str(self._placement.random_bits(64)))),
+            )
         left, goes_on = query.limit, self._cursor is not None
         while left > 0:
             page = await self._placement.page(name, store, replace(query, limit=left, cursor=self._cursor))

@@ -1,11 +1,15 @@
-"""Scratchpads: plain text that agents append to, one for each agent of a tenant and one that they share (D130 to D132).
+"""Scratchpads: plain text that agents append to, one for each agent of a tenant and one
+that they share (D130 to D132).
 
-A scratchpad is a log. An append is one row, put where nothing stands yet, at the place behind the last; it says how large all of it is then, so of
-several writers, in whatever process, each knows what the others wrote and none exceeds the cap. Clearing is a row too: it takes what it saw, and owes
-to delete the rows of that. An outcome that is not known is asked for by the same row at the same place.
+A scratchpad is a log. An append is one row, put where nothing stands yet, at the place
+behind the last; it says how large all of it is then, so of several writers, in whatever
+process, each knows what the others wrote and none exceeds the cap. Clearing is a row
+too: it takes what it saw, and owes to delete the rows of that. An outcome that is not
+known is asked for by the same row at the same place.
 
-What is too long for a row stands in parts that are put before it. Who is told that its row does not come drops them. Each owes the look for its row
-besides: where the writer died first, or could not know, a sweep does.
+What is too long for a row stands in parts that are put before it. Who is told that its
+row does not come drops them. Each owes the look for its row besides: where the writer
+died first, or could not know, a sweep does.
 """
 
 from __future__ import annotations
@@ -40,7 +44,9 @@ CAP = 4 * 2**20
 PART_BYTES = 2**20
 """Of a text in one record: every store takes that."""
 CLEAR, PART = "scratchpad.clear", "scratchpad.part"
-"""The steps by which a clearing deletes what it took, and a part goes whose row does not come."""
+"""The steps by which a clearing deletes what it took, and a part goes whose row does
+not come.
+"""
 TICK = timedelta(microseconds=1)
 
 _TOLD = frozenset({"place", "cleared", "size", "created_at"})
@@ -50,8 +56,10 @@ READS = 3
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scratchpad(Shown):
-    """What stands in a scratchpad, oldest first; `exists` once anything was appended, also after it was cleared. `damaged` appends cannot be read, or
-    are not there any more."""
+    """What stands in a scratchpad, oldest first; `exists` once anything was appended,
+    also after it was cleared. `damaged` appends cannot be read, or are not there any
+    more.
+    """
 
     agent: str | None
     exists: bool
@@ -80,7 +88,15 @@ Says = Callable[[_End], Awaitable[dict[str, FieldValue]]]
 class Scratchpads:
     """Reads, appends to and clears scratchpads."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, turns: Turns, erasure: Erasure, generations: Generations) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        outbox: Outbox,
+        turns: Turns,
+        erasure: Erasure,
+        generations: Generations,
+    ) -> None:
         self._placement = placement
         self._generations = generations
         self._holds = erasure.holds
@@ -91,7 +107,9 @@ class Scratchpads:
         erasure.also.append(self._begin_anew)
 
     async def append(self, tenant: str, agent: str | None, text: str) -> int:
-        """Append a text under a header with the moment; how many bytes stand there then. `ScratchpadFull` where there is no room."""
+        """Append a text under a header with the moment; how many bytes stand there
+        then. `ScratchpadFull` where there is no room.
+        """
         partition = Partition(tenant, scope_of(agent))
         data = f"{header(self._placement.now())}{text}\n".encode()
 
@@ -103,7 +121,9 @@ class Scratchpads:
         return _number(await self._append(partition, data, appended), "size")
 
     async def restore(self, tenant: str, agent: str | None, content: str) -> bool:
-        """Have a scratchpad that was never written hold this, as it was exported. False where something was appended there already."""
+        """Have a scratchpad that was never written hold this, as it was exported. False
+        where something was appended there already.
+        """
         partition, data = Partition(tenant, scope_of(agent)), content.encode()
 
         async def restored(end: _End) -> dict[str, FieldValue]:
@@ -120,11 +140,15 @@ class Scratchpads:
     async def agents(self, tenant: str) -> AsyncIterator[str | None]:
         """Whose scratchpads there are, by name; None is the shared one."""
         archive = self._placement.topology.archive
-        async for partition, _ in self._placement.partitions("scratchpad.list", archive, Tenant(tenant), f"{SCRATCHPAD}:"):
+        async for partition, _ in self._placement.partitions(
+            "scratchpad.list", archive, Tenant(tenant), f"{SCRATCHPAD}:"
+        ):
             yield partition.scope.partition(":")[2] or None
 
     async def clear(self, tenant: str, agent: str | None) -> bool:
-        """Take away what stands there; what is appended meanwhile stays. False where it is empty. Raises `Held` where the tenant is held."""
+        """Take away what stands there; what is appended meanwhile stays. False where it
+        is empty. Raises `Held` where the tenant is held.
+        """
         partition = Partition(tenant, scope_of(agent))
         await self._holds.refuse_partition(partition, whole=False)
         seen = await self._end(partition)
@@ -150,13 +174,23 @@ class Scratchpads:
                 break
         data = [one for row in rows for one in await self._data(row)]
         content = b"".join(one for one in data if one is not None)
-        return Scratchpad(agent, end.place > 0, content.decode(), len(content), end.created_at, missing + data.count(None))
+        return Scratchpad(
+            agent, end.place > 0, content.decode(), len(content), end.created_at, missing + data.count(None)
+        )
 
     @staticmethod
     def _says(end: _End, data: bytes) -> dict[str, FieldValue]:
         """What the row of a text says behind this end."""
-        said: dict[str, FieldValue] = {"cleared": end.cleared, "bytes": len(data), "size": end.size + len(data)}
-        return {**said, "data": data} if len(data) <= PART_BYTES else {**said, "parts": -(-len(data) // PART_BYTES)}
+        said: dict[str, FieldValue] = {
+            "cleared": end.cleared,
+            "bytes": len(data),
+            "size": end.size + len(data),
+        }
+        return (
+            {**said, "data": data}
+            if len(data) <= PART_BYTES
+            else {**said, "parts": -(-len(data) // PART_BYTES)}
+        )
 
     async def _append(self, partition: Partition, data: bytes, of: Says) -> Record:
         nonce, parts = self._placement.nonce(), list[Record]()
@@ -165,13 +199,17 @@ class Scratchpads:
             parts = await self._lay(partition, nonce, data)
         try:
             row = await self._put(partition, nonce, of)
-        except (ScratchpadFull, Conflict, Contended):  # said only where no row was put, or none of those that were stands or can come
+        except (
+            ScratchpadFull,
+            Conflict,
+            Contended,
+        ):  # said only where no row was put, or none of those that were stands or can come
             await self._take_back(nonce, parts)
             raise
         await self._stand(parts, row)
         return row
 
-    # -- rows -----------------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------
 
     async def _put(self, partition: Partition, nonce: str, of: Says) -> Record:
         """Put a row behind the last; asked again what it says where others were first."""
@@ -181,60 +219,108 @@ class Scratchpads:
             while True:
                 end = await self._end(partition)
                 said, now = await of(end), self._placement.now()
-                place, when = end.place + 1, now if end.created_at is None else max(now, end.created_at + TICK)
+                place, when = (
+                    end.place + 1,
+                    now if end.created_at is None else max(now, end.created_at + TICK),
+                )
                 owed = () if said["bytes"] else (Owed(CLEAR, CLEAR, {"upto": said["cleared"]}),)
                 row = Record(
-                    key=Key(partition.tenant, ids.derived_id(partition.tenant, partition.scope, "place", str(place))),
+                    key=Key(
+                        partition.tenant,
+                        ids.derived_id(partition.tenant, partition.scope, "place", str(place)),
+                    ),
                     scope=partition.scope,
                     version=version_at(now, end.version),
                     created_at=when,
                     updated_at=when,
                     fields={"place": place, "nonce": nonce, **said},
-                    generation=end.generation,  # behind an erasure that has taken what it follows it is refused, and put anew
+                    # behind an erasure that has taken what it follows it is refused,
+                    # and put anew
+                    generation=end.generation,
                     tier="mid",
                     owed=owed,
                 )
                 outcome = await self._at_its_place(row)
-                if outcome.applied or (isinstance(outcome.stored, Record) and outcome.stored.fields.get("nonce") == nonce):
-                    return replace(row, version=outcome.version or row.version)  # it may stand over what an erasure left
+                if outcome.applied or (
+                    isinstance(outcome.stored, Record) and outcome.stored.fields.get("nonce") == nonce
+                ):
+                    return replace(
+                        row, version=outcome.version or row.version
+                    )  # it may stand over what an erasure left
                 if (error := refused(archive, outcome)) is not None:
                     raise error
                 if outcome.status is Status.REJECTED:
-                    await self._generations.lives_on(row, archive)  # so that what it is to follow does too, where that does
+                    await self._generations.lives_on(
+                        row, archive
+                    )  # so that what it is to follow does too, where that does
                     if (there := await self._there(row)) is not None:
                         return there  # it was put before the erasure, and nobody was answered
                 await patience.wait()
 
     async def _at_its_place(self, row: Record) -> Outcome:
-        """Put the row where nothing stands, or over what an erasure left; once more where the store did not say what came of it.
+        """Put the row where nothing stands, or over what an erasure left; once more
+        where the store did not say what came of it.
 
-        Not over what a clearing left: who was slow finds its place taken, cleared and deleted, and its row would be behind what was cleared.
+        Not over what a clearing left: who was slow finds its place taken, cleared and
+        deleted, and its row would be behind what was cleared.
         """
         archive = self._placement.topology.archive
         try:
-            outcome = await self._placement.write_one("scratchpad.put", archive, Put(SCRATCHPADS, row, Absent()))
+            outcome = await self._placement.write_one(
+                "scratchpad.put", archive, Put(SCRATCHPADS, row, Absent())
+            )
         except StoreUnavailable:
-            outcome = await self._placement.write_one("scratchpad.put", archive, Put(SCRATCHPADS, row, Absent()))
-        if isinstance(gone := outcome.stored, Tombstone) and (await self._end(row.partition)).place < _number(row, "place"):
+            outcome = await self._placement.write_one(
+                "scratchpad.put", archive, Put(SCRATCHPADS, row, Absent())
+            )
+        if isinstance(gone := outcome.stored, Tombstone) and (await self._end(row.partition)).place < _number(
+            row, "place"
+        ):
             later = replace(row, version=max(row.version, gone.version + 1))
-            outcome = await self._placement.write_one("scratchpad.put", archive, Put(SCRATCHPADS, later, AtVersion(gone.version)))
+            outcome = await self._placement.write_one(
+                "scratchpad.put", archive, Put(SCRATCHPADS, later, AtVersion(gone.version))
+            )
         return outcome
 
     async def _end(self, partition: Partition) -> _End:
-        newest = Query(SCRATCHPADS, within(partition), Gt("place", 0), (Order("created_at", descending=True),), 1, select=_TOLD)
+        newest = Query(
+            SCRATCHPADS,
+            within(partition),
+            Gt("place", 0),
+            (Order("created_at", descending=True),),
+            1,
+            select=_TOLD,
+        )
         page = await self._placement.page("scratchpad.end", self._placement.topology.archive, newest)
         if not page.heads:
             return _End()
         head = page.heads[0]
         made: Any = head.fields["created_at"]
-        return _End(_number(head, "place"), _number(head, "cleared"), _number(head, "size"), head.version, made, head.generation)
+        return _End(
+            _number(head, "place"),
+            _number(head, "cleared"),
+            _number(head, "size"),
+            head.version,
+            made,
+            head.generation,
+        )
 
     async def _rows(self, partition: Partition, end: _End) -> tuple[list[Record], int]:
         """What stands there, in order, and how many rows of it are damaged."""
-        standing = Query(SCRATCHPADS, within(partition), Gt("place", end.cleared), (Order("created_at"),), self._placement.settings.page)
+        standing = Query(
+            SCRATCHPADS,
+            within(partition),
+            Gt("place", end.cleared),
+            (Order("created_at"),),
+            self._placement.settings.page,
+        )
         rows, corrupt = list[Record](), 0
-        async for page in self._placement.pages("scratchpad.read", self._placement.topology.archive, standing):
-            rows += [row for row in page.records if isinstance(row, Record) and _number(row, "place") <= end.place]
+        async for page in self._placement.pages(
+            "scratchpad.read", self._placement.topology.archive, standing
+        ):
+            rows += [
+                row for row in page.records if isinstance(row, Record) and _number(row, "place") <= end.place
+            ]
             corrupt += len(page.corrupt)
         return rows, corrupt
 
@@ -242,10 +328,17 @@ class Scratchpads:
         """What an append says; None where it cannot be read."""
         if not row.fields.get("parts"):
             return [data] if isinstance(data := row.fields.get("data"), bytes) else []
-        keys = [_part_key(row.partition, str(row.fields["nonce"]), number) for number in range(_number(row, "parts"))]
+        keys = [
+            _part_key(row.partition, str(row.fields["nonce"]), number)
+            for number in range(_number(row, "parts"))
+        ]
         with step("scratchpad.read"):
             parts = await self._placement.topology.archive.get(SCRATCHPADS, keys)
-        said = b"".join(data for part in parts if isinstance(part, Record) and isinstance(data := part.fields.get("data"), bytes))
+        said = b"".join(
+            data
+            for part in parts
+            if isinstance(part, Record) and isinstance(data := part.fields.get("data"), bytes)
+        )
         return [said if len(said) == _number(row, "bytes") else None]
 
     async def _lay(self, partition: Partition, nonce: str, data: bytes) -> list[Record]:
@@ -264,28 +357,37 @@ class Scratchpads:
                 tier="mid",
                 owed=(Owed(PART, PART, {}),),
             )
-            outcome = await self._placement.write_one("scratchpad.part", archive, Put(SCRATCHPADS, part, Absent()))
+            outcome = await self._placement.write_one(
+                "scratchpad.part", archive, Put(SCRATCHPADS, part, Absent())
+            )
             if (error := refused(archive, outcome)) is not None:
                 raise error
             laid.append(part)
         return laid
 
     async def _stand(self, parts: list[Record], row: Record) -> None:
-        """The row of these parts stands: they are put once more, as old as it is, and owe nothing. So none is missing that a sweep took for one whose
-        row never comes, or the erasure of a tenant for one of before; and where the row has gone since, they go with it."""
+        """The row of these parts stands: they are put once more, as old as it is, and
+        owe nothing. So none is missing that a sweep took for one whose row never comes,
+        or the erasure of a tenant for one of before; and where the row has gone since,
+        they go with it.
+        """
         archive = self._placement.topology.archive
         for part in parts:
             later = max(row.version, part.version + 1)  # they may be of one microsecond
             put = Put(SCRATCHPADS, replace(part, version=later, owed=()), Newer(), settles=frozenset({PART}))
             outcome = await self._placement.write_one("scratchpad.part", archive, put)
             if isinstance(gone := outcome.stored, Tombstone) and await self._there(row) is not None:
-                put = Put(SCRATCHPADS, replace(part, version=gone.version + 1), AtVersion(gone.version))  # owing the look: the row may yet go
+                put = Put(
+                    SCRATCHPADS, replace(part, version=gone.version + 1), AtVersion(gone.version)
+                )  # owing the look: the row may yet go
                 outcome = await self._placement.write_one("scratchpad.part", archive, put)
             if (error := refused(archive, outcome)) is not None:
                 raise error
 
     async def _take_back(self, nonce: str, parts: list[Record]) -> None:
-        """No row comes to these parts. What cannot be dropped now a sweep drops, once they are old."""
+        """No row comes to these parts. What cannot be dropped now a sweep drops, once
+        they are old.
+        """
         if not parts:
             return
         try:
@@ -297,17 +399,27 @@ class Scratchpads:
         """This row as it stands at its place; None where it does not."""
         with step("scratchpad.read"):
             (there,) = await self._placement.topology.archive.get(SCRATCHPADS, [row.key])
-        return there if isinstance(there, Record) and there.fields.get("nonce") == row.fields["nonce"] else None
+        return (
+            there if isinstance(there, Record) and there.fields.get("nonce") == row.fields["nonce"] else None
+        )
 
     async def _size_behind(self, partition: Partition, place: int) -> int:
-        behind = Query(SCRATCHPADS, within(partition), Gt("place", place), limit=self._placement.settings.page, select=frozenset({"bytes"}))
+        behind = Query(
+            SCRATCHPADS,
+            within(partition),
+            Gt("place", place),
+            limit=self._placement.settings.page,
+            select=frozenset({"bytes"}),
+        )
         size = 0
         async for page in self._placement.pages("scratchpad.size", self._placement.topology.archive, behind):
             size += sum(_number(head, "bytes") for head in page.heads)
         return size
 
     async def _drop_cleared(self, pending: Pending, owed: Owed) -> bool:
-        """Delete the rows that a clearing took, their parts before them: later, where the tenant is held meanwhile."""
+        """Delete the rows that a clearing took, their parts before them: later, where
+        the tenant is held meanwhile.
+        """
         row = pending.owner
         if not isinstance(row, Record):
             return True
@@ -316,7 +428,13 @@ class Scratchpads:
         except Held:
             return False
         taken = Le("place", owed.data["upto"])
-        in_parts = Query(SCRATCHPADS, within(row.partition), And((taken, Gt("parts", 0))), limit=MAX_LIMIT, select=frozenset({"nonce"}))
+        in_parts = Query(
+            SCRATCHPADS,
+            within(row.partition),
+            And((taken, Gt("parts", 0))),
+            limit=MAX_LIMIT,
+            select=frozenset({"nonce"}),
+        )
         async for page in self._placement.pages("scratchpad.drop", pending.store, in_parts):
             for head in page.heads:
                 await self._delete(pending.store, row, _parts_of(str(head.fields["nonce"])))
@@ -324,37 +442,61 @@ class Scratchpads:
         return True
 
     async def _begin_anew(self, partition: Partition, generation: int) -> None:
-        """What an erasure spared was appended behind what it took: that counts as cleared."""
+        """What an erasure spared was appended behind what it took: that counts as
+        cleared.
+        """
         if not partition.scope.startswith(f"{SCRATCHPAD}:"):
             return
-        oldest = Query(SCRATCHPADS, within(partition), Gt("place", 0), (Order("created_at"),), 1, select=_TOLD)
+        oldest = Query(
+            SCRATCHPADS, within(partition), Gt("place", 0), (Order("created_at"),), 1, select=_TOLD
+        )
         page = await self._placement.page("scratchpad.end", self._placement.topology.archive, oldest)
         upto = _number(page.heads[0], "place") - 1 if page.heads else 0
         if upto <= (await self._end(partition)).cleared:
             return
 
         async def cleared(end: _End) -> dict[str, FieldValue]:
-            return {"cleared": max(upto, end.cleared), "bytes": 0, "size": await self._size_behind(partition, max(upto, end.cleared))}
+            return {
+                "cleared": max(upto, end.cleared),
+                "bytes": 0,
+                "size": await self._size_behind(partition, max(upto, end.cleared)),
+            }
 
         row = await self._put(partition, self._placement.nonce(), cleared)
         await self._outbox.finish(Pending(SCRATCHPADS, self._placement.topology.archive, row))
 
     async def _look_for_row(self, pending: Pending, owed: Owed) -> bool:
-        """Of a part: whether its row stands. Where none has come within `mark_life` the part goes."""
+        """Of a part: whether its row stands. Where none has come within `mark_life` the
+        part goes.
+        """
         part = pending.owner
         if not isinstance(part, Record):
             return True
         nonce = str(part.fields["nonce"])
-        named = Query(SCRATCHPADS, within(part.partition), And((Eq("nonce", nonce), Gt("parts", 0))), limit=1, select=frozenset())
+        named = Query(
+            SCRATCHPADS,
+            within(part.partition),
+            And((Eq("nonce", nonce), Gt("parts", 0))),
+            limit=1,
+            select=frozenset(),
+        )
         if (await self._placement.page("scratchpad.find", pending.store, named)).heads:
             return True
         if self._placement.now() - part.created_at <= self._placement.settings.mark_life:
             return False
-        await self._delete(pending.store, part, And((_parts_of(nonce), Le("version", part.version))))  # not if its row has come since: see `_stand`
+        await self._delete(
+            pending.store, part, And((_parts_of(nonce), Le("version", part.version)))
+        )  # not if its row has come since: see `_stand`
         return True
 
     async def _delete(self, store: Store, row: Record, what: Filter) -> None:
-        await self._placement.delete_matching("scratchpad.drop", store, Query(SCRATCHPADS, within(row.partition), what), row.version, frozenset())
+        await self._placement.delete_matching(
+            "scratchpad.drop",
+            store,
+            Query(SCRATCHPADS, within(row.partition), what),
+            row.version,
+            frozenset(),
+        )
 
 
 def scope_of(agent: str | None) -> str:
@@ -372,7 +514,9 @@ def _number(row: Record | Head, field: str) -> int:
 
 
 def _part_key(partition: Partition, nonce: str, number: int) -> Key:
-    return Key(partition.tenant, ids.derived_id(partition.tenant, partition.scope, "part", nonce, str(number)))
+    return Key(
+        partition.tenant, ids.derived_id(partition.tenant, partition.scope, "part", nonce, str(number))
+    )
 
 
 def _parts_of(nonce: str) -> Filter:

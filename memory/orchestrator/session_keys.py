@@ -1,4 +1,6 @@
-"""Where a session's records lie, and under which key its own stands: both are told by its id."""
+"""Where a session's records lie, and under which key its own stands: both are told by
+its id.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from memory.ports.record import Key
 
 
 def scope_of(session_id: str) -> str:
-    """The scope of a conversation: apart from that of the session's entries, whose erasure leaves the conversation, and the other way round."""
+    """The scope of a conversation: apart from that of the session's entries, whose
+    erasure leaves the conversation, and the other way round.
+    """
     return f"{CONVERSATION}:{session_id}"
 
 

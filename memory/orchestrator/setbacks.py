@@ -1,9 +1,12 @@
-"""What stores note of each other, so that one is noticed which was set back alone: restored to an earlier moment, or replaced by an empty store.
+"""What stores note of each other, so that one is noticed which was set back alone:
+restored to an earlier moment, or replaced by an empty store.
 
-Every store keeps a note whose version only grows there, and in it the versions that the notes of the others had come to. One whose own note is
-older than another's word of it has lost what it acknowledged in between. Sweeps write the notes, at most every `NOTED_EVERY`; no other call needs
-them. That a store was set back is noted in every store until it has been healed (see `healing`), and meanwhile sweeps forget nothing that could tell
-what is missing.
+Every store keeps a note whose version only grows there, and in it the versions that the
+notes of the others had come to. One whose own note is older than another's word of it
+has lost what it acknowledged in between. Sweeps write the notes, at most every
+`NOTED_EVERY`; no other call needs them. That a store was set back is noted in every
+store until it has been healed (see `healing`), and meanwhile sweeps forget nothing that
+could tell what is missing.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ KEY = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, SETTINGS_SCOPE, "seen"))
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SetBack(Shown):
-    """A store that was set back: the version its own note had when that was found, the one that others had seen, and when it was found.
+    """A store that was set back: the version its own note had when that was found, the
+    one that others had seen, and when it was found.
 
     `to` of 0: there was no note.
     """
@@ -45,13 +49,19 @@ class SetBack(Shown):
     found: int
 
     def __str__(self) -> str:
-        said = f"to {_minute(self.to)} or soon after" if self.to else "to before anything was noted in it, or replaced by an empty one"
+        said = (
+            f"to {_minute(self.to)} or soon after"
+            if self.to
+            else "to before anything was noted in it, or replaced by an empty one"
+        )
         return f"store '{self.store}' was set back {said}; at {_minute(self.seen)} it had come further"
 
 
 @dataclass(slots=True)
 class _Note:
-    """What one store notes. `id` is its own, whatever a configuration calls it; what is restored has the same, an empty store a new one."""
+    """What one store notes. `id` is its own, whatever a configuration calls it; what is
+    restored has the same, an empty store a new one.
+    """
 
     id: str
     version: int = 0
@@ -80,7 +90,9 @@ class _Known:
             self.find(store_id, SetBack(**said))
 
     def find(self, store_id: str, found: SetBack) -> None:
-        """Take in that a store was set back; one that is so already was set back further."""
+        """Take in that a store was set back; one that is so already was set back
+        further.
+        """
         if (before := self.set_back.get(store_id)) is not None and self.is_open(store_id):
             earliest, latest = min(before.to, found.to), max(before.seen, found.seen)
             found = SetBack(found.store, earliest, latest, max(before.found, found.found))
@@ -91,13 +103,18 @@ class _Known:
         return found is not None and found.found > self.healed.get(store_id, 0)
 
     def seen_of(self, store_id: str, name: str, *, empty: bool) -> int:
-        """The highest version of a store's note that any other has seen; of one without a note, of those that had its name."""
+        """The highest version of a store's note that any other has seen; of one without
+        a note, of those that had its name.
+        """
         same = [other for other, called in self.names.items() if called == name] if empty else []
         return max((self.seen.get(other, 0) for other in (store_id, *same)), default=0)
 
     def note(self, store_id: str) -> dict[str, Any]:
         """What a store notes of it all."""
-        open_ = {other: {name: getattr(one, name) for name in ("store", "to", "seen", "found")} for other, one in self.set_back.items()}
+        open_ = {
+            other: {name: getattr(one, name) for name in ("store", "to", "seen", "found")}
+            for other, one in self.set_back.items()
+        }
         return {
             "id": store_id,
             "seen": {other: [self.names[other], version] for other, version in self.seen.items()},
@@ -112,10 +129,14 @@ class Setbacks:
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self.known: Mapping[str, SetBack] = {}
-        """The stores that were set back and are not healed, by name, as this process knew when it looked last."""
+        """The stores that were set back and are not healed, by name, as this process
+        knew when it looked last.
+        """
 
     async def look(self, absent: Collection[str] = ()) -> Mapping[str, SetBack]:
-        """What the notes say now; nothing is written. The stores in `absent` are not there, and not asked. One that does not answer says nothing."""
+        """What the notes say now; nothing is written. The stores in `absent` are not
+        there, and not asked. One that does not answer says nothing.
+        """
         notes = await self._read(absent)
         self.known = self._open(self._joined(notes), notes)
         return self.known
@@ -123,8 +144,10 @@ class Setbacks:
     async def note(self) -> Mapping[str, SetBack]:
         """The same, and write the notes where it is time.
 
-        The first store is written once more in the end, so that of every store another has the newest note. A note is put over the one that was
-        read: where somebody else is at it too, or a store is set back meanwhile, this ends, and nothing is written over that would tell of it.
+        The first store is written once more in the end, so that of every store another
+        has the newest note. A note is put over the one that was read: where somebody
+        else is at it too, or a store is set back meanwhile, this ends, and nothing is
+        written over that would tell of it.
         """
         notes = await self._read()
         known = self._joined(notes)
@@ -137,7 +160,9 @@ class Setbacks:
         return self.known
 
     async def healed(self, done: Iterable[SetBack]) -> None:
-        """Note that stores have been healed of this, unless they were set back again since."""
+        """Note that stores have been healed of this, unless they were set back again
+        since.
+        """
         notes = await self._read()
         known = self._joined(notes)
         for one in done:
@@ -148,28 +173,47 @@ class Setbacks:
         self.known = self._open(known, notes)
 
     async def of(self, store: Store) -> SetBack | None:
-        """How far a store was set back, of one with parts the furthest of them; None where it was not set back."""
+        """How far a store was set back, of one with parts the furthest of them; None
+        where it was not set back.
+        """
         open_ = await self.look()
         parts = [open_[leaf.name] for leaf in leaves_of(store) if leaf.name in open_]
-        return replace(parts[0], to=min(one.to for one in parts), seen=max(one.seen for one in parts)) if parts else None
+        return (
+            replace(parts[0], to=min(one.to for one in parts), seen=max(one.seen for one in parts))
+            if parts
+            else None
+        )
 
     @property
     def _stores(self) -> tuple[Store, ...]:
-        """The stores that note something: those that keep what they acknowledge, where there are several."""
-        found = tuple(dict.fromkeys(leaf for home in self._placement.topology.homes for leaf in leaves_of(home) if leaf.capabilities.durable))
+        """The stores that note something: those that keep what they acknowledge, where
+        there are several.
+        """
+        found = tuple(
+            dict.fromkeys(
+                leaf
+                for home in self._placement.topology.homes
+                for leaf in leaves_of(home)
+                if leaf.capabilities.durable
+            )
+        )
         return found if len(found) > 1 else ()
 
     def _is_old(self, note: _Note) -> bool:
         return not note.version or abs(self._placement.now() - moment(note.version)) >= NOTED_EVERY
 
     async def _read(self, absent: Collection[str] = ()) -> dict[Store, _Note]:
-        """The note of each store that answers. One is read after the other, and another process may write in between: where a store seems to be
-        behind what another's note has seen of it, all are read once more."""
+        """The note of each store that answers. One is read after the other, and another
+        process may write in between: where a store seems to be behind what another's
+        note has seen of it, all are read once more.
+        """
         notes = await self._read_once(absent)
         return await self._read_once(absent) if _behind(notes, _said_by(notes)) else notes
 
     async def _read_once(self, absent: Collection[str]) -> dict[Store, _Note]:
-        """The note of each store that answers, an empty one of a store that has none. One that cannot be read says nothing."""
+        """The note of each store that answers, an empty one of a store that has none.
+        One that cannot be read says nothing.
+        """
         found: dict[Store, _Note] = {}
         for store in self._stores:
             if store.name in absent:
@@ -189,19 +233,27 @@ class Setbacks:
         return found
 
     def _joined(self, notes: Mapping[Store, _Note]) -> _Known:
-        """What the notes say, with what follows from them: which stores are behind what others have seen of them."""
+        """What the notes say, with what follows from them: which stores are behind what
+        others have seen of them.
+        """
         known, now = _said_by(notes), self._placement.next_version()
         for store, seen in _behind(notes, known).items():
             known.find(notes[store].id, SetBack(store.name, notes[store].version, seen, now))
         return known
 
     def _open(self, known: _Known, notes: Mapping[Store, _Note]) -> dict[str, SetBack]:
-        """Of the stores in use, those that are set back, each under the name it has now."""
+        """Of the stores in use, those that are set back, each under the name it has
+        now.
+        """
         names = {note.id: store.name for store, note in notes.items()}
         silent = {store.name for store in self._stores if store not in notes}
         found = {store_id: one for store_id, one in known.set_back.items() if known.is_open(store_id)}
         unseen = {one.store: one for one in found.values() if one.store in silent}
-        return unseen | {names[store_id]: replace(one, store=names[store_id]) for store_id, one in found.items() if store_id in names}
+        return unseen | {
+            names[store_id]: replace(one, store=names[store_id])
+            for store_id, one in found.items()
+            if store_id in names
+        }
 
     async def _write(self, notes: Mapping[Store, _Note], known: _Known) -> None:
         now, there = self._placement.now(), list(notes)
@@ -230,8 +282,12 @@ def _said_by(notes: Mapping[Store, _Note]) -> _Known:
 
 
 def _behind(notes: Mapping[Store, _Note], known: _Known) -> dict[Store, int]:
-    """The stores whose own note is behind what others have seen of it, and what they have."""
-    seen = {store: known.seen_of(note.id, store.name, empty=not note.version) for store, note in notes.items()}
+    """The stores whose own note is behind what others have seen of it, and what they
+    have.
+    """
+    seen = {
+        store: known.seen_of(note.id, store.name, empty=not note.version) for store, note in notes.items()
+    }
     return {store: version for store, version in seen.items() if notes[store].version < version}
 
 

@@ -1,7 +1,9 @@
-"""What stands under one key over all stores, held against what should: one home, its replicas equal to it, nothing of what was deleted.
+"""What stands under one key over all stores, held against what should: one home, its
+replicas equal to it, nothing of what was deleted.
 
-Pure: what differs follows from what was read, in the direction records move, and from which stores were set back (see `setbacks`). Each answer is one
-step towards what should be, and what is left differs less.
+Pure: what differs follows from what was read, in the direction records move, and from
+which stores were set back (see `setbacks`). Each answer is one step towards what should
+be, and what is left differs less.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Differs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is wrong: which copy it is about and where, what it is held against, and the tier that it belongs to."""
+    """One thing that is wrong: which copy it is about and where, what it is held
+    against, and the tier that it belongs to.
+    """
 
     differs: Differs
     store: Store
@@ -50,13 +54,17 @@ class Difference:
 
 
 WasSetBack: TypeAlias = Callable[[Store, Partition], bool]
-"""Whether what a store holds of a partition was set back, not longer ago than tombstones last."""
+"""Whether what a store holds of a partition was set back, not longer ago than
+tombstones last.
+"""
 Rows: TypeAlias = Sequence[tuple[Store, Stored | None]]
 """What stands under one key, store by store, in the direction records move."""
 
 
 def difference(topology: Topology, kind: Kind, rows: Rows, was_set_back: WasSetBack) -> Difference | None:
-    """The first thing to do about what stands under a key; None where nothing is, or something that cannot be read."""
+    """The first thing to do about what stands under a key; None where nothing is, or
+    something that cannot be read.
+    """
     if any(isinstance(row, Corrupt) for _, row in rows):
         return None
     records = [(store, row) for store, row in rows if isinstance(row, Record) and row.role is not Role.CACHED]
@@ -79,7 +87,9 @@ def difference(topology: Topology, kind: Kind, rows: Rows, was_set_back: WasSetB
 
 
 def _two_homes(homes: Sequence[tuple[Store, Record]]) -> Difference:
-    """Records move onward: the later home counts, unless the earlier one was edited since."""
+    """Records move onward: the later home counts, unless the earlier one was edited
+    since.
+    """
     (earlier, old), (later, new) = homes[:2]
     if old.version > new.version:
         return Difference(Differs.EDITED_WHERE_IT_WAS, later, new, old, new.tier)
@@ -92,7 +102,9 @@ def _replicas(topology: Topology, kind: Kind, at_home: tuple[Store, Record], row
     for tier in kind.replicas(record.tier):
         store = topology.home(tier)
         copy = there.get(store)
-        if store is home or (isinstance(copy, Record) and (copy.role is not Role.REPLICA or copy.version == record.version)):
+        if store is home or (
+            isinstance(copy, Record) and (copy.role is not Role.REPLICA or copy.version == record.version)
+        ):
             continue
         if isinstance(copy, Record) and copy.version > record.version:
             return Difference(Differs.OLD_HOME, home, record, copy, record.tier)
@@ -102,9 +114,15 @@ def _replicas(topology: Topology, kind: Kind, at_home: tuple[Store, Record], row
 
 
 def _homeless(
-    topology: Topology, kind: Kind, records: Sequence[tuple[Store, Record]], marks: Sequence[tuple[Store, Mark]], was_set_back: WasSetBack
+    topology: Topology,
+    kind: Kind,
+    records: Sequence[tuple[Store, Record]],
+    marks: Sequence[tuple[Store, Mark]],
+    was_set_back: WasSetBack,
 ) -> Difference | None:
-    """Copies without a home. A mark says where that is; else a store that was set back had it, or has it without having been told."""
+    """Copies without a home. A mark says where that is; else a store that was set back
+    had it, or has it without having been told.
+    """
     for store, copy in records:
         to_here = [mark for _, mark in marks if topology.home(mark.to) is store]
         if to_here and copy.role is Role.ARRIVING and to_here[-1].owed:
@@ -115,7 +133,11 @@ def _homeless(
             return Difference(Differs.MOVED_ON, store, copy, None, copy.tier)
     store, copy = records[-1]
     for tier in topology.serving:
-        if copy.role is Role.REPLICA and copy.tier in kind.replicas(tier) and was_set_back(topology.home(tier), copy.partition):
+        if (
+            copy.role is Role.REPLICA
+            and copy.tier in kind.replicas(tier)
+            and was_set_back(topology.home(tier), copy.partition)
+        ):
             return Difference(Differs.NO_HOME, topology.home(tier), copy, None, tier)
     if was_set_back(store, copy.partition):
         return Difference(Differs.MOVED_ON, store, copy, None, copy.tier)

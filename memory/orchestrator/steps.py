@@ -1,4 +1,6 @@
-"""Names for the steps of the protocols, so that traces, and the simulation's faults, can tell them apart."""
+"""Names for the steps of the protocols, so that traces, and the simulation's faults,
+can tell them apart.
+"""
 
 from __future__ import annotations
 

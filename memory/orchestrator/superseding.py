@@ -1,7 +1,10 @@
-"""An entry in the place of others: it is stored, they are linked to it and retired, all at one moment (D107, D111).
+"""An entry in the place of others: it is stored, they are linked to it and retired, all
+at one moment (D107, D111).
 
-Where all of these records live in one atomic store they are one batch. Elsewhere the entry is stored first and owes the rest: a link to each of the
-others, then its retirement. Whoever finds the step carries it out, and who was retired or deleted meanwhile needs neither.
+Where all of these records live in one atomic store they are one batch. Elsewhere the
+entry is stored first and owes the rest: a link to each of the others, then its
+retirement. Whoever finds the step carries it out, and who was retired or deleted
+meanwhile needs neither.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ MOST_SUPERSEDED = 32
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """What is to give way. `versions`, where they were shown to somebody who decided: one that has another by now stays as it is."""
+    """What is to give way. `versions`, where they were shown to somebody who decided:
+    one that has another by now stays as it is.
+    """
 
     ids: Sequence[str]
     within: Scope | None = None
@@ -60,7 +65,9 @@ class Superseded:
         named = (door.text("supersedes", one, max_bytes=door.MAX_ID_BYTES) for one in several)
         distinct = list(dict.fromkeys(named))
         if len(distinct) > MOST_SUPERSEDED:
-            raise InvalidInput("supersedes", f"must be at most {MOST_SUPERSEDED} entries, not {len(distinct)}")
+            raise InvalidInput(
+                "supersedes", f"must be at most {MOST_SUPERSEDED} entries, not {len(distinct)}"
+            )
         return cls(distinct, within)
 
 
@@ -114,11 +121,14 @@ class Superseding:
         consistency: Consistency | None = None,
         steps: Sequence[Owed] = (),
     ) -> tuple[Entry, Sequence[str]]:
-        """Store an entry in the place of others; under a key, once. The entry, and which gave way to it. `asked`: what was, where it is another.
-        `steps`: what it owes besides.
+        """Store an entry in the place of others; under a key, once. The entry, and
+        which gave way to it. `asked`: what was, where it is another. `steps`: what it
+        owes besides.
 
-        All of them must be there and active, or nothing is written. One that is retired while this runs is a `Conflict`, and nothing is written,
-        where that is one batch; elsewhere it has given way already. The gate is asked of the draft, unless that is `asked`: then it was let in.
+        All of them must be there and active, or nothing is written. One that is retired
+        while this runs is a `Conflict`, and nothing is written, where that is one
+        batch; elsewhere it has given way already. The gate is asked of the draft,
+        unless that is `asked`: then it was let in.
         """
         births = self._entries.births
         births.refuse_future([draft])
@@ -126,7 +136,9 @@ class Superseding:
             [draft] = await self._entries.trust.let_in(tenant, [draft], changing=bool(superseded.ids))
         one = births.newborn(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
         write = _Write(one, superseded, revive, consistency)
-        async with self._entries.quotas.admitted(tenant, [Newcomer.of(one.record, derived=draft.key is not None)]) as stay:
+        async with self._entries.quotas.admitted(
+            tenant, [Newcomer.of(one.record, derived=draft.key is not None)]
+        ) as stay:
             stay.add(one.record.key)
             await births.embed([one])
             for each in steps:
@@ -142,7 +154,9 @@ class Superseding:
         return entry, write.retired
 
     async def _attempt(self, write: _Write) -> None:
-        """One try: look at everything in one read, then write. It is not settled where somebody else was faster."""
+        """One try: look at everything in one read, then write. It is not settled where
+        somebody else was faster.
+        """
         one, key = write.one, write.one.record.key
         looks = one.draft.key is not None or write.tried  # under a fresh id this write itself may stand
         others = [Key(key.tenant, entry_id) for entry_id in write.superseded.ids]
@@ -153,7 +167,11 @@ class Superseding:
             if (unread := at.corrupt or at.unknown) is not None and (at.key == key or not shown):
                 raise unread
         own, located = found.get(key, Located(key)), [found.get(other, Located(other)) for other in others]
-        if own.record is not None and one.draft.key is None and is_own(one.record, own.record, own.record.version):
+        if (
+            own.record is not None
+            and one.draft.key is None
+            and is_own(one.record, own.record, own.record.version)
+        ):
             one.entry = entry_of(own.record)
         elif own.record is not None or (own.tombstone is not None and not write.revive):
             await self._entries.births.meet(one, own, write.revive)
@@ -163,27 +181,42 @@ class Superseding:
             await self._written(write, own, homes)
 
     def _giving_way(self, write: _Write, there: Located) -> tuple[Record, Store] | None:
-        """An entry that gives way, and where it is; none where it is another than was shown."""
-        home, entry_id, within, shown = there.home(), there.key.id, write.superseded.within, write.superseded.versions
+        """An entry that gives way, and where it is; none where it is another than was
+        shown.
+        """
+        home, entry_id, within, shown = (
+            there.home(),
+            there.key.id,
+            write.superseded.within,
+            write.superseded.versions,
+        )
         now = self._placement.now()
         active = home is not None and not is_expired(home[0], now) and is_current(home[0], now)
         if home is None or not active or (within is not None and home[0].scope != within.text):
             if shown is not None:
                 return None
             if write.tried:
-                raise Conflict(f"entry {entry_id}, which was to be superseded, was retired meanwhile: nothing was written", entry_id)
+                raise Conflict(
+                    f"entry {entry_id}, which was to be superseded, was retired meanwhile: nothing was written",
+                    entry_id,
+                )
             raise InvalidInput("supersedes", f"there is no active entry {entry_id[:64]}: nothing was written")
         start: Any = home[0].fields["valid_from"]
         never = write.one.draft.created_at is not None and write.at <= start
         if shown is not None:
             return None if never or shown.get(entry_id) != home[0].version else home
         if never:
-            raise InvalidInput("created_at", f"does not lie after the valid_from of entry {entry_id}, which would never have been valid")  # D33
+            raise InvalidInput(
+                "created_at",
+                f"does not lie after the valid_from of entry {entry_id}, which would never have been valid",
+            )  # D33
         return home
 
     async def _written(self, write: _Write, own: Located, homes: Sequence[tuple[Record, Store]]) -> None:
         one, archive = write.one, self._placement.topology.archive
-        at_once = archive.capabilities.atomic and all(store is archive for store in (one.store, *(store for _, store in homes)))
+        at_once = archive.capabilities.atomic and all(
+            store is archive for store in (one.store, *(store for _, store in homes))
+        )
         if homes and at_once and own.tombstone is None:
             await self._write_at_once(write, archive, [record for record, _ in homes])
             return
@@ -203,7 +236,14 @@ class Superseding:
         for old in olds:
             gone = changed(old, retired_at(old, write.at, origins), version=version_at(now, old.version))
             new, replacing = self._entries.replacing(store, old, gone)
-            puts += [*replacing, Put(RELATIONS, self._relations.link(one.record, SUPERSEDES, old.key.id, made=write.at), Absent())]
+            puts += [
+                *replacing,
+                Put(
+                    RELATIONS,
+                    self._relations.link(one.record, SUPERSEDES, old.key.id, made=write.at),
+                    Absent(),
+                ),
+            ]
             retired.append(Pending(ENTRIES, store, new))
         await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
         outcomes = await self._placement.write("supersede.home", store, *puts, together=True)
@@ -223,7 +263,10 @@ class Superseding:
         owner, key, data = pending.owner, pending.owner.key, owed.data
         if isinstance(owner, Record) and TAKEN_BACK in owner.body:
             return True
-        versions, origins = data.get("versions", {}), all_in(owner.fields) if isinstance(owner, Record) else []
+        versions, origins = (
+            data.get("versions", {}),
+            all_in(owner.fields) if isinstance(owner, Record) else [],
+        )
         unreadable: CorruptRecord | None = None
         for entry_id in data["ids"]:
             version, at = versions.get(entry_id), moment(data["at"])
@@ -233,15 +276,27 @@ class Superseding:
                 if version is not None and not await self._ended(key.tenant, entry_id, at):
                     await self._relations.unlink(key, SUPERSEDES, entry_id)
                 continue
-            except CorruptRecord as error:  # it keeps no other from giving way, and the step is owed until it is erased
+            except (
+                CorruptRecord
+            ) as error:  # it keeps no other from giving way, and the step is owed until it is erased
                 unreadable = error
                 continue
             if version not in (None, there.version):
-                log.info("entry %s was edited since it was shown, and stays: %s does not supersede it", entry_id, key.id)
-                await self._relations.unlink(key, SUPERSEDES, entry_id)  # whoever was at this before may have linked it already
+                log.info(
+                    "entry %s was edited since it was shown, and stays: %s does not supersede it",
+                    entry_id,
+                    key.id,
+                )
+                await self._relations.unlink(
+                    key, SUPERSEDES, entry_id
+                )  # whoever was at this before may have linked it already
                 continue
             try:
-                source = owner if isinstance(owner, Record) else await self._entries.live_record(key.tenant, key.id, active=False)
+                source = (
+                    owner
+                    if isinstance(owner, Record)
+                    else await self._entries.live_record(key.tenant, key.id, active=False)
+                )
                 await self._relations.make(source, SUPERSEDES, entry_id, at, data.get("said"))
             except Conflict:
                 log.debug("%s was linked to %s before", key.id, entry_id)
@@ -255,8 +310,10 @@ class Superseding:
         return True
 
     async def _ended(self, tenant: str, entry_id: str, at: datetime) -> bool:
-        """Whether an entry ended at this moment: by this step, carried out before or by another process just now. What something else retired is not
-        linked to this one, though whoever was at the step before may have linked it."""
+        """Whether an entry ended at this moment: by this step, carried out before or by
+        another process just now. What something else retired is not linked to this one,
+        though whoever was at the step before may have linked it.
+        """
         try:
             there = await self._entries.live_record(tenant, entry_id, active=False)
         except NotFound:

@@ -1,8 +1,9 @@
 """A tenant's end: everything it had at a moment, in every scope and conversation.
 
-It is an operation in the archive that owes the work: whoever dies at it, a sweep goes on (decision 068). The version of its record is the moment.
-What is older goes, whatever became of it since; what was born since stands, also in a scope that is come to later. Nothing is left of an operation
-that is over.
+It is an operation in the archive that owes the work: whoever dies at it, a sweep goes
+on (decision 068). The version of its record is the moment. What is older goes, whatever
+became of it since; what was born since stands, also in a scope that is come to later.
+Nothing is left of an operation that is over.
 """
 
 from __future__ import annotations
@@ -33,13 +34,17 @@ log = logging.getLogger(__name__)
 ERASE_TENANT = "erase_tenant"
 """The step that carries it out, and the kind of its operation."""
 QUIET, MOST_ROUNDS = 2, 10
-"""So many times one after the other nothing is found any more; and how often it is looked at most."""
+"""So many times one after the other nothing is found any more; and how often it is
+looked at most.
+"""
 CHANGED = frozenset({Role.HOME, Role.ARRIVING})
 
 
 @dataclass(slots=True)
 class _Done:
-    """What was erased, by scope and in numbers, what was refused, by scope, and which stores did not answer."""
+    """What was erased, by scope and in numbers, what was refused, by scope, and which
+    stores did not answer.
+    """
 
     scopes: set[str] = field(default_factory=set)
     counts: Erased = field(default_factory=Counter)
@@ -50,24 +55,33 @@ class _Done:
 
     @property
     def problems(self) -> list[MemoryTiersError]:
-        """Why something of before stays, what is under legal hold last: that alone leaves nothing to be done."""
-        return sorted((*self.away.values(), *self.refused.values()), key=lambda error: isinstance(error, Held))
+        """Why something of before stays, what is under legal hold last: that alone
+        leaves nothing to be done.
+        """
+        return sorted(
+            (*self.away.values(), *self.refused.values()), key=lambda error: isinstance(error, Held)
+        )
 
 
 class Tenants:
     """Finds what a tenant has, and erases it."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, sessions: SessionRecords) -> None:
+    def __init__(
+        self, placement: Placement, *, outbox: Outbox, erasure: Erasure, sessions: SessionRecords
+    ) -> None:
         self._placement = placement
         self._erasure = erasure
         self._sessions = sessions
         outbox.register(ERASE_TENANT, self._erase_noted)
 
     async def erase(self, tenant: str) -> ErasedTenant:
-        """Erase what a tenant has now, until it was looked twice and nothing of it was there.
+        """Erase what a tenant has now, until it was looked twice and nothing of it was
+        there.
 
-        Where a store does not answer the others are erased and the call fails; a sweep does the rest, and the call can be repeated. What is refused
-        of one scope is raised once the others are erased: what is under legal hold stays then, and something else stays owed.
+        Where a store does not answer the others are erased and the call fails; a sweep
+        does the rest, and the call can be repeated. What is refused of one scope is
+        raised once the others are erased: what is under legal hold stays then, and
+        something else stays owed.
 
         Repeating it begins anew from a later moment, beside whoever is at it.
         """
@@ -77,11 +91,16 @@ class Tenants:
         for error in done.problems:
             raise error
         if done.goes_on:
-            raise StoreUnavailable(self._placement.topology.archive.name, "what was written before goes on coming; a sweep looks again")
+            raise StoreUnavailable(
+                self._placement.topology.archive.name,
+                "what was written before goes on coming; a sweep looks again",
+            )
         return ErasedTenant(len(done.scopes), _by_kind(done.counts))
 
     async def _begin(self, tenant: str, done: _Done) -> Record:
-        """The operation, whose version is above that of all that stands: it may have been written by a clock that is ahead of this one."""
+        """The operation, whose version is above that of all that stands: it may have
+        been written by a clock that is ahead of this one.
+        """
         archive, version = self._placement.topology.archive, self._placement.next_version()
         async for _, page in self._heads(tenant, Ge("version", version), done):
             version = max([version, *(head.version + 1 for head in page.heads)])
@@ -90,8 +109,19 @@ class Tenants:
         key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, ERASE_TENANT, tenant))
         owed, now = Owed(ERASE_TENANT, ERASE_TENANT, {"tenant": tenant}), self._placement.now()
         while True:
-            operation = Record(key, OPERATIONS_SCOPE, version, now, now, fields={"kind": ERASE_TENANT}, tier="mid", owed=(owed,))
-            begun = await self._placement.write_one("tenant.begin", archive, Put(OPERATIONS, operation, Newer()))
+            operation = Record(
+                key,
+                OPERATIONS_SCOPE,
+                version,
+                now,
+                now,
+                fields={"kind": ERASE_TENANT},
+                tier="mid",
+                owed=(owed,),
+            )
+            begun = await self._placement.write_one(
+                "tenant.begin", archive, Put(OPERATIONS, operation, Newer())
+            )
             if begun.applied:
                 return operation
             if (error := refused(archive, begun)) is not None:
@@ -120,17 +150,25 @@ class Tenants:
                 break
         done.goes_on = quiet < QUIET
         if not done.goes_on and all(isinstance(error, Held) for error in done.problems):
-            version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
+            version, until = (
+                self._placement.next_version(operation.version),
+                self._placement.tombstone_until(),
+            )
             at, settles = AtVersion(operation.version), frozenset({ERASE_TENANT})
             gone = Delete(OPERATIONS, operation.key, version, at, discard_at=until, settles=settles)
             await self._placement.write_one("tenant.end", self._placement.topology.archive, gone)
 
     async def _round(self, tenant: str, before: int, done: _Done) -> bool:
-        """Erase what is found that is older than this version; whether there was anything.
+        """Erase what is found that is older than this version; whether there was
+        anything.
 
-        Conversations come last: what was made of them lies in other scopes, where it is counted.
+        Conversations come last: what was made of them lies in other scopes, where it is
+        counted.
         """
-        found = sorted(await self._scopes(tenant, before, done) - done.refused.keys(), key=lambda scope: (_is_conversation(scope), scope))
+        found = sorted(
+            await self._scopes(tenant, before, done) - done.refused.keys(),
+            key=lambda scope: (_is_conversation(scope), scope),
+        )
         for scope in found:
             try:
                 done.counts += await self._erase(tenant, scope, before)
@@ -159,32 +197,55 @@ class Tenants:
             done.scopes.add(record.scope)
 
     async def _scopes(self, tenant: str, before: int, done: _Done) -> set[str]:
-        """Where anything of the tenant's lies that is older, in whatever role, expired or damaged; and the conversations of before of which nothing
-        is older any more, since their records were changed."""
+        """Where anything of the tenant's lies that is older, in whatever role, expired
+        or damaged; and the conversations of before of which nothing is older any more,
+        since their records were changed.
+        """
         found, damaged = set[str](), dict[Store, set[int]]()
         async for store, page in self._heads(tenant, Lt("version", before), done):
             found |= {head.scope for head in page.heads}
-            damaged.setdefault(store, set()).update(ids.digest_of(key.id) for key in page.corrupt if ids.is_id(key.id))
-        for store in [store for store, digests in damaged.items() if digests]:  # a damaged record does not tell its scope
+            damaged.setdefault(store, set()).update(
+                ids.digest_of(key.id) for key in page.corrupt if ids.is_id(key.id)
+            )
+        for store in [
+            store for store, digests in damaged.items() if digests
+        ]:  # a damaged record does not tell its scope
             async for partition, _ in self._placement.partitions("tenant.scopes", store, Tenant(tenant)):
                 if ids.partition_digest(tenant, partition.scope) in damaged[store]:
                     found.add(partition.scope)
         query = Query(SESSIONS, Tenant(tenant), Ge("version", before), limit=self._placement.settings.page)
         async for page in self._pages("tenant.changed", self._placement.topology.archive, query, done):
-            found |= {row.scope for row in page.records if isinstance(row, Record) and is_of_before(row, before)}
+            found |= {
+                row.scope for row in page.records if isinstance(row, Record) and is_of_before(row, before)
+            }
         return found
 
     async def _heads(self, tenant: str, asked: Filter, done: _Done) -> AsyncIterator[tuple[Store, Page]]:
         for kind in self._placement.kinds.scoped:
             for store in self._placement.topology.homes:
-                query = Query(kind.collection, Tenant(tenant), asked, roles=frozenset(Role), select=frozenset(), limit=self._placement.settings.page)
+                query = Query(
+                    kind.collection,
+                    Tenant(tenant),
+                    asked,
+                    roles=frozenset(Role),
+                    select=frozenset(),
+                    limit=self._placement.settings.page,
+                )
                 async for page in self._pages("tenant.scopes", store, query, done):
                     yield store, page
 
     async def _changed(self, tenant: str, before: int, done: _Done) -> AsyncIterator[tuple[Store, Record]]:
-        """The entries that were born before and changed since, and those made since of such."""
+        """The entries that were born before and changed since, and those made since of
+        such.
+        """
         for store in self._placement.topology.homes:
-            query = Query(ENTRIES, Tenant(tenant), Ge("version", before), limit=self._placement.settings.page, roles=CHANGED)
+            query = Query(
+                ENTRIES,
+                Tenant(tenant),
+                Ge("version", before),
+                limit=self._placement.settings.page,
+                roles=CHANGED,
+            )
             async for page in self._pages("tenant.changed", store, query, done):
                 for row in page.records:
                     if isinstance(row, Record) and await is_older(self._placement, row, before):

@@ -31,12 +31,15 @@ class MayArriveLate(Protocol):
 class Topology:
     """The stores of the three tiers; one store may serve several.
 
-    Where the short store is not durable it is a cache: its tier's records are homed in the mid store and kept in short for reading.
-    `accept_loss` names the stores whose loss of what they acknowledged is accepted, True means all of them (tests, scratch work): these may be
-    homes without being durable.
+    Where the short store is not durable it is a cache: its tier's records are homed in
+    the mid store and kept in short for reading. `accept_loss` names the stores whose
+    loss of what they acknowledged is accepted, True means all of them (tests, scratch
+    work): these may be homes without being durable.
     """
 
-    def __init__(self, *, short: Store, mid: Store, long: Store, accept_loss: bool | Collection[str] = False) -> None:
+    def __init__(
+        self, *, short: Store, mid: Store, long: Store, accept_loss: bool | Collection[str] = False
+    ) -> None:
         self.serving = {"short": short, "mid": mid, "long": long}
         self.accept_loss = accept_loss
 
@@ -50,10 +53,15 @@ class Topology:
         """Every distinct store, the parts of a split one instead of the whole."""
         return tuple(dict.fromkeys(leaf for store in self.stores for leaf in leaves_of(store)))
 
-    async def open(self, collections: Sequence[CollectionDeclaration], on_arrival: Callable[[Store], Awaitable[None]] | None = None) -> None:
+    async def open(
+        self,
+        collections: Sequence[CollectionDeclaration],
+        on_arrival: Callable[[Store], Awaitable[None]] | None = None,
+    ) -> None:
         """Open every store and settle what each is; on failure close what was opened.
 
-        Stores that may arrive late are settled as claimed, and again when they arrive; `on_arrival` is awaited then. At least one must be there.
+        Stores that may arrive late are settled as claimed, and again when they arrive;
+        `on_arrival` is awaited then. At least one must be there.
         """
         late = [leaf for leaf in self.leaves if isinstance(leaf, MayArriveLate)]
         for leaf in late:
@@ -61,7 +69,9 @@ class Topology:
         await open_all(self.stores, collections)
         try:
             if late and all(isinstance(leaf, MayArriveLate) and leaf.away for leaf in self.leaves):
-                raise StoreUnavailable(self.leaves[0].name, late[0].away.removeprefix(f"store '{self.leaves[0].name}': "))
+                raise StoreUnavailable(
+                    self.leaves[0].name, late[0].away.removeprefix(f"store '{self.leaves[0].name}': ")
+                )
             self.settle()
         except BaseException:
             await self.close()
@@ -109,23 +119,34 @@ class Topology:
 
     @property
     def archive(self) -> Store:
-        """The durable middle: kept versions, relations, operations and leases live here."""
+        """The durable middle: kept versions, relations, operations and leases live
+        here.
+        """
         return self._homes["mid"]
 
     def tiers_of(self, store: Store) -> tuple[str, ...]:
         """The tiers that a store serves, as a whole or as a part."""
-        return tuple(tier for tier in TIERS if self.serving[tier] is store or store in leaves_of(self.serving[tier]))
+        return tuple(
+            tier for tier in TIERS if self.serving[tier] is store or store in leaves_of(self.serving[tier])
+        )
 
     def settle(self) -> None:
-        """Say what each open store is; raise one `ConfigError` that names everything that is missing, tier by tier and store by store.
+        """Say what each open store is; raise one `ConfigError` that names everything
+        that is missing, tier by tier and store by store.
 
-        What does not fit changes nothing: a store that comes late and is kept out is what it was taken for.
+        What does not fit changes nothing: a store that comes late and is kept out is
+        what it was taken for.
         """
         short, mid = self.serving["short"], self.serving["mid"]
         cache = None if short is mid or self._keeps(short) else short
         problems = [problem for tier in TIERS for problem in self._problems(tier, cache)]
-        shared = [leaf.name for leaf in self.leaves if sum(leaf in leaves_of(store) for store in self.stores) > 1]
-        problems += [f"store '{name}' is part of one tier's stores and also serves another tier: split both tiers alike" for name in shared]
+        shared = [
+            leaf.name for leaf in self.leaves if sum(leaf in leaves_of(store) for store in self.stores) > 1
+        ]
+        problems += [
+            f"store '{name}' is part of one tier's stores and also serves another tier: split both tiers alike"
+            for name in shared
+        ]
         losing = {leaf.name for leaf in self.leaves if not leaf.capabilities.durable}
         if problems and any("durable" in problem for problem in problems):
             problems.append(
@@ -150,20 +171,29 @@ class Topology:
         return problems
 
     def _keeps(self, store: Store) -> bool:
-        """Whether a store may be the home of records: what it loses is nothing, or accepted by name."""
+        """Whether a store may be the home of records: what it loses is nothing, or
+        accepted by name.
+        """
         accepted = self.accept_loss
         return all(
-            leaf.capabilities.durable or accepted is True or (not isinstance(accepted, bool) and leaf.name in accepted) for leaf in leaves_of(store)
+            leaf.capabilities.durable
+            or accepted is True
+            or (not isinstance(accepted, bool) and leaf.name in accepted)
+            for leaf in leaves_of(store)
         )
 
 
 def not_a_home(store: Store) -> StoreUnavailable:
     """The error for who took for a home what was opened late and is a cache."""
-    return StoreUnavailable(store.name, "was opened just now and is a cache, no home of records as was claimed of it; try again")
+    return StoreUnavailable(
+        store.name, "was opened just now and is a cache, no home of records as was claimed of it; try again"
+    )
 
 
 def refuse_away(store: Store, away: Collection[str]) -> None:
-    """Raises where a store is not to be asked again, as none of its parts answered lately: `away` holds the names of those that did not."""
+    """Raises where a store is not to be asked again, as none of its parts answered
+    lately: `away` holds the names of those that did not.
+    """
     if away and all(leaf.name in away for leaf in leaves_of(store)):
         raise StoreUnavailable(store.name, "did not answer a moment ago")
 
@@ -173,5 +203,7 @@ def leaves_of(store: Store) -> tuple[Store, ...]:
 
 
 def part_of(store: Store, partition: Partition, collection: CollectionDeclaration) -> Store:
-    """The part of a store, or the store itself, that holds this partition's records of the collection."""
+    """The part of a store, or the store itself, that holds this partition's records of
+    the collection.
+    """
     return store.holder(partition, collection) if isinstance(store, SplitStore) else store

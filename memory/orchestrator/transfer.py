@@ -1,4 +1,6 @@
-"""What an export carries out of the stores, and an import brings back as it stood: entries with their kept versions, and records of other kinds."""
+"""What an export carries out of the stores, and an import brings back as it stood:
+entries with their kept versions, and records of other kinds.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from memory.domain.errors import InvalidInput, Refused, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import EPOCH
 from memory.orchestrator.browsing import Browsing
-from memory.orchestrator.collections import ARTIFACTS, DIGEST, ENTRIES, ENTRY_VERSIONS, MESSAGES, RELATIONS, SESSIONS
+from memory.orchestrator.collections import (
+    ARTIFACTS,
+    DIGEST,
+    ENTRIES,
+    ENTRY_VERSIONS,
+    MESSAGES,
+    RELATIONS,
+    SESSIONS,
+)
 from memory.orchestrator.conversations.artifacts import chunk_key, chunks_of
 from memory.orchestrator.conversations.events import artifacts_of
 from memory.orchestrator.conversations.uploads import READ_AT_ONCE
@@ -45,17 +55,23 @@ WITH_A_FORM_OF_THEIR_OWN = frozenset({ENTRIES, RELATIONS})
 
 def carried(kinds: Kinds) -> tuple[Kind, ...]:
     """The kinds that are carried as records."""
-    return tuple(kind for kind in kinds.scoped if kind.exported and kind.collection not in WITH_A_FORM_OF_THEIR_OWN)
+    return tuple(
+        kind for kind in kinds.scoped if kind.exported and kind.collection not in WITH_A_FORM_OF_THEIR_OWN
+    )
 
 
 def id_here(tenant: str, kind: Kind, scope: str, record_id: str) -> str:
-    """The id that a record which was exported elsewhere has here: the same however often it is imported."""
+    """The id that a record which was exported elsewhere has here: the same however
+    often it is imported.
+    """
     return ids.derived_id(tenant, scope, "import", kind.collection.name, record_id)
 
 
 @dataclass(frozen=True, slots=True)
 class AsItWas:
-    """An entry as it stood where it was exported or, with `replaced_by`, one of its kept versions."""
+    """An entry as it stood where it was exported or, with `replaced_by`, one of its
+    kept versions.
+    """
 
     id: str
     draft: ImportedDraft
@@ -101,7 +117,15 @@ class Transfer:
     """Reads and restores them."""
 
     def __init__(
-        self, placement: Placement, *, browsing: Browsing, meaning: Meaning, deliveries: Deliveries, erasure: Erasure, quotas: Quotas, trust: Trust
+        self,
+        placement: Placement,
+        *,
+        browsing: Browsing,
+        meaning: Meaning,
+        deliveries: Deliveries,
+        erasure: Erasure,
+        quotas: Quotas,
+        trust: Trust,
     ) -> None:
         self._placement = placement
         self._browsing = browsing
@@ -111,26 +135,40 @@ class Transfer:
         self._quotas = quotas
         self._trust = trust
 
-    # -- out ----------------------------------------------------------------------------------------------------------
+    # -- out ---------------------------------------------------------------------------
 
     async def entries(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Record, list[Record]]]:
-        """Every entry of a tenant or of one scope, retired ones too, each with its kept versions, oldest first."""
-        async for record in self._browsing.every_record(ENTRIES, tenant, None if scope is None else scope.text):
+        """Every entry of a tenant or of one scope, retired ones too, each with its kept
+        versions, oldest first.
+        """
+        async for record in self._browsing.every_record(
+            ENTRIES, tenant, None if scope is None else scope.text
+        ):
             yield record, [] if record.previous is None else await kept_versions(self._placement, record)
 
-    async def of_sessions(self, collection: Collection, tenant: str, scope: Scope | None) -> AsyncIterator[Record]:
-        """Every record of sessions themselves, or every manifest of their artifacts, of a tenant or of one scope, oldest first."""
+    async def of_sessions(
+        self, collection: Collection, tenant: str, scope: Scope | None
+    ) -> AsyncIterator[Record]:
+        """Every record of sessions themselves, or every manifest of their artifacts, of
+        a tenant or of one scope, oldest first.
+        """
         text = None if scope is None else self._placement.kinds.of(SESSIONS).scope_of(scope)
         if scope is None or text is not None:
             async for record in self._browsing.every_record(collection, tenant, text):
                 yield record
 
     async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
-        """Every record of the kinds without a form of their own but sessions, of a tenant or of one scope, with a session's its conversation; before
-        a message the chunks of its large texts."""
+        """Every record of the kinds without a form of their own but sessions, of a
+        tenant or of one scope, with a session's its conversation; before a message the
+        chunks of its large texts.
+        """
         for kind in carried(self._placement.kinds):
-            if kind.collection not in (SESSIONS, ARTIFACTS) and (scope is None or (text := kind.scope_of(scope)) is not None):
-                async for record in self._browsing.every_record(kind.collection, tenant, None if scope is None else text):
+            if kind.collection not in (SESSIONS, ARTIFACTS) and (
+                scope is None or (text := kind.scope_of(scope)) is not None
+            ):
+                async for record in self._browsing.every_record(
+                    kind.collection, tenant, None if scope is None else text
+                ):
                     if kind.collection is MESSAGES and artifacts_of(record):
                         row, chunks = await self._with_chunks(record)
                         for chunk in chunks:
@@ -141,10 +179,15 @@ class Transfer:
                         yield kind, record
 
     async def _with_chunks(self, row: Record) -> tuple[Record | None, list[Record]]:
-        """The row of a message as it is now, and the chunks that it names, as far as they can be read; none where it is gone."""
+        """The row of a message as it is now, and the chunks that it names, as far as
+        they can be read; none where it is gone.
+        """
         archive = self._placement.topology.archive
         while True:
-            keys, found = [chunk_key(row.key.tenant, row.scope, chunk) for chunk in chunks_of(artifacts_of(row))], list[Record]()
+            keys, found = (
+                [chunk_key(row.key.tenant, row.scope, chunk) for chunk in chunks_of(artifacts_of(row))],
+                list[Record](),
+            )
             for start in range(0, len(keys), READ_AT_ONCE):
                 with step("artifacts.read"):
                     chunks = await archive.get(ARTIFACTS, keys[start : start + READ_AT_ONCE])
@@ -159,11 +202,13 @@ class Transfer:
                 return row, found
             row = now
 
-    # -- in: entries --------------------------------------------------------------------------------------------------
+    # -- in: entries -------------------------------------------------------------------
 
     async def restore_entries(self, tenant: str, entries: Sequence[AsItWas]) -> list[Restored]:
-        """Store entries under their own ids and versions where nothing stands; what became of each. No id is named twice. Raises `QuotaExceeded`
-        before any of them is stored."""
+        """Store entries under their own ids and versions where nothing stands; what
+        became of each. No id is named twice. Raises `QuotaExceeded` before any of them
+        is stored.
+        """
         fates: dict[Key, Restored] = {}
         let_in = [await self._let_in(tenant, one, fates) for one in entries]
         records = [_record(tenant, one, self._placement.next_sequence()) async for one in paced(let_in)]
@@ -181,7 +226,9 @@ class Transfer:
         return [fates[record.key] for record in records]
 
     async def _let_in(self, tenant: str, one: AsItWas, fates: dict[Key, Restored]) -> AsItWas:
-        """The entry as the write gate lets it in; where it refuses it, that is its fate."""
+        """The entry as the write gate lets it in; where it refuses it, that is its
+        fate.
+        """
         try:
             [draft] = await self._trust.let_in(tenant, [one.draft])
         except Refused as refusal:
@@ -193,10 +240,17 @@ class Transfer:
         records = await self._meaning.embedded(records)
         for store in dict.fromkeys(self._placement.topology.home(record.tier) for record in records):
             here = [record for record in records if self._placement.topology.home(record.tier) is store]
-            here = [replace(record, owed=owed_by_writing(self._placement, ENTRIES, record, store)) for record in here]
-            outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, record, Absent()) for record in here))
+            here = [
+                replace(record, owed=owed_by_writing(self._placement, ENTRIES, record, store))
+                for record in here
+            ]
+            outcomes = await self._placement.write(
+                "write.home", store, *(Put(ENTRIES, record, Absent()) for record in here)
+            )
             met = list(zip(here, outcomes, strict=True))
-            born = [replace(record, generation=outcome.generation) for record, outcome in met if outcome.applied]
+            born = [
+                replace(record, generation=outcome.generation) for record, outcome in met if outcome.applied
+            ]
             await self._deliveries.deliver([Pending(ENTRIES, store, record) for record in born])
             for record, outcome in met:
                 if outcome.applied:
@@ -204,23 +258,32 @@ class Transfer:
                 elif (error := refused(store, outcome)) is not None:
                     fates[record.key] = Restored(Fate.REFUSED, error.problem)
                 else:
-                    fates[record.key] = await self._met(record, await self._placement.locate(ENTRIES, record.key))
+                    fates[record.key] = await self._met(
+                        record, await self._placement.locate(ENTRIES, record.key)
+                    )
 
     async def _met(self, record: Record, there: Located) -> Restored:
-        """What an entry meets under its id: itself, edited since perhaps; its tombstone; or something else."""
+        """What an entry meets under its id: itself, edited since perhaps; its
+        tombstone; or something else.
+        """
         if there.corrupt is not None:
             return Restored(Fate.REFUSED, "id: what stands under it is damaged")
         if there.record is None:
             if there.tombstone is None:
-                raise StoreUnavailable(self._placement.topology.home(record.tier).name, f"entry {record.key.id} is moving; try again")
+                raise StoreUnavailable(
+                    self._placement.topology.home(record.tier).name,
+                    f"entry {record.key.id} is moving; try again",
+                )
             return DELETED
         before = [] if there.record.previous is None else await kept_versions(self._placement, there.record)
         return THERE if any(_says_the_same(one, record) for one in (there.record, *before)) else TAKEN
 
-    # -- in: kept versions --------------------------------------------------------------------------------------------
+    # -- in: kept versions -------------------------------------------------------------
 
     async def restore_versions(self, tenant: str, versions: Sequence[AsItWas]) -> list[Restored]:
-        """Store kept versions of entries that stand here; what became of each. One deleted meanwhile takes its versions along."""
+        """Store kept versions of entries that stand here; what became of each. One
+        deleted meanwhile takes its versions along.
+        """
         keys = list(dict.fromkeys(Key(tenant, one.id) for one in versions))
         located = {at.key: at for at in await self._placement.locate_many(ENTRIES, keys)}
         fates: list[Restored | None] = [None] * len(versions)
@@ -233,7 +296,9 @@ class Transfer:
                 kept[place] = found
         embedded = dict(zip(kept, await self._meaning.embedded(list(kept.values())), strict=True))
         archive = self._placement.topology.archive
-        outcomes = await self._placement.write("version.keep", archive, *(Put(ENTRY_VERSIONS, row, Absent()) for row in embedded.values()))
+        outcomes = await self._placement.write(
+            "version.keep", archive, *(Put(ENTRY_VERSIONS, row, Absent()) for row in embedded.values())
+        )
         for (place, row), outcome in zip(embedded.items(), outcomes, strict=True):
             fates[place] = _kept(row, outcome)
         written = {place: row for place, row in embedded.items() if fates[place] is WRITTEN}
@@ -248,28 +313,47 @@ class Transfer:
             return Restored(Fate.REFUSED, "id: the entry that stands under it is damaged")
         if home is None:
             if there.mark is not None and there.tombstone is None:
-                raise StoreUnavailable(self._placement.topology.archive.name, f"entry {one.id} is moving; try again")
+                raise StoreUnavailable(
+                    self._placement.topology.archive.name, f"entry {one.id} is moving; try again"
+                )
             return DELETED
         if not same_life(version, home):
             return Restored(Fate.REFUSED, "id: this version is of another life of the entry that stands here")
         if one.replaced_by is None or one.replaced_by > home.version:
-            return Restored(Fate.REFUSED, "replaced_version: lies after the version of the entry that stands here")
+            return Restored(
+                Fate.REFUSED, "replaced_version: lies after the version of the entry that stands here"
+            )
         return kept_version(replace(version, generation=home.generation), one.replaced_by)
 
     async def _left_behind(self, written: Mapping[int, Record]) -> list[int]:
-        """Which of these kept versions came after their entry was deleted, and are erased therefore."""
+        """Which of these kept versions came after their entry was deleted, and are
+        erased therefore.
+        """
         keys = {place: Key(row.key.tenant, str(row.fields["entry_id"])) for place, row in written.items()}
-        homes = {at.key: at.record for at in await self._placement.locate_many(ENTRIES, list(dict.fromkeys(keys.values())))} if keys else {}
-        gone = [place for place, row in written.items() if (home := homes[keys[place]]) is None or not same_life(row, home)]
+        homes = (
+            {
+                at.key: at.record
+                for at in await self._placement.locate_many(ENTRIES, list(dict.fromkeys(keys.values())))
+            }
+            if keys
+            else {}
+        )
+        gone = [
+            place
+            for place, row in written.items()
+            if (home := homes[keys[place]]) is None or not same_life(row, home)
+        ]
         for place in gone:
             await self._erasure.delete(ENTRY_VERSIONS, written[place].key, held="deleted")
         return gone
 
-    # -- in: other kinds ----------------------------------------------------------------------------------------------
+    # -- in: other kinds ---------------------------------------------------------------
 
     async def restore(self, tenant: str, kind: Kind, record: Record, *, as_it_was: bool = False) -> Restored:
-        """Store a record under its id here; `as_it_was` with its version, its moments and its tier too, where it says them (a version of 0: it does
-        not), and only where nothing else stands under the id."""
+        """Store a record under its id here; `as_it_was` with its version, its moments
+        and its tier too, where it says them (a version of 0: it does not), and only
+        where nothing else stands under the id.
+        """
         said = as_it_was and record.version > 0
         tier = record.tier if said else kind.route(Scope.parse(record.scope).kind).tier
         key, now = Key(tenant, record.key.id), self._placement.now()
@@ -302,15 +386,21 @@ class Transfer:
             raise error
         if not outcome.applied:
             return await self.restore(tenant, kind, record, as_it_was=True) if as_it_was else THERE
-        await self._deliveries.deliver([Pending(kind.collection, store, replace(fresh, generation=outcome.generation))])
+        await self._deliveries.deliver(
+            [Pending(kind.collection, store, replace(fresh, generation=outcome.generation))]
+        )
         return WRITTEN
 
 
 def check_storable(draft: ImportedDraft, one: AsItWas | None) -> None:
-    """Raise `InvalidInput` if no store takes the entry; `one` is how it is restored if it keeps its id."""
+    """Raise `InvalidInput` if no store takes the entry; `one` is how it is restored if
+    it keeps its id.
+    """
     if one is None:
         born = draft.created_at or EPOCH
-        record = with_sources(record_of(draft, key=Key(_ANY, _ANY), version=1, now=born, tier="mid", sequence=0), draft.sources)
+        record = with_sources(
+            record_of(draft, key=Key(_ANY, _ANY), version=1, now=born, tier="mid", sequence=0), draft.sources
+        )
     else:
         record = _record(_ANY, one, 0)
     if problem := stores_problem(ENTRIES, record):
@@ -322,7 +412,9 @@ _ANY = "any"
 
 def stores_problem(collection: Collection, record: Record) -> str:
     """Why no store takes the record, whatever its id and its version become here."""
-    return record_problem(collection, replace(record, key=_any_key(record.scope), version=max(1, record.version)))
+    return record_problem(
+        collection, replace(record, key=_any_key(record.scope), version=max(1, record.version))
+    )
 
 
 @lru_cache
@@ -334,8 +426,12 @@ def _record(tenant: str, one: AsItWas, sequence: int) -> Record:
     born = one.draft.created_at
     assert born is not None  # noqa: S101 - who makes these sees to it
     key = Key(tenant, one.id)
-    record = record_of(one.draft, key=key, version=one.version, now=born, tier=one.tier, sequence=sequence, digest=one.digest)
-    record = replace(record, updated_at=one.updated_at, body={**one.noted, **record.body}, previous=one.previous)
+    record = record_of(
+        one.draft, key=key, version=one.version, now=born, tier=one.tier, sequence=sequence, digest=one.digest
+    )
+    record = replace(
+        record, updated_at=one.updated_at, body={**one.noted, **record.body}, previous=one.previous
+    )
     return with_sources(with_notes(record, _shown_to_an_advisor(one.noted)), one.draft.sources)
 
 
@@ -346,8 +442,13 @@ def _shown_to_an_advisor(noted: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _says_the_same(there: Record, record: Record) -> bool:
-    """Whether both are the same version of the same entry, in whichever tier. Of an artifact that is gone its entry lets go without a version."""
-    one, other = (entry_of(replace(row, tier=record.tier)).model_copy(update={"artifact_id": None}) for row in (there, record))
+    """Whether both are the same version of the same entry, in whichever tier. Of an
+    artifact that is gone its entry lets go without a version.
+    """
+    one, other = (
+        entry_of(replace(row, tier=record.tier)).model_copy(update={"artifact_id": None})
+        for row in (there, record)
+    )
     return there.version == record.version and one == other
 
 
@@ -368,7 +469,9 @@ def _content(record: Record) -> tuple[object, ...]:
 
 
 def noted_of(record: Record) -> dict[str, JsonValue]:
-    """What of an entry's record is beside what the entry says, and tells how it came to be: for who restores it as it was."""
+    """What of an entry's record is beside what the entry says, and tells how it came to
+    be: for who restores it as it was.
+    """
     said = {name: value for name, value in record.body.items() if name not in SAID | DERIVED}
     found = {"previous": record.previous, "request_digest": record.fields.get(DIGEST), "body": said}
     return {name: value for name, value in found.items() if value not in (None, {})}

@@ -1,4 +1,6 @@
-"""What may be written and what may be shown: by the gates of a memory, and by which origins are distrusted."""
+"""What may be written and what may be shown: by the gates of a memory, and by which
+origins are distrusted.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from memory.ports.pace import paced
 from memory.ports.record import Record
 
 AT_A_TIME = 500
-"""Drafts that are looked at before others have a turn: what they come of, and nothing of their texts."""
+"""Drafts that are looked at before others have a turn: what they come of, and nothing
+of their texts.
+"""
 
 
 class Trust:
@@ -28,17 +32,29 @@ class Trust:
         self.gates = gates
         self.distrusts = Distrusts(placement)
 
-    # -- written ------------------------------------------------------------------------------------------------------
+    # -- written -----------------------------------------------------------------------
 
-    async def let_in(self, tenant: str, drafts: Sequence[Draft], *, derived: bool = False, changing: bool = False) -> list[Draft]:
-        """The drafts as they are to be written. Raises `Refused` for the first that is not: by the gate, or for coming of what is distrusted.
+    async def let_in(
+        self, tenant: str, drafts: Sequence[Draft], *, derived: bool = False, changing: bool = False
+    ) -> list[Draft]:
+        """The drafts as they are to be written. Raises `Refused` for the first that is
+        not: by the gate, or for coming of what is distrusted.
 
-        What is imported, and what is `derived` of entries, is not refused for that: it is kept back. `changing`: they end or change other entries,
-        which nothing does that is distrusted, kept back or not, for others would be hidden with it.
+        What is imported, and what is `derived` of entries, is not refused for that: it
+        is kept back. `changing`: they end or change other entries, which nothing does
+        that is distrusted, kept back or not, for others would be hidden with it.
         """
         if not derived:
-            written = [(position, draft) for position, draft in enumerate(drafts) if not isinstance(draft, ImportedDraft)]
-            named = {position: origins async for position, draft in paced(written, AT_A_TIME) if (origins := _origins_of(draft))}
+            written = [
+                (position, draft)
+                for position, draft in enumerate(drafts)
+                if not isinstance(draft, ImportedDraft)
+            ]
+            named = {
+                position: origins
+                async for position, draft in paced(written, AT_A_TIME)
+                if (origins := _origins_of(draft))
+            }
             await self._refuse(tenant, named, changing=changing)
         return await self.gates.let_in(drafts)
 
@@ -47,18 +63,28 @@ class Trust:
         return self.gates.write is not None or bool(_writer(changes))
 
     async def let_change(self, tenant: str, record: Record, changes: dict[str, Any]) -> dict[str, Any]:
-        """The changes of an entry as they are to be made; see `let_in`. The gate sees the entry as it would be, and who changes it."""
+        """The changes of an entry as they are to be made; see `let_in`. The gate sees
+        the entry as it would be, and who changes it.
+        """
         await self._refuse(tenant, {0: _writer(changes)}, changing=True)
         if self.gates.write is None:
             return changes
         entry = entry_of(changed(record, changes, version=self._placement.next_version(record.version)))
-        said = {name: getattr(entry, name) for name in EntryDraft.model_fields if name not in ("key", "confidence")}  # the metadata has it
-        named = {name: changes.get(name) for name in ("source", "agent", "run")} | {"origins": tuple(changes.get("origins", ()))}
+        said = {
+            name: getattr(entry, name)
+            for name in EntryDraft.model_fields
+            if name not in ("key", "confidence")
+        }  # the metadata has it
+        named = {name: changes.get(name) for name in ("source", "agent", "run")} | {
+            "origins": tuple(changes.get("origins", ()))
+        }
         [more] = await self.gates.changes([EntryDraft.model_construct(**{**said, **named})])
         return {**changes, **more}
 
     async def may_end_others(self, tenant: str, record: Record) -> bool:
-        """Whether an entry may take the place of others: nothing does that comes of what is distrusted (see `let_in`)."""
+        """Whether an entry may take the place of others: nothing does that comes of
+        what is distrusted (see `let_in`).
+        """
         try:
             await self._refuse(tenant, {0: all_in(record.fields)}, changing=True)
         except Refused:
@@ -66,7 +92,9 @@ class Trust:
         return True
 
     async def _refuse(self, tenant: str, named: Mapping[int, Sequence[str]], *, changing: bool) -> None:
-        """Raise `Refused` for the first of these positions that comes of what is distrusted."""
+        """Raise `Refused` for the first of these positions that comes of what is
+        distrusted.
+        """
         if not any(named.values()):
             return
         try:
@@ -80,14 +108,18 @@ class Trust:
             if said := [one for one in origins if one in refusing]:
                 raise Refused(f"'{said[0]}' is distrusted", position)
 
-    # -- shown --------------------------------------------------------------------------------------------------------
+    # -- shown -------------------------------------------------------------------------
 
     async def visible(self, tenant: str, records: Sequence[Record]) -> list[Record]:
-        """Those that may be shown of records that were read by their ids. What says nothing of where it comes from is asked of the gate alone."""
+        """Those that may be shown of records that were read by their ids. What says
+        nothing of where it comes from is asked of the gate alone.
+        """
         if any(all_in(record.fields) for record in records):
             trusted = condition(visible(await self.distrusts.known(tenant)))
             records = [record for record in records if trusted(record)]
-        return [record for record, is_shown in zip(records, await self.shown(records), strict=True) if is_shown]
+        return [
+            record for record, is_shown in zip(records, await self.shown(records), strict=True) if is_shown
+        ]
 
     async def shown(self, records: Sequence[Record]) -> list[bool]:
         """Which of the records the recall gate lets out."""

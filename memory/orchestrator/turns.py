@@ -1,4 +1,6 @@
-"""Many writers of one record: those of one process take turns, first come first served; who loses to another process tries again, in time."""
+"""Many writers of one record: those of one process take turns, first come first served;
+who loses to another process tries again, in time.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Place: TypeAlias = tuple[asyncio.AbstractEventLoop, str, Key]
 
 
 class Patience:
-    """How long one call goes on trying where others are faster: until the engine's deadline, waiting longer and less evenly each time."""
+    """How long one call goes on trying where others are faster: until the engine's
+    deadline, waiting longer and less evenly each time.
+    """
 
     SHORTEST, LONGEST = timedelta(milliseconds=2), timedelta(milliseconds=250)
 
@@ -48,14 +52,18 @@ class _Turn:
 
 
 class Turns:
-    """A queue for each record that somebody of this process is changing, and none for any other. Event loops never wait for each other."""
+    """A queue for each record that somebody of this process is changing, and none for
+    any other. Event loops never wait for each other.
+    """
 
     def __init__(self) -> None:
         self._turns: dict[Place, _Turn] = {}
 
     @asynccontextmanager
     async def take(self, collection: Collection, key: Key, patience: Patience) -> AsyncIterator[None]:
-        """Wait for the record's turn and hold it; raises `Contended` where patience ends first."""
+        """Wait for the record's turn and hold it; raises `Contended` where patience
+        ends first.
+        """
         place = (asyncio.get_running_loop(), collection.name, key)
         turn = self._turns.setdefault(place, _Turn())
         turn.users += 1
@@ -80,16 +88,20 @@ class Turns:
 
 
 class CallOrder:
-    """Lets writes of the same thing run one after the other, in the order in which this process called them."""
+    """Lets writes of the same thing run one after the other, in the order in which this
+    process called them.
+    """
 
     def __init__(self) -> None:
         self._last: dict[Hashable, asyncio.Future[None]] = {}
 
     @asynccontextmanager
     async def take(self, placement: Placement, names: Iterable[Hashable]) -> AsyncIterator[None]:
-        """Wait until all earlier calls for these names have ended. Raises `Contended` after the engine's deadline.
+        """Wait until all earlier calls for these names have ended. Raises `Contended`
+        after the engine's deadline.
 
-        All places in the queues are taken before the first wait, so calls that name several things cannot wait for each other.
+        All places in the queues are taken before the first wait, so calls that name
+        several things cannot wait for each other.
         """
         loop = asyncio.get_running_loop()
         keys = [(loop, name) for name in dict.fromkeys(names)]
@@ -106,11 +118,20 @@ class CallOrder:
         finally:
             self._end(keys, mine, {one for one in before if not one.done()})
 
-    def _end(self, keys: list[tuple[asyncio.AbstractEventLoop, Hashable]], mine: asyncio.Future[None], before: set[asyncio.Future[None]]) -> None:
-        """Let the next call begin, but not before the earlier ones have ended, which this one may have stopped waiting for."""
+    def _end(
+        self,
+        keys: list[tuple[asyncio.AbstractEventLoop, Hashable]],
+        mine: asyncio.Future[None],
+        before: set[asyncio.Future[None]],
+    ) -> None:
+        """Let the next call begin, but not before the earlier ones have ended, which
+        this one may have stopped waiting for.
+        """
         if before:
             one = before.pop()
-            one.add_done_callback(lambda _: self._end(keys, mine, {other for other in before if not other.done()}))
+            one.add_done_callback(
+                lambda _: self._end(keys, mine, {other for other in before if not other.done()})
+            )
             return
         mine.set_result(None)
         for key in keys:

@@ -1,6 +1,7 @@
 """What goes into a prompt to an advisor, and what of its answer is read. Pure.
 
-What users said and what is stored is always quoted, and never a line of its own: it cannot look like what the prompt itself says.
+What users said and what is stored is always quoted, and never a line of its own: it
+cannot look like what the prompt itself says.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _ERROR = re.compile(r"\s*ERR(?::|\s*$)")
 
 
 def quoted(text: str, max_bytes: int) -> str:
-    """The text, or as many whole characters of its beginning as are so many bytes, as one line of JSON."""
+    """The text, or as many whole characters of its beginning as are so many bytes, as
+    one line of JSON.
+    """
     begun = text[:max_bytes].encode()[:max_bytes].decode(errors="ignore")
     return json.dumps(begun, ensure_ascii=False).translate(_ENDS_A_LINE)
 
@@ -28,5 +31,7 @@ def in_one_line(text: str) -> str:
 
 
 def read_reply(reply: object) -> str | None:
-    """What is read of a reply; None for what is no text, and for `ERR` and `ERR: why`, by which some say that they failed."""
+    """What is read of a reply; None for what is no text, and for `ERR` and `ERR: why`,
+    by which some say that they failed.
+    """
     return reply[:REPLY_CHARS] if isinstance(reply, str) and not _ERROR.match(reply) else None

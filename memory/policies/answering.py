@@ -10,7 +10,12 @@ from memory.ports.text import count_words, query_words, scored
 
 
 def best_of(
-    messages: Sequence[Message], ranks: Mapping[int, int], *, most: int | None = None, costs: Sequence[int] = (), budget: int | None = None
+    messages: Sequence[Message],
+    ranks: Mapping[int, int],
+    *,
+    most: int | None = None,
+    costs: Sequence[int] = (),
+    budget: int | None = None,
 ) -> list[Message]:
     """Return the messages of the best ranks, in the order in which they stand.
 
@@ -20,7 +25,11 @@ def best_of(
         costs: What each message takes of the budget.
         budget: How many tokens there is room for.
     """
-    ranked = [(min(ranks[at] for at in block if at in ranks), block) for block in blocks(messages) if any(at in ranks for at in block)]
+    ranked = [
+        (min(ranks[at] for at in block if at in ranks), block)
+        for block in blocks(messages)
+        if any(at in ranks for at in block)
+    ]
     kept: list[tuple[int, ...]] = []
     for _, block in sorted(ranked):
         cost = 0 if budget is None else sum(costs[at] for at in block)
@@ -32,7 +41,9 @@ def best_of(
 
 
 def ranks_by_words(messages: Sequence[Message], query: str) -> dict[int, int]:
-    """Return the ranks of the messages that hold words of the query, by position. Results of tools are not found, as in a search."""
+    """Return the ranks of the messages that hold words of the query, by position.
+    Results of tools are not found, as in a search.
+    """
     wanted = frozenset(query_words(query))
     texts = ["" if message.role is Role.TOOL else message.text for message in messages]
     counted = [(at, *count_words([(text, 1.0)], wanted)) for at, text in enumerate(texts)]

@@ -17,7 +17,9 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is wanted: scopes of one tenant and filters, all of which apply before the limit (A33). Browsing without one is of the whole tenant."""
+    """What is wanted: scopes of one tenant and filters, all of which apply before the
+    limit (A33). Browsing without one is of the whole tenant.
+    """
 
     tenant: str
     scopes: tuple[Scope, ...]
@@ -35,7 +37,9 @@ class Asked:
     any_tags: tuple[str, ...] = ()
     """Of which an entry has one at least."""
     metadata: tuple[tuple[str, Scalar], ...] = ()
-    """Keys of an entry's metadata, each with its value. Stores do not index them: they are judged on the record."""
+    """Keys of an entry's metadata, each with its value. Stores do not index them: they
+    are judged on the record.
+    """
     before: datetime | None = None
     pinned_to: str | None = None
     """The conversation whose own entries alone are asked for (D128)."""
@@ -47,7 +51,9 @@ class Asked:
     conversation: str | None = None
     """Entries of any other conversation are left out; those of none are not (D51)."""
     after: tuple[datetime, int, str] | None = None
-    """That moment, the sequence (-1 for none) and the id of the entry behind which a browse goes on, in its order."""
+    """That moment, the sequence (-1 for none) and the id of the entry behind which a
+    browse goes on, in its order.
+    """
 
     trusted: Filter | None = None
     """What of the entries is not distrusted; None for all of them."""
@@ -58,5 +64,7 @@ class Asked:
 
     @property
     def where(self) -> Where:
-        """The partitions, or all of the tenant's where no scope is named, or a conversation is: its entries are few, and an index finds those."""
+        """The partitions, or all of the tenant's where no scope is named, or a
+        conversation is: its entries are few, and an index finds those.
+        """
         return within(*self.partitions) if self.scopes and self.pinned_to is None else Tenant(self.tenant)

@@ -1,4 +1,6 @@
-"""A question as it is searched for: its words, the names in it, the text that is embedded, its cues. Pure."""
+"""A question as it is searched for: its words, the names in it, the text that is
+embedded, its cues. Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 MOST_STEMS = 128
-"""Content words by which a question is searched for and ranked: one as long as a page has hundreds, and each is looked up in every store."""
+"""Content words by which a question is searched for and ranked: one as long as a page
+has hundreds, and each is looked up in every store.
+"""
 
 
 @dataclass(frozen=True)
@@ -24,19 +28,27 @@ class Question:
 
     text: str
     embedded: str
-    """The text without what is taken for names, where as much is left as leaves: a name says little of what is meant, and a vector much of the name
-    (retrieval.md: 41 to 57 for vectors alone)."""
+    """The text without what is taken for names, where as much is left as leaves: a name
+    says little of what is meant, and a vector much of the name (retrieval.md: 41 to 57
+    for vectors alone).
+    """
     corrections: Mapping[str, str] = field(default_factory=dict)
-    """Which folded words of what was asked are taken for others, which stand in this text instead."""
+    """Which folded words of what was asked are taken for others, which stand in this
+    text instead.
+    """
 
     @cached_property
     def stems(self) -> tuple[str, ...]:
-        """The content words it is ranked by, names among them; of a question as long as a page the first."""
+        """The content words it is ranked by, names among them; of a question as long as
+        a page the first.
+        """
         return tuple(query_words(self.text)[:MOST_STEMS])
 
     @property
     def searched(self) -> str:
-        """The text whose words stores are asked for: all of it, or of one as long as a page its first content words."""
+        """The text whose words stores are asked for: all of it, or of one as long as a
+        page its first content words.
+        """
         words = cut(self.text)
         if len(words) <= MOST_STEMS:
             return self.text
@@ -59,7 +71,9 @@ class Question:
 
 
 def read(text: str) -> Question:
-    """The question, before anything is known of who speaks in the asked scopes: capitalised words, but the first of a sentence, may be names."""
+    """The question, before anything is known of who speaks in the asked scopes:
+    capitalised words, but the first of a sentence, may be names.
+    """
     named = _capitalised(text)
     return Question(text, _without(text, named) if named else text)
 
@@ -76,8 +90,9 @@ def mentioned(question: Question, speakers: Iterable[str]) -> frozenset[str]:
 
 
 def _without(text: str, named: frozenset[str]) -> str:
-    """The text without the names. Whole where more would leave than stays: of "What is Kubernetes?" nothing does, and a title has a capital in every
-    word."""
+    """The text without the names. Whole where more would leave than stays: of "What is
+    Kubernetes?" nothing does, and a title has a capital in every word.
+    """
     said = text.split()
     leaves = {word for word in set(said) if _is_name(word, named)}
     kept = " ".join([word for word in said if word not in leaves])
@@ -98,7 +113,13 @@ def _capitalised(text: str) -> frozenset[str]:
     found, begins = set[str](), True
     for word in text.split():
         first = _LETTER.search(word)
-        if not begins and first and first[0].isupper() and not word.isupper() and (letters := cut(word))[0] not in STOPWORDS:
+        if (
+            not begins
+            and first
+            and first[0].isupper()
+            and not word.isupper()
+            and (letters := cut(word))[0] not in STOPWORDS
+        ):
             found.add(letters[0])
         begins = word.endswith((".", "!", "?", ":"))
     return frozenset(found)

@@ -1,7 +1,9 @@
-"""Compacting a plain list of messages (A114–A126). Pure: no clock, no store, no model but the summariser that is given.
+"""Compacting a plain list of messages (A114–A126). Pure: no clock, no store, no model
+but the summariser that is given.
 
-Four steps, each only while more is there than wanted: duplicates go, then what matters least, then the older part becomes a summary, then the
-oldest go. A call and its results go together or stay together.
+Four steps, each only while more is there than wanted: duplicates go, then what matters
+least, then the older part becomes a summary, then the oldest go. A call and its results
+go together or stay together.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 
 @dataclass(frozen=True, slots=True)
 class CompactingSettings:
-    """When a list is compacted, and how far (A120). `threshold` and `target` are shares of `max_tokens`;
-    unless given the target is 0.7, or the threshold where that is lower.
+    """When a list is compacted, and how far (A120). `threshold` and `target` are shares
+    of `max_tokens`; unless given the target is 0.7, or the threshold where that is
+    lower.
 
-    The last `keep_recent` messages are protected; 0 protects none (A124). `keep_last_user` protects the last user message too (B46).
+    The last `keep_recent` messages are protected; 0 protects none (A124).
+    `keep_last_user` protects the last user message too (B46).
     """
 
     max_tokens: int = 100_000
@@ -59,7 +63,10 @@ class CompactingSettings:
         if self.target is None:
             object.__setattr__(self, "target", min(0.7, self.threshold))
         if not 0 <= door.number("target", self.target) <= self.threshold:
-            raise InvalidInput("target", f"must be 0 or more and at most the threshold of {self.threshold:g}, not {self.target:g}")
+            raise InvalidInput(
+                "target",
+                f"must be 0 or more and at most the threshold of {self.threshold:g}, not {self.target:g}",
+            )
         door.share("similarity", self.similarity)
 
 
@@ -67,8 +74,9 @@ class CompactingSettings:
 class Compacted:
     """A list after compaction, and what became of the rest.
 
-    `strategy` is the last step that took something: none, dedupe, importance, summarise or trim. `removed` are positions in the list given, with
-    those that `summary` stands for. `over_target` says by how much what is protected exceeds the target.
+    `strategy` is the last step that took something: none, dedupe, importance, summarise
+    or trim. `removed` are positions in the list given, with those that `summary` stands
+    for. `over_target` says by how much what is protected exceeds the target.
     """
 
     messages: list[Message]
@@ -91,7 +99,9 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """How much of the maximum is used (A126). `remaining` is below 0 where more is used than there is."""
+    """How much of the maximum is used (A126). `remaining` is below 0 where more is used
+    than there is.
+    """
 
     used: int
     remaining: int
@@ -108,7 +118,9 @@ def context_tokens(messages: Iterable[Message], counter: TokenCounter) -> int:
     return sum(cost_of(message, counter) + BESIDE for message in messages)
 
 
-def token_budget(messages: Iterable[Message], settings: CompactingSettings, counter: TokenCounter) -> TokenBudget:
+def token_budget(
+    messages: Iterable[Message], settings: CompactingSettings, counter: TokenCounter
+) -> TokenBudget:
     used = context_tokens(messages, counter)
     return TokenBudget(used, settings.max_tokens - used, 100 * used / settings.max_tokens)
 
@@ -122,15 +134,28 @@ def format_token_count(count: int) -> str:
 
 
 def summary_of(messages: Sequence[Message]) -> Message:
-    """A summary made without a model: the first sentence of each of the first five messages (A119). The same messages give the same summary."""
-    sentences = [sentence for message in messages[:_SENTENCES] if (sentence := _first_sentence(message.said_or_thought))]
+    """A summary made without a model: the first sentence of each of the first five
+    messages (A119). The same messages give the same summary.
+    """
+    sentences = [
+        sentence
+        for message in messages[:_SENTENCES]
+        if (sentence := _first_sentence(message.said_or_thought))
+    ]
     return _as_summary("Summary of the conversation so far: " + " ".join(sentences), messages)
 
 
-def compacted(messages: Sequence[Message], settings: CompactingSettings, counter: TokenCounter, summarise: Summarise | None = None) -> Compacted:
-    """The list brought down to the target where it has reached the threshold, else as it is (A121).
+def compacted(
+    messages: Sequence[Message],
+    settings: CompactingSettings,
+    counter: TokenCounter,
+    summarise: Summarise | None = None,
+) -> Compacted:
+    """The list brought down to the target where it has reached the threshold, else as
+    it is (A121).
 
-    Neither what is removed nor what is kept is changed. A summary that would cost no less than what it stands for is not used.
+    Neither what is removed nor what is kept is changed. A summary that would cost no
+    less than what it stands for is not used.
     """
     before = context_tokens(messages, counter)
     if not messages or before < settings.threshold * settings.max_tokens:
@@ -150,9 +175,15 @@ def compacted(messages: Sequence[Message], settings: CompactingSettings, counter
 
 
 def appended(
-    messages: Sequence[Message], message: Message, settings: CompactingSettings, counter: TokenCounter, summarise: Summarise | None = None
+    messages: Sequence[Message],
+    message: Message,
+    settings: CompactingSettings,
+    counter: TokenCounter,
+    summarise: Summarise | None = None,
 ) -> Appended:
-    """The list with the message behind it, compacted where that crosses the threshold (A125)."""
+    """The list with the message behind it, compacted where that crosses the threshold
+    (A125).
+    """
     result = compacted([*messages, message], settings, counter, summarise)
     return Appended(result.messages, result.strategy != "none", result)
 
@@ -160,7 +191,9 @@ def appended(
 class _Work:
     """One compaction under way."""
 
-    def __init__(self, messages: Sequence[Message], settings: CompactingSettings, counter: TokenCounter) -> None:
+    def __init__(
+        self, messages: Sequence[Message], settings: CompactingSettings, counter: TokenCounter
+    ) -> None:
         self._all = messages
         self._settings = settings
         self._counter = counter
@@ -171,15 +204,21 @@ class _Work:
         self.target = settings.target * settings.max_tokens
         recent = set(range(max(0, len(messages) - settings.keep_recent), len(messages)))
         if settings.keep_last_user:
-            recent |= {max((at for at, m in enumerate(messages) if m.role is Role.USER), default=len(messages))}
+            recent |= {
+                max((at for at, m in enumerate(messages) if m.role is Role.USER), default=len(messages))
+            }
         in_blocks = blocks(messages)
         known = {at for block in in_blocks for at in block}
         lost = [(at,) for at, m in enumerate(messages) if at not in known and m.role is Role.TOOL]
         self._free: set[Block] = {block for block in (*in_blocks, *lost) if recent.isdisjoint(block)}
-        self._summaries: list[Block] = [(at,) for at, m in enumerate(messages) if m.is_summary and at not in recent]
+        self._summaries: list[Block] = [
+            (at,) for at, m in enumerate(messages) if m.is_summary and at not in recent
+        ]
 
     def deduplicate(self) -> bool:
-        """Of messages much alike the earliest stays; so does what is protected, asks a tool or shows more than text (A118, A122)."""
+        """Of messages much alike the earliest stays; so does what is protected, asks a
+        tool or shows more than text (A118, A122).
+        """
         takable = {block for block in self._free if len(block) == 1 and _is_only_text(self._all[block[0]])}
         alike = {(at,) for later in duplicates(self._all, self._settings.similarity).values() for at in later}
         for block in alike & takable:
@@ -187,13 +226,17 @@ class _Work:
         return bool(alike & takable)
 
     def drop_least(self) -> bool:
-        """Blocks below the importance that is kept, the least important first (A116, A122)."""
+        """Blocks below the importance that is kept, the least important first (A116,
+        A122).
+        """
         weighed = sorted((self._weight(block), block) for block in self._free)
         least = [block for weight, block in weighed if weight < self._settings.min_importance]
         return self._remove_while_over(least)
 
     def summarise(self, make: Summarise) -> bool:
-        """One summary for all that is not protected, if that is three messages or more (A121)."""
+        """One summary for all that is not protected, if that is three messages or more
+        (A121).
+        """
         positions = sorted(at for block in self._free for at in block)
         if len(positions) < FEWEST_TO_SUMMARISE:
             return False
@@ -208,8 +251,12 @@ class _Work:
         return True
 
     def trim(self) -> bool:
-        """The oldest first, earlier summaries last, while more than the recent ones and one are there (A123). What is protected stays."""
-        return self._remove_while_over([*sorted(self._free), *self._summaries], fewest=self._settings.keep_recent + 1)
+        """The oldest first, earlier summaries last, while more than the recent ones and
+        one are there (A123). What is protected stays.
+        """
+        return self._remove_while_over(
+            [*sorted(self._free), *self._summaries], fewest=self._settings.keep_recent + 1
+        )
 
     def result(self, strategy: str, before: int) -> Compacted:
         kept: list[Message] = []
@@ -255,17 +302,31 @@ def _checked(make: Summarise, sources: list[Message]) -> Message:
 
 
 def _as_summary(text: str, sources: Sequence[Message]) -> Message:
-    named = sha256("\0".join([text, *(f"{m.id or ''}\1{m.role.value}\1{m.text}" for m in sources)]).encode("utf-8", "surrogatepass"))
+    named = sha256(
+        "\0".join([text, *(f"{m.id or ''}\1{m.role.value}\1{m.text}" for m in sources)]).encode(
+            "utf-8", "surrogatepass"
+        )
+    )
     about = {"importance": 70, "summarizes": [m.id for m in sources if m.id is not None]}
     content = text.strip()
-    return Message(id=f"summary_{named.hexdigest()[:16]}", role=Role.SYSTEM, content=content, is_summary=True, metadata=about)
+    return Message(
+        id=f"summary_{named.hexdigest()[:16]}",
+        role=Role.SYSTEM,
+        content=content,
+        is_summary=True,
+        metadata=about,
+    )
 
 
 def _first_sentence(text: str) -> str:
-    """Up to the first full stop, question or exclamation mark, or line's end; below 200 characters."""
+    """Up to the first full stop, question or exclamation mark, or line's end; below 200
+    characters.
+    """
     first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
     return first if len(first) < _SENTENCE_CHARS else first[: _SENTENCE_CHARS - 2] + "…"
 
 
 def _is_only_text(message: Message) -> bool:
-    return not message.tool_calls and (isinstance(message.content, str) or all(part.get("type") == "text" for part in message.content))
+    return not message.tool_calls and (
+        isinstance(message.content, str) or all(part.get("type") == "text" for part in message.content)
+    )

@@ -1,4 +1,5 @@
-"""Conditions as a table of TOML or of Python says them: a key is a condition, several keys all of them.
+"""Conditions as a table of TOML or of Python says them: a key is a condition, several
+keys all of them.
 
 when = { all = [ { older_than = "7d" }, { not = { tag = "pinned" } } ] }
 """
@@ -26,11 +27,15 @@ from memory.policies.single_conditions import (
 
 MOST_LEVELS = 10
 MOST_CONDITIONS = 100
-"""How deep the conditions of one rule nest, and how many there are: stores are asked all of them as one filter."""
+"""How deep the conditions of one rule nest, and how many there are: stores are asked
+all of them as one filter.
+"""
 
 
 def condition_of(given: object, path: str) -> Condition:
-    """A condition as it is, or as a table says it, of several keys: all of them. What cannot be read is refused by its path."""
+    """A condition as it is, or as a table says it, of several keys: all of them. What
+    cannot be read is refused by its path.
+    """
     condition = given if isinstance(given, Condition) else _read(given, path, MOST_LEVELS)
     if _levels(condition) > MOST_LEVELS:
         raise InvalidInput(path, f"nests deeper than {MOST_LEVELS} levels")
@@ -47,7 +52,10 @@ def _read(given: object, path: str, room: int) -> Condition:
     if isinstance(given, Condition):
         return given
     if not isinstance(given, Mapping):
-        raise InvalidInput(path, f'should be a table of conditions, such as {{ older_than = "7d" }}, not {type(given).__name__}')
+        raise InvalidInput(
+            path,
+            f'should be a table of conditions, such as {{ older_than = "7d" }}, not {type(given).__name__}',
+        )
     if not given:
         raise InvalidInput(path, "says no condition")
     if not room:
@@ -79,13 +87,22 @@ def _read_single(name: str, value: object) -> Condition:
         return _OF_NAMES[name](*(value if isinstance(value, list | tuple) else (value,)))
     if name == "scope_over":
         if not isinstance(value, Mapping) or not value or not set(value) <= set(MEASURES):
-            raise InvalidInput(name, f"should be a table of one of {', '.join(MEASURES)}, such as {{ count = 1000 }}")
+            raise InvalidInput(
+                name, f"should be a table of one of {', '.join(MEASURES)}, such as {{ count = 1000 }}"
+            )
         return ScopeOver(**value)
     close = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
-    raise InvalidInput(name, "is not a condition; " + (f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"))
+    raise InvalidInput(
+        name,
+        "is not a condition; " + (f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"),
+    )
 
 
-_OF_A_VALUE: Mapping[str, Callable[..., Condition]] = {kind.key: kind for kind in (OlderThan, IdleFor, ReadAtLeast, ConfidenceAtLeast)}
-_OF_NAMES: Mapping[str, Callable[..., Condition]] = {kind.key: kind for kind in (OfType, Tagged, InTier, OfScopeKind, OfTenant)}
+_OF_A_VALUE: Mapping[str, Callable[..., Condition]] = {
+    kind.key: kind for kind in (OlderThan, IdleFor, ReadAtLeast, ConfidenceAtLeast)
+}
+_OF_NAMES: Mapping[str, Callable[..., Condition]] = {
+    kind.key: kind for kind in (OfType, Tagged, InTier, OfScopeKind, OfTenant)
+}
 NAMES = (*_OF_A_VALUE, *_OF_NAMES, "scope_over", "all", "any", "not")
 """What a table of conditions may say."""

@@ -2,8 +2,9 @@
 
     when = OlderThan(timedelta(days=7)) & ~Tagged("pinned")
 
-A condition is judged over `Facts`, and asked of a store as a filter, which may let too much through and never too little. Those on one fact each are
-in `single_conditions`, tables of TOML in `condition_tables`.
+A condition is judged over `Facts`, and asked of a store as a filter, which may let too
+much through and never too little. Those on one fact each are in `single_conditions`,
+tables of TOML in `condition_tables`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Condition(ABC):
 
     @abstractmethod
     def filter(self, now: datetime, known: Fields) -> Filter:
-        """Lets through every record of which it holds, by the fields that a store knows, and perhaps others."""
+        """Lets through every record of which it holds, by the fields that a store
+        knows, and perhaps others.
+        """
 
     @abstractmethod
     def rest(self, now: datetime, known: Fields) -> Filter:
@@ -56,7 +59,9 @@ class Condition(ABC):
         return ()
 
     def turns(self, facts: Facts) -> Iterator[datetime]:
-        """The moments at which it may begin or cease to hold of a record that stays as it is."""
+        """The moments at which it may begin or cease to hold of a record that stays as
+        it is.
+        """
         for part in self.parts():
             yield from part.turns(facts)
 
@@ -73,7 +78,9 @@ class Condition(ABC):
         return frozenset().union(*(part.depends() for part in self.parts()))
 
     def tenants(self) -> frozenset[str] | None:
-        """The tenants of whose records alone it can hold; None where it may of anybody's."""
+        """The tenants of whose records alone it can hold; None where it may of
+        anybody's.
+        """
         return None
 
     def __and__(self, other: Condition) -> Condition:
@@ -91,7 +98,9 @@ def _within(kind: type[AllOf | AnyOf], condition: Condition) -> tuple[Condition,
 
 
 def first_moment(condition: Condition, facts: Facts, now: datetime) -> datetime | None:
-    """The first moment from now on at which it holds of a record that stays as it is; None where there is none."""
+    """The first moment from now on at which it holds of a record that stays as it is;
+    None where there is none.
+    """
     later = sorted({turn for turn in condition.turns(facts) if turn > now})
     return next((at for at in (now, *later) if condition.judged(facts, at)[0]), None)
 

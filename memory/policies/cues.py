@@ -1,4 +1,6 @@
-"""Cues: which words of a question tell what its answer shows or is. Tables as data, by language; a language without one is asked without cues."""
+"""Cues: which words of a question tell what its answer shows or is. Tables as data, by
+language; a language without one is asked without cues.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,24 @@ INTENTS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
             "favorite|favourite|prefer|preference|love|hate|enjoy|dislike|wants|liked|likes|loved|hated|enjoys|wanted",
             ("user", "feedback"),
         ),
-        ("what is|where is|who is|what's|where's|who's|how many|how much|url|address|endpoint|port", ("reference",)),
+        (
+            "what is|where is|who is|what's|where's|who's|how many|how much|url|address|endpoint|port",
+            ("reference",),
+        ),
         ("how to|how do|how does|why is|why does|explain|tutorial|guide", ("learning",)),
-        ("when|before|after|since|until|first|earliest|latest|recent|recently|ago|did|yesterday|today|happened", ("project",)),
+        (
+            "when|before|after|since|until|first|earliest|latest|recent|recently|ago|did|yesterday|today|happened",
+            ("project",),
+        ),
     )
 }
 """Which types of entries answer a question with the cue (D71, D72)."""
 
 
 def _compiled(cue: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w)(?:{cue})(?!\w)", re.IGNORECASE)  # on word boundaries, next to whatever sign (D73)
+    return re.compile(
+        rf"(?<!\w)(?:{cue})(?!\w)", re.IGNORECASE
+    )  # on word boundaries, next to whatever sign (D73)
 
 
 _SHOWN = tuple((_compiled(cue), mark, weight) for table in SHOWN.values() for cue, mark, weight in table)
@@ -40,11 +50,15 @@ _INTENTS = tuple((_compiled(cue), types) for table in INTENTS.values() for cue, 
 
 
 def cued(question: str) -> tuple[tuple[int, float], ...]:
-    """The marks that an answer to this question probably shows, each with what that is worth."""
+    """The marks that an answer to this question probably shows, each with what that is
+    worth.
+    """
     return tuple((mark, weight) for cue, mark, weight in _SHOWN if cue.search(question))
 
 
 def intents(question: str) -> frozenset[str]:
-    """The types of entries that probably answer; several groups may fire, and none is no boost (D71, D74)."""
+    """The types of entries that probably answer; several groups may fire, and none is
+    no boost (D71, D74).
+    """
     plain = question.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")  # which phones and word processors write
     return frozenset(kind for cue, types in _INTENTS if cue.search(plain) for kind in types)

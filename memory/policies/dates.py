@@ -1,4 +1,6 @@
-"""When a question is about: the days it names, by the calendar or from now. Tables as data, by language; figures as in 2023-05-07 in any."""
+"""When a question is about: the days it names, by the calendar or from now. Tables as
+data, by language; figures as in 2023-05-07 in any.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,41 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 BEFORE = 3
-"""A day before counts as so many after: of what happened people speak later (retrieval.md)."""
+"""A day before counts as so many after: of what happened people speak later
+(retrieval.md).
+"""
 DAY = timedelta(days=1)
 
 _MONTHS: Mapping[str, tuple[str, ...]] = {
-    "en": ("january", "february", "march", "april", "May", "june", "july", "august", "september", "october", "november", "december"),
+    "en": (
+        "january",
+        "february",
+        "march",
+        "april",
+        "May",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ),
 }
 """By their names, in any case but the one that is a word of its own in small letters."""
-_NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+_NUMBERS = {
+    "a": 1,
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +59,11 @@ class Period:
         """How many days lie between, those before counted more; none within."""
         if not self.yearly:
             return self._away(day)
-        return min(_in_year(self, year)._away(day) for year in (day.year - 1, day.year, day.year + 1) if 1 <= year <= 9998)
+        return min(
+            _in_year(self, year)._away(day)
+            for year in (day.year - 1, day.year, day.year + 1)
+            if 1 <= year <= 9998
+        )
 
     def _away(self, day: date) -> int:
         return max((day - self.last).days, BEFORE * (self.first - day).days, 0)
@@ -42,20 +75,26 @@ def _in_year(period: Period, year: int) -> Period:
 
 
 def period_of(text: str, today: date) -> Period | None:
-    """The days a question names first; None where it names none, or none that there are."""
+    """The days a question names first; None where it names none, or none that there
+    are.
+    """
     for pattern, period in _TOLD:
         if found := pattern.search(text):
             return period(found, today)
     return None
 
 
-def _between(first: tuple[int, int, int], last: tuple[int, int, int], *, yearly: bool = False) -> Period | None:
+def _between(
+    first: tuple[int, int, int], last: tuple[int, int, int], *, yearly: bool = False
+) -> Period | None:
     """Those that a calendar has: the 29th of February is the 28th where there is none."""
     try:
         return Period(date(*first), date(*last), yearly)
     except ValueError:
         if (first[1], first[2]) == (2, 29) or (last[1], last[2]) == (2, 29):
-            return _between((first[0], first[1], min(first[2], 28)), (last[0], last[1], min(last[2], 28)), yearly=yearly)
+            return _between(
+                (first[0], first[1], min(first[2], 28)), (last[0], last[1], min(last[2], 28)), yearly=yearly
+            )
         return None
 
 
@@ -103,11 +142,18 @@ def _so_long_ago(found: re.Match[str], today: date) -> Period | None:
 def _last(found: re.Match[str], today: date) -> Period | None:
     """The week, month or year before this one, or this one until today."""
     unit, this = found["unit"].lower(), found["which"].lower() == "this"
-    first = {"week": today - DAY * today.weekday(), "month": today.replace(day=1), "year": today.replace(month=1, day=1)}[unit]
+    first = {
+        "week": today - DAY * today.weekday(),
+        "month": today.replace(day=1),
+        "year": today.replace(month=1, day=1),
+    }[unit]
     if this:
         return Period(first, today)
     last = first - DAY
-    return Period({"week": last - DAY * 6, "month": last.replace(day=1), "year": last.replace(month=1, day=1)}[unit], last)
+    return Period(
+        {"week": last - DAY * 6, "month": last.replace(day=1), "year": last.replace(month=1, day=1)}[unit],
+        last,
+    )
 
 
 def _near(found: re.Match[str], today: date) -> Period | None:
@@ -115,8 +161,12 @@ def _near(found: re.Match[str], today: date) -> Period | None:
     return Period(day, day)
 
 
-_MONTH = rf"(?P<month>(?i:{'|'.join(one for table in _MONTHS.values() for one in table if one.islower())})|May)"
-_MONTH_NUMBERS = {name.lower(): number for table in _MONTHS.values() for number, name in enumerate(table, start=1)}
+_MONTH = (
+    rf"(?P<month>(?i:{'|'.join(one for table in _MONTHS.values() for one in table if one.islower())})|May)"
+)
+_MONTH_NUMBERS = {
+    name.lower(): number for table in _MONTHS.values() for number, name in enumerate(table, start=1)
+}
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 
@@ -127,7 +177,13 @@ _TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Period | Non
     (re.compile(rf"\b{_MONTH},? (?:of )?{_YEAR}\b"), _written),
     (re.compile(rf"\b(?i:in|during|since|of|this|last) {_MONTH}\b"), _written),
     (re.compile(rf"\b(?i:in|of|during) {_YEAR}\b"), _in_a_year),
-    (re.compile(rf"\b(?P<count>\d{{1,3}}|{'|'.join(_NUMBERS)}) (?P<unit>day|week|month|year)s? ago\b", re.IGNORECASE), _so_long_ago),
+    (
+        re.compile(
+            rf"\b(?P<count>\d{{1,3}}|{'|'.join(_NUMBERS)}) (?P<unit>day|week|month|year)s? ago\b",
+            re.IGNORECASE,
+        ),
+        _so_long_ago,
+    ),
     (re.compile(r"\b(?P<which>this|last) (?P<unit>week|month|year)\b", re.IGNORECASE), _last),
     (re.compile(r"\b(?P<day>today|yesterday)\b", re.IGNORECASE), _near),
 )

@@ -1,5 +1,6 @@
-"""Enrichment of an entry by an advisor: tags for it, and which older entries it takes the place of (D102-D106). Pure: what to ask, and what to make
-of the answer."""
+"""Enrichment of an entry by an advisor: tags for it, and which older entries it takes
+the place of (D102-D106). Pure: what to ask, and what to make of the answer.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ SHORTEST_TAG, LONGEST_TAG = 2, 32
 CANDIDATES = 5
 """Older entries that are shown at most (D104)."""
 LOOKED_AT = 16
-"""Hits among which they are looked for: some may be younger than the entry, or have changed."""
+"""Hits among which they are looked for: some may be younger than the entry, or have
+changed.
+"""
 NOTE_CHARS = 300
 """Of what an advisor says besides, what is kept."""
 
@@ -55,13 +58,15 @@ _NONE = re.compile(r"\bnone\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Which of those that were shown an advisor named, by their places, and what it said besides."""
+    """Which of those that were shown an advisor named, by their places, and what it
+    said besides.
+    """
 
     places: tuple[int, ...] = ()
     note: str | None = None
 
 
-# -- tags -------------------------------------------------------------------------------------------------------------------
+# -- tags ------------------------------------------------------------------------------
 
 
 def tag_prompt(entry: Entry) -> Prompt:
@@ -69,7 +74,9 @@ def tag_prompt(entry: Entry) -> Prompt:
 
 
 def tags(reply: str, given: Sequence[str]) -> list[str]:
-    """The tags of a reply, at most four, without those that are among the given ones but for their case (D102)."""
+    """The tags of a reply, at most four, without those that are among the given ones
+    but for their case (D102).
+    """
     known = {tag.casefold() for tag in given}
     found: list[str] = []
     for part in re.split(r"[\n,;]", "\n".join(_NAMED.sub("", line) for line in reply.splitlines())):
@@ -81,7 +88,9 @@ def tags(reply: str, given: Sequence[str]) -> list[str]:
 
 
 def merged(given: Sequence[str], found: Sequence[str]) -> list[str] | None:
-    """The given tags, then those that were found and are not among them; None where they would be too many (D103)."""
+    """The given tags, then those that were found and are not among them; None where
+    they would be too many (D103).
+    """
     known = {tag.casefold() for tag in given}
     both = [*given, *(tag for tag in found if tag not in known)]
     return both if len(both) <= MAX_TAGS else None
@@ -93,16 +102,20 @@ def _as_tag(said: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")
 
 
-# -- what it takes the place of ---------------------------------------------------------------------------------------------
+# -- what it takes the place of --------------------------------------------------------
 
 
 def near_text(entry: Entry) -> str:
-    """What is searched for: the title (D104) or, where there is none, the beginning of the text."""
+    """What is searched for: the title (D104) or, where there is none, the beginning of
+    the text.
+    """
     return entry.title or entry.content.encode()[:EXCERPT_BYTES].decode(errors="ignore")
 
 
 def is_older(one: tuple[datetime, str], other: tuple[datetime, str]) -> bool:
-    """Whether of two entries, by `created_at` and id, the one is older: so that of two at once only one can take the other's place."""
+    """Whether of two entries, by `created_at` and id, the one is older: so that of two
+    at once only one can take the other's place.
+    """
     return one < other
 
 
@@ -112,8 +125,10 @@ def supersede_prompt(entry: Entry, candidates: Sequence[Entry], now: datetime) -
 
 
 def named(reply: str, count: int) -> Said:
-    """What a reply names of so many that were shown. Lines of nothing but numbers count, and the rest is the note; where there are none, all of it
-    is both, unless it says "none". A number that was not shown is none (D104)."""
+    """What a reply names of so many that were shown. Lines of nothing but numbers
+    count, and the rest is the note; where there are none, all of it is both, unless it
+    says "none". A number that was not shown is none (D104).
+    """
     lines = [line for line in reply.splitlines() if line.strip()]
     numbers = [line for line in lines if re.search(r"\d", line) and not _BESIDE_NUMBERS.sub("", line)]
     rest = [line for line in lines if line not in numbers] if numbers else lines
@@ -124,7 +139,11 @@ def named(reply: str, count: int) -> Said:
 
 
 def _note(lines: Sequence[str]) -> str | None:
-    said = "".join(char for char in in_one_line(" ".join(lines)) if char.isprintable() and not "\ud800" <= char <= "\udfff")
+    said = "".join(
+        char
+        for char in in_one_line(" ".join(lines))
+        if char.isprintable() and not "\ud800" <= char <= "\udfff"
+    )
     return (said if len(said) <= NOTE_CHARS else said[: NOTE_CHARS - 1] + "…") or None
 
 

@@ -1,4 +1,6 @@
-"""Query expansion: a question searched for in other words too (D87–D91). Pure: what to ask an advisor, and what to make of its answer."""
+"""Query expansion: a question searched for in other words too (D87–D91). Pure: what to
+ask an advisor, and what to make of its answer.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _LISTED = re.compile(r"^\s*(?:[-*+–—•]\s+|\(?\d{1,3}[.):]\s+)")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Expansion(Shown):
-    """What became of expanding a query (D91): the paraphrases that were searched for too, and why there are none."""
+    """What became of expanding a query (D91): the paraphrases that were searched for
+    too, and why there are none.
+    """
 
     model: str | None
     applied: bool = False
@@ -48,7 +52,9 @@ def prompt(question: str) -> Prompt:
 
 
 def paraphrases(reply: str, question: str) -> list[str]:
-    """Those of a reply: one a line, without what numbers or lists them. Too short, too long, said before or no text to search for: left out (D89)."""
+    """Those of a reply: one a line, without what numbers or lists them. Too short, too
+    long, said before or no text to search for: left out (D89).
+    """
     known = {_folded(question)}
     found: list[str] = []
     for line in reply.splitlines():
@@ -60,7 +66,9 @@ def paraphrases(reply: str, question: str) -> list[str]:
 
 
 def fused(question: str, rankings: Mapping[str, Sequence[str]]) -> list[tuple[str, float]]:
-    """One ranking of those of a question and of its paraphrases, each by its text (D80, D86, D87)."""
+    """One ranking of those of a question and of its paraphrases, each by its text (D80,
+    D86, D87).
+    """
     return fuse(rankings, {text: ORIGINAL if text == question else PARAPHRASE for text in rankings})
 
 

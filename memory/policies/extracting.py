@@ -1,4 +1,6 @@
-"""Facts out of what was said: what of a message counts, what a model is asked, and what is read of its answer. Pure."""
+"""Facts out of what was said: what of a message counts, what a model is asked, and what
+is read of its answer. Pure.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +55,19 @@ class EveryNTurns:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """What of a message is left out before it is extracted from: kinds of parts, among them calls of tools and their results. Messages of which
-    nothing is left are left out (E64)."""
+    """What of a message is left out before it is extracted from: kinds of parts, among
+    them calls of tools and their results. Messages of which nothing is left are left
+    out (E64).
+    """
 
     exclude: Sequence[str] = (TOOL_USE, TOOL_RESULT)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "exclude", tuple(door.text("exclude", kind) for kind in door.sequence("exclude", self.exclude)))
+        object.__setattr__(
+            self,
+            "exclude",
+            tuple(door.text("exclude", kind) for kind in door.sequence("exclude", self.exclude)),
+        )
 
     def __call__(self, message: Message) -> Message | None:
         """A copy without what is excluded; None where that leaves nothing."""
@@ -74,17 +82,33 @@ class MessageFilter:
         changes |= {"tool_calls": []} if TOOL_USE in self.exclude else {}
         changes |= {"reasoning": None} if "reasoning" in self.exclude else {}
         left = message.model_copy(update=changes, deep=True)
-        blank = not left.text.strip() if isinstance(left.content, str) or all("text" in part for part in left.content) else False
+        blank = (
+            not left.text.strip()
+            if isinstance(left.content, str) or all("text" in part for part in left.content)
+            else False
+        )
         return None if blank and not (left.tool_calls or left.reasoning) else left
 
 
 def prompt_of(messages: Sequence[Message], system: str = SYSTEM) -> Prompt:
-    """What a model is asked. What one said is one line, so that nobody speaks for another (E82)."""
-    return Prompt(system, "\n".join([OPENING, *(f"{message.role.value}: {in_one_line(message.said_or_thought)}" for message in messages)]))
+    """What a model is asked. What one said is one line, so that nobody speaks for
+    another (E82).
+    """
+    return Prompt(
+        system,
+        "\n".join(
+            [
+                OPENING,
+                *(f"{message.role.value}: {in_one_line(message.said_or_thought)}" for message in messages),
+            ]
+        ),
+    )
 
 
 def read_facts(reply: object) -> list[Extracted]:
-    """What a model's answer holds: the objects of its first array with a content that is text, whatever stands around it (E83, E84)."""
+    """What a model's answer holds: the objects of its first array with a content that
+    is text, whatever stands around it (E83, E84).
+    """
     text = reply if isinstance(reply, str) else ""
     begin, end = text.find("["), text.rfind("]")
     try:
@@ -99,8 +123,10 @@ def read_facts(reply: object) -> list[Extracted]:
 
 
 def _keepable(fact: Extracted) -> Extracted | None:
-    """A fact without metadata that nobody may keep, None where its content is such: refused once it would be refused for ever, and whatever was said
-    behind it would never be learnt."""
+    """A fact without metadata that nobody may keep, None where its content is such:
+    refused once it would be refused for ever, and whatever was said behind it would
+    never be learnt.
+    """
     try:
         content = door.text("content", fact.content, max_bytes=door.MAX_CONTENT_BYTES)
     except InvalidInput as error:
@@ -114,7 +140,9 @@ def _keepable(fact: Extracted) -> Extracted | None:
 
 
 def fact_of(item: object) -> Extracted | None:
-    """A fact from a text, or an object with a content and perhaps metadata; None for anything else, and for what is blank."""
+    """A fact from a text, or an object with a content and perhaps metadata; None for
+    anything else, and for what is blank.
+    """
     if isinstance(item, Extracted):
         return item
     content = item.get("content") if isinstance(item, Mapping) else item
@@ -125,5 +153,7 @@ def fact_of(item: object) -> Extracted | None:
 
 
 def key_of(run_id: str, of: range, content: str) -> str:
-    """The key of an extracted fact: the run, the range of what it was extracted from, and its words (decision E71)."""
+    """The key of an extracted fact: the run, the range of what it was extracted from,
+    and its words (decision E71).
+    """
     return f"{run_id}:{of[0]}-{of[-1]}:{sha256(content.encode()).hexdigest()[:24]}"

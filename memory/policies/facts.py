@@ -1,4 +1,6 @@
-"""What rules may look at of a record: facts of its own, and its place in its scope. Pure."""
+"""What rules may look at of a record: facts of its own, and its place in its scope.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,16 @@ from typing import Literal, TypeAlias
 Measure: TypeAlias = Literal["count", "bytes", "tokens"]
 MEASURES: tuple[Measure, ...] = ("count", "bytes", "tokens")
 Fields: TypeAlias = Mapping[str, str]
-"""The field of a collection that says a fact, by the fact's name. What no field says is not asked of stores."""
+"""The field of a collection that says a fact, by the fact's name. What no field says is
+not asked of stores.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The records of a scope from its newest to one record, that one included: how many they are, and the bytes and tokens of what they say."""
+    """The records of a scope from its newest to one record, that one included: how many
+    they are, and the bytes and tokens of what they say.
+    """
 
     count: int
     bytes: int = 0
@@ -24,7 +30,9 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What conditions may look at of a record. `rank` is None where its scope was not gone through; then it lies beyond nothing."""
+    """What conditions may look at of a record. `rank` is None where its scope was not
+    gone through; then it lies beyond nothing.
+    """
 
     tier: str
     type: str

@@ -1,4 +1,6 @@
-"""What of memory is shown to a model, and where among its messages. Pure: messages are looked at, and what is given back is new."""
+"""What of memory is shown to a model, and where among its messages. Pure: messages are
+looked at, and what is given back is new.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Looked:
 
 
 def looked_at(given: object) -> Looked:
-    """A message of any shape; one of the user may hold results of tools, as Anthropic's do."""
+    """A message of any shape; one of the user may hold results of tools, as Anthropic's
+    do.
+    """
     said = messages_of(given)
     speaks = given.get("role") if isinstance(given, Mapping) else getattr(given, "role", None)
     texts = [message.text for message in said if message.role is not Role.TOOL]
@@ -56,7 +60,9 @@ def is_user_turn(messages: Sequence[object]) -> bool:
 
 
 def query_of(messages: Sequence[object]) -> str:
-    """What memory is asked: on a turn of the user what the user says, else what the assistant said last; empty where that is no text (E45)."""
+    """What memory is asked: on a turn of the user what the user says, else what the
+    assistant said last; empty where that is no text (E45).
+    """
     for behind, looked in enumerate(map(looked_at, reversed(messages))):
         if looked.of_assistant or (behind == 0 and looked.of_user and not looked.has_result):
             return looked.text
@@ -64,13 +70,17 @@ def query_of(messages: Sequence[object]) -> str:
 
 
 def rendered(found: Sequence[Named]) -> str:
-    """The entries as one block of XML, every text escaped, so that none can end it or pass for another (E48, E49)."""
+    """The entries as one block of XML, every text escaped, so that none can end it or
+    pass for another (E48, E49).
+    """
     lines = [f"<entry{_source_of(one)}>{_escaped(one.content)}</entry>" for one in found]
     return "\n".join(["<memory>", *lines, "</memory>"])
 
 
 def _source_of(one: Named) -> str:
-    return "" if one.store_name is None else f' source="{_escaped(one.store_name).replace(chr(34), "&quot;")}"'
+    return (
+        "" if one.store_name is None else f' source="{_escaped(one.store_name).replace(chr(34), "&quot;")}"'
+    )
 
 
 def _escaped(text: str) -> str:
@@ -78,17 +88,25 @@ def _escaped(text: str) -> str:
 
 
 def with_block(messages: Sequence[object], block: str, placement: Placement) -> list[object]:
-    """The messages with the block in the latest one of the user, before what it says or behind it; as they are where there is none (E51, E55).
+    """The messages with the block in the latest one of the user, before what it says or
+    behind it; as they are where there is none (E51, E55).
 
-    Among parts it is a part of its own and stands behind results of tools and images; with a text it is one text.
+    Among parts it is a part of its own and stands behind results of tools and images;
+    with a text it is one text.
     """
     at = next((n for n in range(len(messages) - 1, -1, -1) if looked_at(messages[n]).of_user), None)
-    return list(messages) if at is None else [*messages[:at], _holding(messages[at], block, placement), *messages[at + 1 :]]
+    return (
+        list(messages)
+        if at is None
+        else [*messages[:at], _holding(messages[at], block, placement), *messages[at + 1 :]]
+    )
 
 
 def _holding(given: Any, block: str, placement: Placement) -> object:
     if isinstance(given, Mapping):
-        if "content" not in given and isinstance(data := given.get("data"), Mapping):  # as LangChain writes messages down
+        if "content" not in given and isinstance(
+            data := given.get("data"), Mapping
+        ):  # as LangChain writes messages down
             return {**given, "data": _holding(data, block, placement)}
         return {**given, "content": _folded(given.get("content"), block, placement)}
     content = _folded(given.content, block, placement)
@@ -105,10 +123,20 @@ def _folded(content: object, block: str, placement: Placement) -> str | list[Any
     if isinstance(content, str):
         return f"{block}\n\n{content}" if placement == "prepend" else f"{content}\n\n{block}"
     if not isinstance(content, list | tuple):
-        raise InvalidInput("messages", f"content must be text or a list of parts, not {type(content).__name__}")
-    at = len(content) if placement == "append" else 1 + max((n for n, part in enumerate(content) if not _is_text(part)), default=-1)
+        raise InvalidInput(
+            "messages", f"content must be text or a list of parts, not {type(content).__name__}"
+        )
+    at = (
+        len(content)
+        if placement == "append"
+        else 1 + max((n for n, part in enumerate(content) if not _is_text(part)), default=-1)
+    )
     return [*content[:at], {"type": "text", "text": block}, *content[at:]]
 
 
 def _is_text(part: object) -> bool:
-    return isinstance(part, str) or (isinstance(part, Mapping) and isinstance(part.get("text"), str)) or isinstance(getattr(part, "text", None), str)
+    return (
+        isinstance(part, str)
+        or (isinstance(part, Mapping) and isinstance(part.get("text"), str))
+        or isinstance(getattr(part, "text", None), str)
+    )

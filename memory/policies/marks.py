@@ -1,11 +1,15 @@
-"""What a text shows at a glance, as bits of one integer, made when it is written: so that ranking reads no text."""
+"""What a text shows at a glance, as bits of one integer, made when it is written: so
+that ranking reads no text.
+"""
 
 from __future__ import annotations
 
 import re
 
 ASKS, ENDS_ASKING, HAS_NUMBER, HAS_PICTURE, HAS_PLACE, HAS_TIME = 1, 2, 4, 8, 16, 32
-"""It has a question mark; ends with one; has a number; shows a picture; names something with a capital after in, at, to, near, from; tells a time."""
+"""It has a question mark; ends with one; has a number; shows a picture; names something
+with a capital after in, at, to, near, from; tells a time.
+"""
 
 _WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
@@ -25,11 +29,15 @@ _MAY_OR_YEAR = re.compile(r"\bMay\b|\b(?:19|20)\d\d\b")
 
 
 LOOKED_AT = 2_000
-"""Characters of a text that are searched for numbers, pictures, places and times: a longer one has them all, or is about something else."""
+"""Characters of a text that are searched for numbers, pictures, places and times: a
+longer one has them all, or is about something else.
+"""
 
 
 def marks_of(text: str) -> int:
-    """The bits of a text. English words; of other languages the signs and the figures alone."""
+    """The bits of a text. English words; of other languages the signs and the figures
+    alone.
+    """
     shown = ASKS if "?" in text or "？" in text else 0
     shown |= ENDS_ASKING if text.rstrip(" \"'”’)").endswith(("?", "？")) else 0
     begins = text[:LOOKED_AT]

@@ -11,7 +11,9 @@ from memory.domain.errors import InvalidInput
 
 
 class Named(BaseModel):
-    """A rule or a quota by its name. What is wrong with one that Python makes is `InvalidInput` that names the field, as in `promotion.idle.when`."""
+    """A rule or a quota by its name. What is wrong with one that Python makes is
+    `InvalidInput` that names the field, as in `promotion.idle.when`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -26,7 +28,8 @@ class Named(BaseModel):
         except ValidationError as exc:
             raise self._explained(exc, given.get("name")) from None
 
-    # Within a configuration pydantic goes past this constructor, as past its own: there `MemoryConfig` tells what is wrong, by number and line.
+    # Within a configuration pydantic goes past this constructor, as past its own: there
+    # `MemoryConfig` tells what is wrong, by number and line.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
@@ -37,12 +40,19 @@ class Named(BaseModel):
         if isinstance(refused, InvalidInput):
             return refused if "." in refused.field else InvalidInput(cls.path(name, inner), refused.problem)
         if first["type"] == "extra_forbidden":
-            return InvalidInput(cls.path(name, inner), f"there is no such field (known: {', '.join(cls.model_fields)})")
-        return InvalidInput(cls.path(name, inner), "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, "))
+            return InvalidInput(
+                cls.path(name, inner), f"there is no such field (known: {', '.join(cls.model_fields)})"
+            )
+        return InvalidInput(
+            cls.path(name, inner),
+            "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, "),
+        )
 
     @classmethod
     def path(cls, name: object, field: str) -> str:
-        """A field by its dotted name, with that of the rule where it has one that can be told."""
+        """A field by its dotted name, with that of the rule where it has one that can
+        be told.
+        """
         try:
             return f"{cls.setting}.{door.name('name', name)}.{field}"
         except InvalidInput:

@@ -1,4 +1,6 @@
-"""What messages become when they leave a session's window: told by the caller's callback, checked here."""
+"""What messages become when they leave a session's window: told by the caller's
+callback, checked here.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ MOST_MADE = 100
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """Messages that leave the window of a session, by a compaction, by what `replace` or a provider drops, or by its end: copies, in order, each with
-    its id. None is told twice. Those of each user of a shared session are told apart: `user` is who said them, or the session's user.
+    """Messages that leave the window of a session, by a compaction, by what `replace`
+    or a provider drops, or by its end: copies, in order, each with its id. None is told
+    twice. Those of each user of a shared session are told apart: `user` is who said
+    them, or the session's user.
 
-    `numbers` are those of the messages in the session's history; `summary` is what stands for them in the window now, None where nothing does,
-    or where it says what others said.
+    `numbers` are those of the messages in the session's history; `summary` is what
+    stands for them in the window now, None where nothing does, or where it says what
+    others said.
     """
 
     session_id: str
@@ -37,21 +42,30 @@ class Leaving:
 
     @property
     def scope(self) -> Scope:
-        """Where what is made of them goes unless told otherwise: to the user; to the session where there is none."""
+        """Where what is made of them goes unless told otherwise: to the user; to the
+        session where there is none.
+        """
         return Scope.session(self.session_id) if self.user is None else Scope.user(self.user)
 
 
 Made: TypeAlias = str | EntryDraft | Mapping[str, Any] | None
-"""A text, a draft, the arguments of `write` (without a scope: that of `Leaving`); None is nothing."""
+"""A text, a draft, the arguments of `write` (without a scope: that of `Leaving`); None
+is nothing.
+"""
 Onward: TypeAlias = Callable[[Leaving], Made | Sequence[Made] | Awaitable[Made | Sequence[Made]]]
 """Makes entries of messages that leave; may be async."""
 
 
 def drafts_of(made: object, leaving: Leaving) -> list[EntryDraft]:
-    """What a callback returned, as drafts. Raises `InvalidInput` where it is none of what it may be."""
+    """What a callback returned, as drafts. Raises `InvalidInput` where it is none of
+    what it may be.
+    """
     several = list(made) if isinstance(made, Sequence) and not isinstance(made, str) else [made]
     if len(several) > MOST_MADE:
-        raise InvalidInput("onward", f"returned {len(several)} entries; at most {MOST_MADE} are made of the messages of one call")
+        raise InvalidInput(
+            "onward",
+            f"returned {len(several)} entries; at most {MOST_MADE} are made of the messages of one call",
+        )
     return [_draft(one, leaving) for one in several if one is not None]
 
 
@@ -61,20 +75,34 @@ def _draft(made: object, leaving: Leaving) -> EntryDraft:
     if isinstance(made, EntryDraft):
         made = dict(made)  # checked again: its lists may have been changed since
     if not isinstance(made, Mapping):
-        raise InvalidInput("onward", f"returned {type(made).__name__}; it returns text, drafts, arguments of write, or a list of these")
+        raise InvalidInput(
+            "onward",
+            f"returned {type(made).__name__}; it returns text, drafts, arguments of write, or a list of these",
+        )
     given = {"scope": leaving.scope, **made}
     if isinstance(given["scope"], str):
         given["scope"] = Scope.parse(given["scope"])
     if given.get("key") is not None:
-        raise InvalidInput("key", "cannot be given to what is made of messages: it is made once for each call of the callback")
+        raise InvalidInput(
+            "key",
+            "cannot be given to what is made of messages: it is made once for each call of the callback",
+        )
     return _with_origin(EntryDraft(**given), leaving)
 
 
 def _with_origin(draft: EntryDraft, leaving: Leaving) -> EntryDraft:
-    """The draft, whose metadata names the session as that of promoted entries does (A68), with the session's agent unless it names one, and the
-    sources of what was said among its origins."""
-    heard = [origin("source", source) for message in leaving.messages if (source := source_of(message)) is not None]
+    """The draft, whose metadata names the session as that of promoted entries does
+    (A68), with the session's agent unless it names one, and the sources of what was
+    said among its origins.
+    """
+    heard = [
+        origin("source", source) for message in leaving.messages if (source := source_of(message)) is not None
+    ]
     metadata = {"created_in_session_id": leaving.session_id} | draft.metadata
     return draft.model_copy(
-        update={"metadata": metadata, "agent": draft.agent or leaving.agent, "origins": tuple(dict.fromkeys([*draft.origins, *heard]))}
+        update={
+            "metadata": metadata,
+            "agent": draft.agent or leaving.agent,
+            "origins": tuple(dict.fromkeys([*draft.origins, *heard])),
+        }
     )

@@ -1,4 +1,6 @@
-"""Where browsing goes on: behind the last entry that was shown, by the moment that orders, its sequence and its id (D52)."""
+"""Where browsing goes on: behind the last entry that was shown, by the moment that
+orders, its sequence and its id (D52).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _HELD = (Order("moment"), Order("sequence"), Order("seal"))
 
 
 def cursor_behind(asked: Asked, moment: datetime, sequence: int, entry_id: str) -> str:
-    """The cursor of an answer that ends with this entry. It goes on with the same question only, with any limit."""
+    """The cursor of an answer that ends with this entry. It goes on with the same
+    question only, with any limit.
+    """
     question = (
         asked.tenant,
         [scope.text for scope in asked.scopes],
@@ -34,6 +38,13 @@ def place_of(cursor: str, asked: Asked) -> tuple[datetime, int, str]:
     """
     position = decode_cursor(cursor, _HELD)
     moment, sequence, _ = position.values
-    if isinstance(moment, datetime) and isinstance(sequence, int) and cursor_behind(asked, moment, sequence, position.id) == cursor:
+    if (
+        isinstance(moment, datetime)
+        and isinstance(sequence, int)
+        and cursor_behind(asked, moment, sequence, position.id) == cursor
+    ):
         return moment, sequence, position.id
-    raise InvalidInput("cursor", "is damaged, or was returned to another question: scope, filters and order stay the same from page to page")
+    raise InvalidInput(
+        "cursor",
+        "is damaged, or was returned to another question: scope, filters and order stay the same from page to page",
+    )

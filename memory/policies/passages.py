@@ -1,25 +1,35 @@
-"""How a text is cut into the parts that are found by meaning each on its own. Pure: the same text is always cut alike."""
+"""How a text is cut into the parts that are found by meaning each on its own. Pure: the
+same text is always cut alike.
+"""
 
 from __future__ import annotations
 
 import re
 
 PART = 1_000
-"""Characters of the longest part: a vector is the mean over its words, and of a longer text means little."""
+"""Characters of the longest part: a vector is the mean over its words, and of a longer
+text means little.
+"""
 FINE = 250
-"""Those of the longest part of a text that has a vector of the whole besides: some sentences, so that one of them still tells."""
+"""Those of the longest part of a text that has a vector of the whole besides: some
+sentences, so that one of them still tells.
+"""
 _SENTENCE = re.compile(r"[.!?…。！？]+[\"'”’)\]]*\s|\n")
 _GAP = re.compile(r"\s")
 
 
 def parts_of(text: str) -> list[str]:
-    """The parts of a text, in order: about equal, none longer than `PART`, each ending with a sentence where there is one to end with, else with a
-    word. A text of white space has none."""
+    """The parts of a text, in order: about equal, none longer than `PART`, each ending
+    with a sentence where there is one to end with, else with a word. A text of white
+    space has none.
+    """
     return [text[start:end] for start, end in _spans(text, PART)]
 
 
 def fine_parts_of(text: str) -> list[str]:
-    """The parts of a text that is longer than `PART`, none longer than `FINE`; of a shorter one none."""
+    """The parts of a text that is longer than `PART`, none longer than `FINE`; of a
+    shorter one none.
+    """
     return [text[start:end] for start, end in fine_spans_of(text)]
 
 
@@ -45,7 +55,9 @@ def _spans(text: str, most: int) -> list[tuple[int, int]]:
 
 
 def _end(gap: re.Pattern[str], text: str, start: int, aim: int, most: int) -> int:
-    """Where the gap ends that leaves most nearly `aim` characters before it; 0 where none leaves about so many."""
+    """Where the gap ends that leaves most nearly `aim` characters before it; 0 where
+    none leaves about so many.
+    """
     ends = [found.end() for found in gap.finditer(text, start + aim // 2, start + min(aim + aim // 2, most))]
     return min(ends, key=lambda end: abs(end - start - aim), default=0)
 

@@ -1,4 +1,6 @@
-"""Promotion: which entries go onward to a longer-lived tier or are copied into a broader scope, by which rule. Pure: facts in, decision out."""
+"""Promotion: which entries go onward to a longer-lived tier or are copied into a
+broader scope, by which rule. Pure: facts in, decision out.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,17 @@ from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition
 from memory.policies.facts import Facts, Fields, Measure
 from memory.policies.named import Named
 from memory.policies.routing import TIERS, is_onward
-from memory.policies.single_conditions import ConfidenceAtLeast, IdleFor, InTier, OfScopeKind, OfTenant, OfType, OlderThan, ReadAtLeast, Tagged
+from memory.policies.single_conditions import (
+    ConfidenceAtLeast,
+    IdleFor,
+    InTier,
+    OfScopeKind,
+    OfTenant,
+    OfType,
+    OlderThan,
+    ReadAtLeast,
+    Tagged,
+)
 from memory.ports.query import Filter
 
 Event = Literal["session_end", "sweep", "write"]
@@ -41,12 +53,16 @@ _FLAT: Mapping[str, Any] = {
 
 
 class PromotionRule(Named):
-    """Move entries of tier `source` to `target` when the event happens and what is asked of them holds; where nothing is asked, always.
+    """Move entries of tier `source` to `target` when the event happens and what is
+    asked of them holds; where nothing is asked, always.
 
-    Asked is `when`, a condition, or in short any of `tags`, `types`, `min_confidence`, `min_accesses`, `idle_for`, `older_than`; besides, where these
-    are given, that the entry is one of `tenants`' and of a scope of `scope_kinds`. What a scope holds is what it holds in the source tier.
+    Asked is `when`, a condition, or in short any of `tags`, `types`, `min_confidence`,
+    `min_accesses`, `idle_for`, `older_than`; besides, where these are given, that the
+    entry is one of `tenants`' and of a scope of `scope_kinds`. What a scope holds is
+    what it holds in the source tier.
 
-    With `to_scope` the entry stays, and a copy goes into that scope as `promote` makes it: `"user"`, the session's user, or a scope as `"org:acme"`.
+    With `to_scope` the entry stays, and a copy goes into that scope as `promote` makes
+    it: `"user"`, the session's user, or a scope as `"org:acme"`.
     """
 
     setting = "promotion"
@@ -81,7 +97,9 @@ class PromotionRule(Named):
             self._check_copying(self.to_scope)
         elif not is_onward(self.source, self.target):
             raise self._refused("target", f"must come after '{self.source}': records move onward only")
-        if self.when is not None and (beside := [name for name in _FLAT if getattr(self, name) not in (None, ())]):
+        if self.when is not None and (
+            beside := [name for name in _FLAT if getattr(self, name) not in (None, ())]
+        ):
             raise self._refused(beside[0], "cannot stand beside when: say it there")
         for field, make in (*_FLAT.items(), ("tenants", lambda tenants: OfTenant(*tenants))):
             if (given := getattr(self, field)) not in (None, ()):
@@ -90,13 +108,18 @@ class PromotionRule(Named):
                 except InvalidInput as error:
                     raise self._refused(field, error.problem) from None
         if self.when is not None and (never := _never_in(self.source, self.when)):
-            raise self._refused("when", f"'{never.describe()}' never holds of what is in source = '{self.source}': change one of them")
+            raise self._refused(
+                "when",
+                f"'{never.describe()}' never holds of what is in source = '{self.source}': change one of them",
+            )
         return self
 
     def _check_copying(self, to_scope: str) -> None:
         if "target" in self.model_fields_set:
             raise self._refused("target", "belongs to a move: with to_scope the entry stays where it is")
-        if self.on != "session_end":  # else each sweep would look for the copies of before, and make anew what was deleted
+        if (
+            self.on != "session_end"
+        ):  # else each sweep would look for the copies of before, and make anew what was deleted
             raise self._refused("to_scope", f"entries are copied on session_end, not on {self.on}")
         if to_scope != USER:
             try:
@@ -104,7 +127,10 @@ class PromotionRule(Named):
             except InvalidInput as error:
                 raise self._refused("to_scope", f"must be '{USER}' or a scope: {error}") from None
             if kind is ScopeKind.SESSION:
-                raise self._refused("to_scope", f"copies go into broader scopes, and a session is none: name '{USER}' or such as org:acme")
+                raise self._refused(
+                    "to_scope",
+                    f"copies go into broader scopes, and a session is none: name '{USER}' or such as org:acme",
+                )
 
     @cached_property
     def condition(self) -> Condition | None:
@@ -113,7 +139,13 @@ class PromotionRule(Named):
         flat = [make(given[name]) for name, make in _FLAT.items() if given[name] not in (None, ())]
         asked: list[Condition] = [OfTenant(*self.tenants)] if self.tenants else []
         asked += [OfScopeKind(*map(str, self.scope_kinds))] if self.scope_kinds else []
-        asked += [self.when] if self.when is not None else [flat[0] if len(flat) == 1 else AnyOf(tuple(flat))] if flat else []
+        asked += (
+            [self.when]
+            if self.when is not None
+            else [flat[0] if len(flat) == 1 else AnyOf(tuple(flat))]
+            if flat
+            else []
+        )
         return None if not asked else asked[0] if len(asked) == 1 else AllOf(tuple(asked))
 
     @property
@@ -140,7 +172,11 @@ class PromotionRule(Named):
 
     def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
         """Whether it takes the entry, and why or why not."""
-        return (True, "the rule takes every entry") if self.condition is None else self.condition.judged(facts, now)
+        return (
+            (True, "the rule takes every entry")
+            if self.condition is None
+            else self.condition.judged(facts, now)
+        )
 
     def takes(self, now: datetime, known: Fields) -> Filter:
         """The filter for what this rule takes of records that have these fields."""
@@ -149,13 +185,19 @@ class PromotionRule(Named):
     def describe(self) -> str:
         """The rule in words, for people."""
         asked = "every entry" if self.condition is None else self.condition.describe()
-        goes = f"{self.source} → {self.target}" if self.to_scope is None else f"{self.source}, a copy → {self.to_scope}"
+        goes = (
+            f"{self.source} → {self.target}"
+            if self.to_scope is None
+            else f"{self.source}, a copy → {self.to_scope}"
+        )
         return f"on {self.on.replace('_', ' ')}, {goes}: {asked}"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where an entry goes and why; `target` of None keeps it. `to_scope`: the scope that it is copied into instead."""
+    """Where an entry goes and why; `target` of None keeps it. `to_scope`: the scope
+    that it is copied into instead.
+    """
 
     target: str | None
     rule: str = ""
@@ -164,10 +206,12 @@ class Decision:
 
 
 class Policy(Protocol):
-    """A rule in Python, asked of the entries of a tier after the rules. Pure as they are: what it may look at it is given.
+    """A rule in Python, asked of the entries of a tier after the rules. Pure as they
+    are: what it may look at it is given.
 
-    Three more attributes may be there: `on`, the event (else `sweep`), `tier` (else `short`), and `when`, a condition on what it is asked about:
-    then stores are asked for those entries alone, else for the whole tier.
+    Three more attributes may be there: `on`, the event (else `sweep`), `tier` (else
+    `short`), and `when`, a condition on what it is asked about: then stores are asked
+    for those entries alone, else for the whole tier.
     """
 
     @property
@@ -193,16 +237,23 @@ class CustomRule:
         """Raises `InvalidInput` for what is no policy."""
         name = getattr(policy, "name", None)
         if not isinstance(name, str) or not name or not callable(getattr(policy, "decide", None)):
-            raise InvalidInput("policies", f"a policy has a name and decide(record, facts, now), as {type(policy).__name__} has not")
+            raise InvalidInput(
+                "policies",
+                f"a policy has a name and decide(record, facts, now), as {type(policy).__name__} has not",
+            )
         if isinstance(policy, type):
-            raise InvalidInput(f"policies.{name}", f"is a class: hand in an object of it, {policy.__name__}(...)")
+            raise InvalidInput(
+                f"policies.{name}", f"is a class: hand in an object of it, {policy.__name__}(...)"
+            )
         if iscoroutinefunction(policy.decide):
             raise InvalidInput(f"policies.{name}.decide", "must not be async: it returns a Decision, or None")
         on: Any = getattr(policy, "on", "sweep")
         source, when = getattr(policy, "tier", "short"), getattr(policy, "when", None)
         door.one_of(f"policies.{name}.on", on, get_args(Event))
         door.one_of(f"policies.{name}.tier", source, TIERS)
-        return cls(policy, name, on, source, None if when is None else condition_of(when, f"policies.{name}.when"))
+        return cls(
+            policy, name, on, source, None if when is None else condition_of(when, f"policies.{name}.when")
+        )
 
     def answers(self, event: Event) -> bool:
         return self.on == event or (event == "sweep" and self.on == "write")
@@ -223,13 +274,20 @@ class CustomRule:
         return self.when
 
     def decide(self, entry: Entry, facts: Facts, now: datetime) -> Decision | None:
-        """What the policy says, under its name. Raises what it raises, and `InvalidInput` where that is no move onward."""
+        """What the policy says, under its name. Raises what it raises, and
+        `InvalidInput` where that is no move onward.
+        """
         if self.when is not None and self.when.reason(facts, now) is None:
             return None
         decided = self.policy.decide(entry, facts, now)
         if decided is None or (isinstance(decided, Decision) and decided.target is None):
             return None
-        if not isinstance(decided, Decision) or decided.to_scope or decided.target not in TIERS or not is_onward(facts.tier, decided.target):
+        if (
+            not isinstance(decided, Decision)
+            or decided.to_scope
+            or decided.target not in TIERS
+            or not is_onward(facts.tier, decided.target)
+        ):
             raise InvalidInput("decide", f"must return None or a Decision for a tier after '{facts.tier}'")
         return Decision(decided.target, self.name, decided.because or "the policy says so")
 
@@ -244,7 +302,9 @@ def _never_in(tier: str, condition: Condition) -> Condition | None:
 Rule: TypeAlias = PromotionRule | CustomRule
 
 DEFAULT_RULES = (
-    PromotionRule(name="facts-last", on="session_end", source="short", target="long", tags=("fact",), min_confidence=0.8),
+    PromotionRule(
+        name="facts-last", on="session_end", source="short", target="long", tags=("fact",), min_confidence=0.8
+    ),
     PromotionRule(name="idle-sessions", on="sweep", source="short", target="mid", idle_for=timedelta(days=7)),
 )
 """Facts of a session outlive it; what nobody touched for a week leaves the short tier."""
@@ -253,16 +313,28 @@ DEFAULT_RULES = (
 def decide(rules: Sequence[PromotionRule], event: Event, facts: Facts, now: datetime) -> Decision:
     """The first rule, in order, that takes the entry to another tier wins."""
     for rule in rules:
-        if rule.answers(event) and not rule.copies and rule.source == facts.tier and (reason := rule.reason(facts, now)) is not None:
+        if (
+            rule.answers(event)
+            and not rule.copies
+            and rule.source == facts.tier
+            and (reason := rule.reason(facts, now)) is not None
+        ):
             return Decision(rule.target, rule.name, reason)
     return Decision(None, because=f"no {event.replace('_', ' ')} rule takes it from '{facts.tier}'")
 
 
 def copied(rules: Sequence[PromotionRule], event: Event, facts: Facts, now: datetime) -> list[Decision]:
-    """The scopes that an entry is copied into: every rule that says so counts, each scope once."""
+    """The scopes that an entry is copied into: every rule that says so counts, each
+    scope once.
+    """
     found: dict[str, Decision] = {}
     for rule in rules:
-        if rule.to_scope is None or not rule.answers(event) or rule.source != facts.tier or rule.to_scope in found:
+        if (
+            rule.to_scope is None
+            or not rule.answers(event)
+            or rule.source != facts.tier
+            or rule.to_scope in found
+        ):
             continue
         if (reason := rule.reason(facts, now)) is not None:
             found[rule.to_scope] = Decision(None, rule.name, reason, rule.to_scope)

@@ -1,4 +1,6 @@
-"""Quotas: how much a scope or a tenant may hold, and what becomes of a write beyond it. Pure."""
+"""Quotas: how much a scope or a tenant may hold, and what becomes of a write beyond it.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,18 @@ Oldest = Literal["oldest", "least_read", "least_confident"]
 
 
 class Quota(Named):
-    """Each scope, or the tenant as a whole (`per`), holds at most so many `entries`, or `bytes`, of scopes of `scope_kinds` where these are named.
+    """Each scope, or the tenant as a whole (`per`), holds at most so many `entries`, or
+    `bytes`, of scopes of `scope_kinds` where these are named.
 
-    What is written beyond it is refused, or has others of its scope go (`then = "evict"`): the `oldest`, the `least_read` or the `least_confident`,
-    those without a confidence first. What is expired or retired counts until it is deleted.
+    What is written beyond it is refused, or has others of its scope go (`then =
+    "evict"`): the `oldest`, the `least_read` or the `least_confident`, those without a
+    confidence first. What is expired or retired counts until it is deleted.
 
-    `artifact_bytes` is for a tenant's artifacts and for the texts of its messages that are stored apart from them (of more than 64 KiB), what is
-    being uploaded and what was replaced and is not deleted yet included. Beyond it uploads, and messages with such texts, are refused; what messages
-    are changed to, streams bring and compactions sum up counts, and is not.
+    `artifact_bytes` is for a tenant's artifacts and for the texts of its messages that
+    are stored apart from them (of more than 64 KiB), what is being uploaded and what
+    was replaced and is not deleted yet included. Beyond it uploads, and messages with
+    such texts, are refused; what messages are changed to, streams bring and compactions
+    sum up counts, and is not.
     """
 
     setting = "quotas"
@@ -38,11 +44,18 @@ class Quota(Named):
     @model_validator(mode="after")
     def _can_be_kept(self) -> Quota:
         if sum(given is not None for given in (self.entries, self.bytes, self.artifact_bytes)) != 1:
-            raise self._refused("entries", "or bytes, or artifact_bytes: one of them says how much; for several, give a quota each")
+            raise self._refused(
+                "entries",
+                "or bytes, or artifact_bytes: one of them says how much; for several, give a quota each",
+            )
         if self.artifact_bytes is not None and (self.per == "scope" or self.scope_kinds):
-            raise self._refused("artifact_bytes", 'is for a tenant as a whole: per = "tenant", without scope_kinds')
+            raise self._refused(
+                "artifact_bytes", 'is for a tenant as a whole: per = "tenant", without scope_kinds'
+            )
         if self.then == "evict" and self.per == "tenant":
-            raise self._refused("then", "'evict' is for quotas per scope: what goes is of the scope that was written to")
+            raise self._refused(
+                "then", "'evict' is for quotas per scope: what goes is of the scope that was written to"
+            )
         for tenant in self.tenants:
             door.identifier(f"quotas.{self.name}.tenants", tenant)
         if self.then == "refuse" and "evict" in self.model_fields_set:
@@ -61,11 +74,17 @@ class Quota(Named):
 
     def is_for(self, tenant: str, scope: str) -> bool:
         """Whether it counts entries of this scope."""
-        return (not self.tenants or tenant in self.tenants) and (not self.scope_kinds or Scope.parse(scope).kind in self.scope_kinds)
+        return (not self.tenants or tenant in self.tenants) and (
+            not self.scope_kinds or Scope.parse(scope).kind in self.scope_kinds
+        )
 
     def describe(self) -> str:
         """The quota in words, for people."""
         whose = f" of tenant {' or '.join(self.tenants)}" if self.tenants else ""
         kinds = f" ({', '.join(self.scope_kinds)})" if self.scope_kinds else ""
-        beyond = "beyond it writes are refused" if self.then == "refuse" else f"beyond it the {self.evict.replace('_', ' ')} go"
+        beyond = (
+            "beyond it writes are refused"
+            if self.then == "refuse"
+            else f"beyond it the {self.evict.replace('_', ' ')} go"
+        )
         return f"at most {self.most:,} {self.measure} per {self.per}{kinds}{whose}; {beyond}"

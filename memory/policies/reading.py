@@ -1,4 +1,6 @@
-"""What of a window is read out for a model. Pure: a window and what its messages cost in, a `Context` out."""
+"""What of a window is read out for a model. Pure: a window and what its messages cost
+in, a `Context` out.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,29 @@ from typing import Literal
 from memory.domain.message import Message, Role
 from memory.domain.session import Context
 from memory.policies.tokens import message_tokens
-from memory.policies.window import Arranged, arranged, completed, fitted, fitted_in_steps, from_user, layered, newest
+from memory.policies.window import (
+    Arranged,
+    arranged,
+    completed,
+    fitted,
+    fitted_in_steps,
+    from_user,
+    layered,
+    newest,
+)
 from memory.ports.tokens import TokenCounter
 
 LAYERED = 80
-"""Messages of a layered read-out that are neither system nor summary, unless told (B51)."""
+"""Messages of a layered read-out that are neither system nor summary, unless told
+(B51).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextAsked:
-    """What of a window is asked for: see `Session.context`. `budget` is what there is for messages and tools together."""
+    """What of a window is asked for: see `Session.context`. `budget` is what there is
+    for messages and tools together.
+    """
 
     budget: int | None = None
     last: int | None = None
@@ -47,7 +62,9 @@ def read_out(
     counter: TokenCounter,
     tools_tokens: int = 0,
 ) -> Context:
-    """The window as it is asked for, of which this is the end, and which has `count` messages in all; for `said_by_then` see `fitted_in_steps`."""
+    """The window as it is asked for, of which this is the end, and which has `count`
+    messages in all; for `said_by_then` see `fitted_in_steps`.
+    """
     places = {id(message): at for at, message in enumerate(window.messages)}
     if asked.completes:
         said_by_then = [*said_by_then, *(said_by_then[found.position] for found in window.interrupted)]
@@ -56,9 +73,16 @@ def read_out(
     some, weights, said = window, costs, said_by_then
     at_hand = {id(message): at for at, message in enumerate(window.messages)}
     if asked.layered or asked.last is not None:
-        some = arranged(layered(window, asked.earlier, asked.newest or 0) if asked.layered else _newest(window, asked.last or 0))
+        some = arranged(
+            layered(window, asked.earlier, asked.newest or 0)
+            if asked.layered
+            else _newest(window, asked.last or 0)
+        )
         at = [at_hand.get(id(message)) for message in some.messages]
-        weights = [message_tokens(m, counter) if place is None else costs[place] for m, place in zip(some.messages, at, strict=True)]
+        weights = [
+            message_tokens(m, counter) if place is None else costs[place]
+            for m, place in zip(some.messages, at, strict=True)
+        ]
         said = [0 if place is None else said_by_then[place] for place in at]
     kept, over = some.order, 0
     if asked.budget is not None:
@@ -79,7 +103,11 @@ def read_out(
         count - len(there & places.keys()) - len(window.invalid_response),
         over,
         [str(window.messages[at].id) for at in window.invalid_response],
-        [open_call.call.id for open_call in window.interrupted if id(window.messages[open_call.position]) in there],
+        [
+            open_call.call.id
+            for open_call in window.interrupted
+            if id(window.messages[open_call.position]) in there
+        ],
         tools_tokens,
         [layer_of(message) for message in shown],
     )

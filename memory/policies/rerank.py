@@ -1,4 +1,6 @@
-"""Reranking what was found by a model that reads it, in one stage or two (D92–D99). Pure: what to ask, and what to make of the answer."""
+"""Reranking what was found by a model that reads it, in one stage or two (D92–D99).
+Pure: what to ask, and what to make of the answer.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ POOL = 25
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one stage looks at, and what it says where nothing comes of it: nobody was there to ask, who was did not answer, or named none."""
+    """What one stage looks at, and what it says where nothing comes of it: nobody was
+    there to ask, who was did not answer, or named none.
+    """
 
     most: int
     """Hits, the best; those behind them keep their places."""
@@ -56,7 +60,9 @@ _DIGITS = re.compile(r"[0-9]+")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rerank(Shown):
-    """What became of reranking (D98). `stages` is how many were asked for; a second is tried only where the first was applied."""
+    """What became of reranking (D98). `stages` is how many were asked for; a second is
+    tried only where the first was applied.
+    """
 
     model: str | None
     applied: bool = False
@@ -79,23 +85,32 @@ def said_in(one: Entry | HistoryItem) -> tuple[str, str]:
 
 
 def prompt(question: str, found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> Prompt:
-    """What was found under the numbers 1 to n (decision D95), retired or not as it is now."""
+    """What was found under the numbers 1 to n (decision D95), retired or not as it is
+    now.
+    """
     return Prompt(_SYSTEM, "\n".join([quoted(question, QUESTION_BYTES), *listed(found, now, excerpt_bytes)]))
 
 
 def listed(found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> list[str]:
     """Each under its number, in two lines: what is known of it, and its text."""
-    return [f"{_head(number, one, now)}\n{quoted(said_in(one)[1], excerpt_bytes)}" for number, one in enumerate(found, start=1)]
+    return [
+        f"{_head(number, one, now)}\n{quoted(said_in(one)[1], excerpt_bytes)}"
+        for number, one in enumerate(found, start=1)
+    ]
 
 
 def picked(reply: str, count: int) -> list[int]:
-    """The places of the entries that a reply names by their numbers, each once, in its order (D95). What was not shown as a number is none."""
+    """The places of the entries that a reply names by their numbers, each once, in its
+    order (D95). What was not shown as a number is none.
+    """
     places = {str(number): number - 1 for number in range(1, count + 1)}
     return list(dict.fromkeys(places[digits] for digits in _DIGITS.findall(reply) if digits in places))
 
 
 def by_scores(scores: Sequence[float], count: int) -> list[int]:
-    """The places of texts by their scores, the best first; equal ones stay as they stood."""
+    """The places of texts by their scores, the best first; equal ones stay as they
+    stood.
+    """
     numbers = [float(score) for score in scores]
     if len(numbers) != count or not all(map(math.isfinite, numbers)):
         raise InvalidInput("reranker", f"must return {count} finite numbers for {count} texts")
@@ -109,10 +124,16 @@ def reordered(order: Sequence[int], count: int) -> list[int]:
 
 
 def _head(number: int, one: Entry | HistoryItem, now: datetime) -> str:
-    """`[id=1] (context · 2026-03-01 · superseded 2026-04-01) title` (D92), one line whatever the title holds."""
+    """`[id=1] (context · 2026-03-01 · superseded 2026-04-01) title` (D92), one line
+    whatever the title holds.
+    """
     if isinstance(one, Entry):
         known = [one.type.value, f"{one.valid_from:%Y-%m-%d}"]
-        known += [f"superseded {one.valid_to:%Y-%m-%d}"] if one.valid_to is not None and one.valid_to <= now else []
+        known += (
+            [f"superseded {one.valid_to:%Y-%m-%d}"]
+            if one.valid_to is not None and one.valid_to <= now
+            else []
+        )
     else:
         known = ["message", f"{one.created_at:%Y-%m-%d}"]
     return f"[id={number}] ({' · '.join(known)}) {in_one_line(said_in(one)[0])}".rstrip()

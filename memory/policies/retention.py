@@ -1,4 +1,6 @@
-"""Retention: what is deleted, ended or kept by rule, and how much of the past. Pure: facts in, decision out."""
+"""Retention: what is deleted, ended or kept by rule, and how much of the past. Pure:
+facts in, decision out.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition, None
 from memory.policies.facts import Facts, Fields, Measure
 from memory.policies.named import Named
 from memory.policies.routing import TIERS
-from memory.policies.single_conditions import IdleFor, InTier, OfScopeKind, OfTenant, OfType, OlderThan, Tagged
+from memory.policies.single_conditions import (
+    IdleFor,
+    InTier,
+    OfScopeKind,
+    OfTenant,
+    OfType,
+    OlderThan,
+    Tagged,
+)
 from memory.ports.query import Filter
 
 What = Literal["entries", "sessions", "versions"]
@@ -36,11 +46,14 @@ _ASKED = ("when", "tenants", "scope_kinds", "types", "tiers", "statuses", "keep_
 
 
 class RetentionRule(Named):
-    """Delete entries, sessions or kept versions, or `end` sessions, when what is asked of them holds; or `keep` them: then no later rule takes them.
+    """Delete entries, sessions or kept versions, or `end` sessions, when what is asked
+    of them holds; or `keep` them: then no later rule takes them.
 
-    Asked is `when`, a condition, and besides, where these are given, that a record is one of `tenants`', of a scope of `scope_kinds`, of `types`, in
-    `tiers`; of sessions, that they are in one of `statuses`. Of versions that edits have replaced, an entry's newest `keep_versions` stay, and those
-    that were replaced within `versions_for`; the older ones go, the current version never.
+    Asked is `when`, a condition, and besides, where these are given, that a record is
+    one of `tenants`', of a scope of `scope_kinds`, of `types`, in `tiers`; of sessions,
+    that they are in one of `statuses`. Of versions that edits have replaced, an entry's
+    newest `keep_versions` stay, and those that were replaced within `versions_for`; the
+    older ones go, the current version never.
     """
 
     setting = "retention"
@@ -67,7 +80,9 @@ class RetentionRule(Named):
     def _can_be_carried_out(self) -> RetentionRule:
         for name in _ASKED:
             if getattr(self, name) not in (None, ()) and name not in _BELONGS[self.what]:
-                raise self._refused(name, f"is not asked of {self.what}; there are {', '.join(_BELONGS[self.what])}")
+                raise self._refused(
+                    name, f"is not asked of {self.what}; there are {', '.join(_BELONGS[self.what])}"
+                )
         if self.then == "end" and self.what != "sessions":
             raise self._refused("then", f"'end' is for sessions, not for {self.what}")
         if self.what == "versions":
@@ -89,14 +104,20 @@ class RetentionRule(Named):
     def _check_versions(self) -> None:
         limits = self.keep_versions is not None or self.versions_for is not None
         if limits is (self.then == "keep"):
-            problem = "keeps all versions: it has no limits" if limits else "is missing, or versions_for: how many, or how long they stay"
+            problem = (
+                "keeps all versions: it has no limits"
+                if limits
+                else "is missing, or versions_for: how many, or how long they stay"
+            )
             raise self._refused("keep_versions", problem)
         if self.versions_for is not None and not timedelta() < self.versions_for <= LONGEST:
             raise self._refused("versions_for", "should be longer than nothing and at most 100 years")
 
     @cached_property
     def condition(self) -> Condition | None:
-        """All that is asked of a record, but its status and its place among versions; None where nothing is."""
+        """All that is asked of a record, but its status and its place among versions;
+        None where nothing is.
+        """
         asked: list[Condition] = [OfTenant(*self.tenants)] if self.tenants else []
         asked += [OfScopeKind(*map(str, self.scope_kinds))] if self.scope_kinds else []
         asked += [OfType(*map(str, self.types))] if self.types else []
@@ -118,14 +139,22 @@ class RetentionRule(Named):
         """Whether it is about records in this status: to end is about what is active."""
         if status is None:
             return True
-        return status in (self.statuses or (("active",) if self.then == "end" else (status,))) and not (self.then == "end" and status != "active")
+        return status in (self.statuses or (("active",) if self.then == "end" else (status,))) and not (
+            self.then == "end" and status != "active"
+        )
 
     def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
         """Whether it takes the record, and why or why not."""
-        return (True, f"the rule is for all {self.what}") if self.condition is None else self.condition.judged(facts, now)
+        return (
+            (True, f"the rule is for all {self.what}")
+            if self.condition is None
+            else self.condition.judged(facts, now)
+        )
 
     def takes(self, now: datetime, known: Fields) -> Filter:
-        """The filter for what this rule takes of records that have these fields; it may let more through."""
+        """The filter for what this rule takes of records that have these fields; it may
+        let more through.
+        """
         return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
     def leaves(self, now: datetime, known: Fields) -> Filter | None:
@@ -133,7 +162,9 @@ class RetentionRule(Named):
         return None if self.condition is None else self.condition.rest(now, known)
 
     def beyond(self, newer: int, replaced_at: datetime, now: datetime) -> str | None:
-        """Why a kept version goes that so many newer ones stand before, and that was replaced then; None where it stays."""
+        """Why a kept version goes that so many newer ones stand before, and that was
+        replaced then; None where it stays.
+        """
         if self.keep_versions is not None and newer >= self.keep_versions:
             return f"beyond the newest {self.keep_versions} kept versions"
         if self.versions_for is not None and now - replaced_at >= self.versions_for:
@@ -143,22 +174,34 @@ class RetentionRule(Named):
     def describe(self) -> str:
         """The rule in words, for people."""
         limits = [f"beyond the newest {self.keep_versions}"] if self.keep_versions is not None else []
-        limits += [f"replaced more than {in_words(self.versions_for)} ago"] if self.versions_for is not None else []
+        limits += (
+            [f"replaced more than {in_words(self.versions_for)} ago"] if self.versions_for is not None else []
+        )
         asked = [] if self.condition is None else [self.condition.describe()]
-        said = " and ".join([*([f"{' or '.join(self.statuses)}"] if self.statuses else []), *asked, *([" or ".join(limits)] if limits else [])])
+        said = " and ".join(
+            [
+                *([f"{' or '.join(self.statuses)}"] if self.statuses else []),
+                *asked,
+                *([" or ".join(limits)] if limits else []),
+            ]
+        )
         return f"{self.then} {'kept versions' if self.what == 'versions' else self.what}{': ' + said if said else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What becomes of a record: `then` of "keep" leaves it, by a rule or, where `rule` is empty, since none takes it."""
+    """What becomes of a record: `then` of "keep" leaves it, by a rule or, where `rule`
+    is empty, since none takes it.
+    """
 
     then: Then
     rule: str = ""
     because: str = ""
 
 
-def retained(rules: Sequence[RetentionRule], what: What, facts: Facts, now: datetime, status: str | None = None) -> Retained:
+def retained(
+    rules: Sequence[RetentionRule], what: What, facts: Facts, now: datetime, status: str | None = None
+) -> Retained:
     """The first rule, in order, that takes the record decides."""
     for rule in rules:
         if rule.what == what and rule.speaks_of(status):
@@ -168,8 +211,12 @@ def retained(rules: Sequence[RetentionRule], what: What, facts: Facts, now: date
     return Retained("keep", because=f"no rule takes it of {what}")
 
 
-def retained_version(rules: Sequence[RetentionRule], facts: Facts, newer: int, replaced_at: datetime, now: datetime) -> Retained:
-    """Of a kept version the first rule decides that is for it, whether it goes or stays."""
+def retained_version(
+    rules: Sequence[RetentionRule], facts: Facts, newer: int, replaced_at: datetime, now: datetime
+) -> Retained:
+    """Of a kept version the first rule decides that is for it, whether it goes or
+    stays.
+    """
     for rule in rules:
         if rule.what == "versions" and rule.judged(facts, now)[0]:
             why = None if rule.then == "keep" else rule.beyond(newer, replaced_at, now)

@@ -1,4 +1,6 @@
-"""Where a record is born and what is replicated: decided by what never changes (its kind and the kind of its scope)."""
+"""Where a record is born and what is replicated: decided by what never changes (its
+kind and the kind of its scope).
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,28 @@ TIERS = ("short", "mid", "long")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The tier that is a new record's home, the tiers that get a whole copy for searching, and why."""
+    """The tier that is a new record's home, the tiers that get a whole copy for
+    searching, and why.
+    """
 
     tier: str
     replicas: tuple[str, ...]
     because: str
 
 
-def route(collection: str, home: str | None, scope_kind: ScopeKind | None = None, *, replicated: bool = False) -> Route:
-    """The default routes: what has no `home` tier of its own starts in `short` where it belongs to one session, everything else in `mid`."""
+def route(
+    collection: str, home: str | None, scope_kind: ScopeKind | None = None, *, replicated: bool = False
+) -> Route:
+    """The default routes: what has no `home` tier of its own starts in `short` where it
+    belongs to one session, everything else in `mid`.
+    """
     records = collection.replace("_", " ")
     tier = home or ("short" if scope_kind is ScopeKind.SESSION else "mid")
     copies = replicas_of(tier) if replicated else ()
     if home is not None:
-        because = f"{records} are kept in " + ("the durable middle tier" if home == "mid" else f"tier '{home}'")
+        because = f"{records} are kept in " + (
+            "the durable middle tier" if home == "mid" else f"tier '{home}'"
+        )
     elif tier == "short":
         because = f"{records} of one session are short-term until a promotion rule moves them on"
     else:
@@ -34,7 +44,9 @@ def route(collection: str, home: str | None, scope_kind: ScopeKind | None = None
 
 
 def replicas_of(tier: str) -> tuple[str, ...]:
-    """The tiers that hold replicas of a record that is replicated, while `tier` is its home."""
+    """The tiers that hold replicas of a record that is replicated, while `tier` is its
+    home.
+    """
     return ("long",) if tier == "mid" else ()
 
 

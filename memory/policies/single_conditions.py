@@ -81,14 +81,18 @@ class OlderThan(_Since):
 
 
 class IdleFor(_Since):
-    """Its record was made and last changed so long ago, or longer. To be read is no change."""
+    """Its record was made and last changed so long ago, or longer. To be read is no
+    change.
+    """
 
     __slots__ = ()
     key, fact, words = "idle_for", "updated_at", "unchanged for"
 
     def filter(self, now: datetime, known: Fields) -> Filter:
         """By the moment it was made too, of which stores have an index."""
-        return And(tuple(Le(known[fact], now - self.length) for fact in ("created_at", self.fact) if fact in known))
+        return And(
+            tuple(Le(known[fact], now - self.length) for fact in ("created_at", self.fact) if fact in known)
+        )
 
     def rest(self, now: datetime, known: Fields) -> Filter:
         return Not(self.filter(now, known)) if {"created_at", self.fact} <= known.keys() else EVERYTHING
@@ -131,7 +135,11 @@ class ConfidenceAtLeast(Single):
     least: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.least, bool) or not isinstance(self.least, int | float) or not 0 <= self.least <= 1:
+        if (
+            isinstance(self.least, bool)
+            or not isinstance(self.least, int | float)
+            or not 0 <= self.least <= 1
+        ):
             raise InvalidInput(self.key, "should be a number from 0 to 1")
         object.__setattr__(self, "least", float(self.least))
 
@@ -188,7 +196,11 @@ class Tagged(_OneOf):
 
     def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
         shared = [tag for tag in facts.tags if tag in self.names]
-        return (True, f"tagged '{shared[0]}'") if shared else (False, "not tagged " + " or ".join(f"'{tag}'" for tag in self.names))
+        return (
+            (True, f"tagged '{shared[0]}'")
+            if shared
+            else (False, "not tagged " + " or ".join(f"'{tag}'" for tag in self.names))
+        )
 
     def _asked(self, field: str, now: datetime) -> Filter:
         return Or(tuple(Has(field, tag) for tag in self.names))
@@ -232,7 +244,9 @@ class OfScopeKind(_OneOf):
 
 
 class OfTenant(_OneOf):
-    """Its record is one of these tenants'. A tenant is no field: who asks stores asks for `tenants`."""
+    """Its record is one of these tenants'. A tenant is no field: who asks stores asks
+    for `tenants`.
+    """
 
     __slots__ = ()
     key, fact, words = "tenant", "tenant", "of tenant {}"
@@ -247,16 +261,27 @@ class OfTenant(_OneOf):
 
 @dataclass(frozen=True, slots=True)
 class ScopeOver(Condition):
-    """Its record lies beyond the newest so many of its scope, or beyond the newest so many bytes or tokens: the newest that fit stay."""
+    """Its record lies beyond the newest so many of its scope, or beyond the newest so
+    many bytes or tokens: the newest that fit stay.
+    """
 
     measure: Measure
     most: int
 
-    def __init__(self, *, count: int | None = None, bytes: int | None = None, tokens: int | None = None) -> None:  # noqa: A002 - as they are measured
+    def __init__(
+        self,
+        *,
+        count: int | None = None,
+        bytes: int | None = None,  # noqa: A002
+        tokens: int | None = None,
+    ) -> None:
         given: dict[Measure, int | None] = {"count": count, "bytes": bytes, "tokens": tokens}
         said = [(measure, most) for measure, most in given.items() if most is not None]
         if len(said) != 1:
-            raise InvalidInput("scope_over", f"takes one of {', '.join(MEASURES)}; for several, give several under any or all")
+            raise InvalidInput(
+                "scope_over",
+                f"takes one of {', '.join(MEASURES)}; for several, give several under any or all",
+            )
         [(measure, most)] = said
         object.__setattr__(self, "measure", measure)
         object.__setattr__(self, "most", _whole(f"scope_over.{measure}", most, least=0))

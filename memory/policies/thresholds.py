@@ -1,6 +1,8 @@
-"""When a session's window is compacted before a model is asked, and what of it a summary then stands for. Pure.
+"""When a session's window is compacted before a model is asked, and what of it a
+summary then stands for. Pure.
 
-By tokens (`Threshold`), by messages, by turns. Compaction of plain lists (`CompactingSettings`) is a policy of its own: see `compacting`.
+By tokens (`Threshold`), by messages, by turns. Compaction of plain lists
+(`CompactingSettings`) is a policy of its own: see `compacting`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from memory.policies.window import Threshold, split_by_policy, turns
 
 @dataclass(frozen=True, slots=True)
 class MessageThreshold:
-    """Compacts a window of more than `most` messages, system and summary aside, down to the last `keep_last` (half of `most`)."""
+    """Compacts a window of more than `most` messages, system and summary aside, down to
+    the last `keep_last` (half of `most`).
+    """
 
     most: int = 80
     keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_checked`
@@ -28,7 +32,9 @@ class MessageThreshold:
 
 @dataclass(frozen=True, slots=True)
 class TurnThreshold:
-    """Compacts a window of more than `most` turns down to the last `keep_last` (half of `most`); one that has not ended counts."""
+    """Compacts a window of more than `most` turns down to the last `keep_last` (half of
+    `most`); one that has not ended counts.
+    """
 
     most: int = 40
     keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_checked`
@@ -40,15 +46,24 @@ class TurnThreshold:
 WindowPolicy: TypeAlias = Threshold | MessageThreshold | TurnThreshold
 
 
-def archived_by(policy: WindowPolicy, messages: Sequence[Message], costs: Sequence[int], of_tools: int = 0) -> tuple[int, ...]:
-    """The positions of the messages that leave a window; none where it is not due, or nothing would.
+def archived_by(
+    policy: WindowPolicy, messages: Sequence[Message], costs: Sequence[int], of_tools: int = 0
+) -> tuple[int, ...]:
+    """The positions of the messages that leave a window; none where it is not due, or
+    nothing would.
 
-    `costs` are the tokens of each message, `of_tools` those of the tools. The last user message stays (B46); a result stays with its call (B47).
+    `costs` are the tokens of each message, `of_tools` those of the tools. The last user
+    message stays (B46); a result stays with its call (B47).
     """
-    count, tokens = sum(1 for message in messages if message.role is not Role.SYSTEM and not message.is_summary), sum(costs) + of_tools
+    count, tokens = (
+        sum(1 for message in messages if message.role is not Role.SYSTEM and not message.is_summary),
+        sum(costs) + of_tools,
+    )
     match policy:
         case Threshold():
-            archived = policy.split(messages, costs, tokens).archived if policy.is_reached(messages, tokens) else ()
+            archived = (
+                policy.split(messages, costs, tokens).archived if policy.is_reached(messages, tokens) else ()
+            )
         case MessageThreshold():
             archived = split_by_policy(messages, policy.keep_last).archived if count > policy.most else ()
         case TurnThreshold():
@@ -64,5 +79,7 @@ def _checked(most: int, keep_last: int | None) -> int:
     if keep_last is None:
         return most // 2
     if door.whole("keep_last", keep_last) > most:
-        raise InvalidInput("keep_last", f"must be at most the {most} at which it is compacted, not {keep_last}")
+        raise InvalidInput(
+            "keep_last", f"must be at most the {most} at which it is compacted, not {keep_last}"
+        )
     return keep_last

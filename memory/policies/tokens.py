@@ -18,18 +18,24 @@ from memory.ports.tokens import TokenCounter
 MESSAGE_TOKENS = 4
 """What each message costs besides what is in it (A114, B45, C16)."""
 PART_TOKENS = 1_000
-"""What an image or another part that is not text counts as: about a picture of a megapixel. No bytes are looked at."""
+"""What an image or another part that is not text counts as: about a picture of a
+megapixel. No bytes are looked at.
+"""
 
 UNIT = 100
 """The weights below are hundredths of a token."""
 _ASCII, _LINE_BREAK = 25, 10
 """A letter or a space; a line break or another control character."""
 _SIGN, _NEXT_SIGN, _CLOSING_SIGN = 65, 45, 10
-"""The first of several punctuation marks in a row, each one behind it, and the second of an empty pair of brackets."""
+"""The first of several punctuation marks in a row, each one behind it, and the second
+of an empty pair of brackets.
+"""
 _DIGIT, _NUMBER = 50, 70
 """A digit, and each number besides its digits."""
 _MIXED, _MIXED_CASE, _RUN = 64, 78, 40
-"""A character of a run of letters and digits, in one case and in both, and each run besides: identifiers, hexadecimal and Base64 texts."""
+"""A character of a run of letters and digits, in one case and in both, and each run
+besides: identifiers, hexadecimal and Base64 texts.
+"""
 _BEGINS_AT: tuple[tuple[int, int], ...] = (
     (0x80, 100), (0xC0, 200), (0x250, 200), (0x300, 150), (0x370, 105), (0x400, 62), (0x530, 225), (0x590, 115), (0x600, 88),
     (0x700, 210), (0x900, 125), (0x980, 145), (0xA00, 210), (0xB00, 300), (0xB80, 160), (0xC00, 210), (0xD00, 190), (0xD80, 220),
@@ -38,7 +44,9 @@ _BEGINS_AT: tuple[tuple[int, int], ...] = (
     (0x3100, 150), (0x3400, 250), (0x4E00, 145), (0xA000, 280), (0xAC00, 130), (0xD7B0, 280), (0xF900, 200), (0xFE00, 150), (0xFF00, 150),
     (0x10000, 400), (0x1F000, 290), (0x20000, 300), (0x40000, 400),
 )  # fmt: skip
-"""From which code point on a character weighs how much. Blocks of Unicode; measured over texts of 100 languages by cl100k."""
+"""From which code point on a character weighs how much. Blocks of Unicode; measured
+over texts of 100 languages by cl100k.
+"""
 _STARTS, _WEIGHTS = zip(*_BEGINS_AT, strict=True)
 _RUN_WITH_DIGIT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]*+[0-9][A-Za-z0-9]*+")
 _SIGNS = re.compile(r"[!-/:-@\[-`{-~]+")
@@ -70,10 +78,13 @@ def _ascii_weight(text: str, length: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DefaultCounter:
-    """Estimates tokens by classes of characters; summed, then rounded up. No tokenizer is needed.
+    """Estimates tokens by classes of characters; summed, then rounded up. No tokenizer
+    is needed.
 
-    ASCII letters and spaces count a quarter of a token. Digits, punctuation, runs of letters and digits, and each script have a weight of their
-    own. For 20 kinds of text the estimate is between 10 % below and 35 % above the count of cl100k. A longer text never counts less.
+    ASCII letters and spaces count a quarter of a token. Digits, punctuation, runs of
+    letters and digits, and each script have a weight of their own. For 20 kinds of text
+    the estimate is between 10 % below and 35 % above the count of cl100k. A longer text
+    never counts less.
     """
 
     name: str = "estimate"
@@ -89,9 +100,11 @@ class DefaultCounter:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCounter:
-    """Any function that counts the tokens of a text, as a counter: `FunctionCounter(lambda text: len(encoding.encode(text)), name="o200k")`.
+    """Any function that counts the tokens of a text, as a counter:
+    `FunctionCounter(lambda text: len(encoding.encode(text)), name="o200k")`.
 
-    `name` is stored beside what was counted: change it whenever the function counts otherwise. Without one the function's own name is taken.
+    `name` is stored beside what was counted: change it whenever the function counts
+    otherwise. Without one the function's own name is taken.
     """
 
     function: Callable[[str], int]
@@ -103,17 +116,24 @@ class FunctionCounter:
             object.__setattr__(self, "name", f"{getattr(self.function, '__module__', '?')}.{named}")
 
     def count(self, text: str) -> int:
-        """What the function says; 0 for the empty text, of which it is not asked. Raises `InvalidInput` where it says no number of tokens."""
+        """What the function says; 0 for the empty text, of which it is not asked.
+        Raises `InvalidInput` where it says no number of tokens.
+        """
         counted = self.function(text) if text else 0
         if isinstance(counted, bool) or not isinstance(counted, int) or counted < 0:
-            raise InvalidInput("token_counter", f"must return a whole number, not below 0; '{self.name}' returned {repr(counted)[:40]}")
+            raise InvalidInput(
+                "token_counter",
+                f"must return a whole number, not below 0; '{self.name}' returned {repr(counted)[:40]}",
+            )
         return counted
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
-    """4, and what its content, its reasoning and the names and arguments of its calls cost together.
+    """4, and what its content, its reasoning and the names and arguments of its calls
+    cost together.
 
-    Never more for how it would be written as JSON (decision B45). A part that is not text costs `PART_TOKENS`.
+    Never more for how it would be written as JSON (decision B45). A part that is not
+    text costs `PART_TOKENS`.
     """
     parts = [] if isinstance(message.content, str) else message.content
     others = sum(1 for part in parts if _said_by(part) is None)
@@ -142,7 +162,9 @@ def _said(message: Message) -> Iterator[str]:
 
 
 def _said_by(part: Mapping[str, Any]) -> str | None:
-    """The text of a part, also of a document that is given as text; None where it is something else."""
+    """The text of a part, also of a document that is given as text; None where it is
+    something else.
+    """
     source = part.get("source")
     if isinstance(source, Mapping) and source.get("type") == "text" and isinstance(source.get("data"), str):
         return str(source["data"])

@@ -1,6 +1,8 @@
-"""Words of a question that nothing holds, and what was probably meant: a word of the texts that is a slip of the hand away. Pure.
+"""Words of a question that nothing holds, and what was probably meant: a word of the
+texts that is a slip of the hand away. Pure.
 
-For words of five letters or more that match nothing, and never by adding or dropping an ending (decision D57, D64, D67).
+For words of five letters or more that match nothing, and never by adding or dropping an
+ending (decision D57, D64, D67).
 """
 
 from __future__ import annotations
@@ -25,20 +27,39 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def unheard(text: str, unknown: Collection[str]) -> tuple[str, ...]:
-    """The folded words of the text whose stems are among the unknown, as far as they may be slips."""
-    return tuple(dict.fromkeys(word for word in cut(text) if len(word) >= SHORTEST and _in_letters(word) and stem(word) in unknown))[:MOST_WORDS]
+    """The folded words of the text whose stems are among the unknown, as far as they
+    may be slips.
+    """
+    return tuple(
+        dict.fromkeys(
+            word
+            for word in cut(text)
+            if len(word) >= SHORTEST and _in_letters(word) and stem(word) in unknown
+        )
+    )[:MOST_WORDS]
 
 
 def corrections(words: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """For each of these words the word of the texts that is nearest, the most frequent of such; those without one are left out."""
+    """For each of these words the word of the texts that is nearest, the most frequent
+    of such; those without one are left out.
+    """
     words = list(words)
     firsts = {word[0] for word in words}
-    begins_so = [word for text in texts for word in set(cut(text[:LOOKED_AT])) if word[0] in firsts and len(word) >= SHORTEST - 1]
+    begins_so = [
+        word
+        for text in texts
+        for word in set(cut(text[:LOOKED_AT]))
+        if word[0] in firsts and len(word) >= SHORTEST - 1
+    ]
     heard = {word: times for word, times in Counter(begins_so).items() if _in_letters(word)}
     found = {}
     for word in words:
         slips = 1 + (len(word) >= LONG)
-        near = [(away, -count, other) for other, count in heard.items() if (away := _away(word, other, slips)) is not None]
+        near = [
+            (away, -count, other)
+            for other, count in heard.items()
+            if (away := _away(word, other, slips)) is not None
+        ]
         if near:
             found[word] = min(near)[2]
     return found
@@ -54,10 +75,14 @@ def corrected(text: str, corrections: Mapping[str, str]) -> str:
 
 
 def _away(word: str, other: str, slips: int) -> int | None:
-    """How many slips lie between, where they are no more, the first letter is the same and not the ending alone is another."""
+    """How many slips lie between, where they are no more, the first letter is the same
+    and not the ending alone is another.
+    """
     if word[0] != other[0] or abs(len(word) - len(other)) > slips or word == other:
         return None
-    alike = next((n for n, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
+    alike = next(
+        (n for n, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
+    )
     if alike >= max(len(word), len(other)) - ENDING and len(word) != len(other):
         return None  # another ending, or one more
     one, another = _apart(word[alike:], other[alike:])
@@ -69,12 +94,17 @@ def _away(word: str, other: str, slips: int) -> int | None:
 
 def _apart(one: str, other: str) -> tuple[str, str]:
     """Both without the end that they share, which takes no slip."""
-    shared = next((n for n, (a, b) in enumerate(zip(reversed(one), reversed(other), strict=False)) if a != b), min(len(one), len(other)))
+    shared = next(
+        (n for n, (a, b) in enumerate(zip(reversed(one), reversed(other), strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
     return one[: len(one) - shared], other[: len(other) - shared]
 
 
 def distance(one: str, other: str) -> int:
-    """Letters to put in, take out, put in place of another, or two neighbours to swap: the optimal string alignment distance (Damerau, 1964)."""
+    """Letters to put in, take out, put in place of another, or two neighbours to swap:
+    the optimal string alignment distance (Damerau, 1964).
+    """
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, start=1):

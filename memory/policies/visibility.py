@@ -1,9 +1,12 @@
-"""What is visible at which moment: expiry, the window of validity, and which version was stored by then; and what is asked for besides.
+"""What is visible at which moment: expiry, the window of validity, and which version
+was stored by then; and what is asked for besides.
 
-Records carry the moments of their writers' clocks. One that lies ahead of the reader's clock was written by a clock that is ahead: it has come to
-pass, and nobody can say when. So it counts as passed for who asks about the present, which is the last second before the reader's now and all
-after it; and for who asks about an earlier moment it has not come yet. Otherwise an entry that a plain read shows would not be known now, for as
-long as that clock was ahead.
+Records carry the moments of their writers' clocks. One that lies ahead of the reader's
+clock was written by a clock that is ahead: it has come to pass, and nobody can say
+when. So it counts as passed for who asks about the present, which is the last second
+before the reader's now and all after it; and for who asks about an earlier moment it
+has not come yet. Otherwise an entry that a plain read shows would not be known now, for
+as long as that clock was ahead.
 """
 
 from __future__ import annotations
@@ -20,11 +23,28 @@ from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt,
 from memory.ports.record import FieldValue, Record
 
 PRESENT = timedelta(seconds=1)
-"""How long ago a moment may be that is asked about as now: the time from a caller's look at its clock to ours."""
+"""How long ago a moment may be that is asked about as now: the time from a caller's
+look at its clock to ours.
+"""
 
 
-FILTERED = frozenset({"created_at", "expires_at", "valid_from", "valid_to", "type", "tags", "source", "agent", "run", "origins"})
-"""The fields that `filter_of` names where nothing is asked of what was known at a moment."""
+FILTERED = frozenset(
+    {
+        "created_at",
+        "expires_at",
+        "valid_from",
+        "valid_to",
+        "type",
+        "tags",
+        "source",
+        "agent",
+        "run",
+        "origins",
+    }
+)
+"""The fields that `filter_of` names where nothing is asked of what was known at a
+moment.
+"""
 
 
 def is_expired(record: Record, now: datetime) -> bool:
@@ -35,8 +55,8 @@ def is_expired(record: Record, now: datetime) -> bool:
 def is_current(record: Record, now: datetime) -> bool:
     """Whether the window contains now, for reads that name no moment.
 
-    No window begins in the future (writing refuses it), so only the end counts: a reader whose clock is a little behind
-    the writer's sees what was acknowledged.
+    No window begins in the future (writing refuses it), so only the end counts: a
+    reader whose clock is a little behind the writer's sees what was acknowledged.
     """
     end = record.fields.get("valid_to")
     return end is None or now < end  # type: ignore[operator]
@@ -54,14 +74,20 @@ def passed(moment: int, at: datetime, now: datetime) -> bool:
     return moment <= micros(at) or (_asks_for_the_present(at, now) and moment > micros(now))
 
 
-def has_passed(field: str, at: datetime, now: datetime, value: Callable[[datetime], FieldValue] = lambda moment: moment) -> Filter:
-    """`passed` as stores are asked it, of a field that holds moments or, given how to write one, something else that grows with them."""
+def has_passed(
+    field: str, at: datetime, now: datetime, value: Callable[[datetime], FieldValue] = lambda moment: moment
+) -> Filter:
+    """`passed` as stores are asked it, of a field that holds moments or, given how to
+    write one, something else that grows with them.
+    """
     come = Le(field, value(at))
     return Or((come, Gt(field, value(now)))) if _asks_for_the_present(at, now) else come
 
 
 def was_stored(record: Record, known_at: datetime, now: datetime) -> bool:
-    """Whether the record's version was stored at that moment, and for a kept one had not been replaced: versions are moments."""
+    """Whether the record's version was stored at that moment, and for a kept one had
+    not been replaced: versions are moments.
+    """
     replaced: Any = record.fields.get("replaced_version")
     if record.version == micros(known_at):
         return True  # asked about at its own moment
@@ -69,7 +95,9 @@ def was_stored(record: Record, known_at: datetime, now: datetime) -> bool:
 
 
 def were_stored(collection: Collection, known_at: datetime, now: datetime) -> Filter:
-    """`was_stored` as stores are asked it: of kept versions, and of records as they are."""
+    """`was_stored` as stores are asked it: of kept versions, and of records as they
+    are.
+    """
     if collection.field("replaced_version") is None:
         return has_passed("version", known_at, now, micros)
     moment = micros(known_at)
@@ -93,9 +121,13 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
         Ge("created_at", asked.since) if asked.since else None,
         Lt("created_at", asked.before) if asked.before else None,
         Lt("updated_at", asked.updated_before) if asked.updated_before else None,
-        Or((Eq("conversation_id", asked.conversation), IsNull("conversation_id"))) if asked.conversation is not None else None,
+        Or((Eq("conversation_id", asked.conversation), IsNull("conversation_id")))
+        if asked.conversation is not None
+        else None,
         Eq("conversation_id", asked.pinned_to) if asked.pinned_to is not None else None,
-        In("scope", tuple(scope.text for scope in asked.scopes)) if asked.pinned_to is not None and asked.scopes else None,
+        In("scope", tuple(scope.text for scope in asked.scopes))
+        if asked.pinned_to is not None and asked.scopes
+        else None,
         In("type", asked.types) if asked.types else None,
         *(Has("tags", tag) for tag in asked.tags),
         Or(tuple(Has("tags", tag) for tag in asked.any_tags)) if asked.any_tags else None,
@@ -107,11 +139,17 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
 def accepting(asked: Asked, collection: Collection, now: datetime) -> Callable[[Record], bool]:
     """What tells the same of records read by their ids, whose metadata are judged too."""
     lets_through, partitions = asking.condition(filter_of(asked, collection, now)), asked.partitions
-    return lambda record: (not partitions or record.partition in partitions) and lets_through(record) and notes(record, asked.metadata)
+    return lambda record: (
+        (not partitions or record.partition in partitions)
+        and lets_through(record)
+        and notes(record, asked.metadata)
+    )
 
 
 def notes(record: Record, wanted: Sequence[tuple[str, Scalar]]) -> bool:
-    """Whether the entry's metadata hold each of these keys with exactly its value: 1 is 1.0, and neither is true."""
+    """Whether the entry's metadata hold each of these keys with exactly its value: 1 is
+    1.0, and neither is true.
+    """
     if not wanted:
         return True
     metadata: Any = record.body.get("metadata") or {}

@@ -1,4 +1,6 @@
-"""What a message weighs among others: its importance, and how much it says the same as another. Pure."""
+"""What a message weighs among others: its importance, and how much it says the same as
+another. Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,17 @@ SHORT = 50
 """Characters below which a message says little."""
 
 _ACKNOWLEDGES = re.compile(
-    r"\s*(ok|okay|yes|yep|yeah|sure|thanks|thank you|got it|great|perfect|understood|alright|cool|nice|sounds good|no problem)\b", re.IGNORECASE
+    r"\s*(ok|okay|yes|yep|yeah|sure|thanks|thank you|got it|great|perfect|understood|alright|cool|nice|sounds good|no problem)\b",
+    re.IGNORECASE,
 )
 
 
 def importance(message: Message, index: int, total: int, task_words: Iterable[str] = ()) -> float:
-    """How much a message matters, 0 to 100: later ones more, what sets the frame or speaks of the work more, mere assent less (A116).
+    """How much a message matters, 0 to 100: later ones more, what sets the frame or
+    speaks of the work more, mere assent less (A116).
 
-    `metadata["importance"]`, a number, is what the caller thinks: the mean of both then.
+    `metadata["importance"]`, a number, is what the caller thinks: the mean of both
+    then.
     """
     text = message.text
     score = 50 + 20 * index / max(1, total)
@@ -56,14 +61,18 @@ def importance(message: Message, index: int, total: int, task_words: Iterable[st
 
 
 def similarity(one: str, other: str) -> float:
-    """How many of their words two texts share, 0 to 1: Jaccard over lower-cased words of more than two characters; 0 where one has none (A117)."""
+    """How many of their words two texts share, 0 to 1: Jaccard over lower-cased words
+    of more than two characters; 0 where one has none (A117).
+    """
     return _alike(_words(one), _words(other))
 
 
 def duplicates(messages: Sequence[Message], threshold: float = 0.85) -> dict[int, tuple[int, ...]]:
-    """The positions of messages that say much the same as an earlier one, by the position of the earliest; each is named once (A118).
+    """The positions of messages that say much the same as an earlier one, by the
+    position of the earliest; each is named once (A118).
 
-    Two texts of which more than a part is the same share one of their rarest words: only those that do are compared.
+    Two texts of which more than a part is the same share one of their rarest words:
+    only those that do are compared.
     """
     said = [_words(message.text) for message in messages]
     frequency = Counter(word for words in said for word in words)

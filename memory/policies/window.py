@@ -1,7 +1,8 @@
 """What of a conversation a model is shown. Pure: messages in, their positions out.
 
-A call and its results are never parted, and stand together whoever wrote in between. System messages and summaries stand outside of blocks and
-turns: they are kept whatever the budget.
+A call and its results are never parted, and stand together whoever wrote in between.
+System messages and summaries stand outside of blocks and turns: they are kept whatever
+the budget.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ class OpenCall:
 
 @dataclass(frozen=True)
 class Arranged:
-    """Messages in the order in which a model takes them, told by their positions. `units` are those that stay together, pinned ones too.
+    """Messages in the order in which a model takes them, told by their positions.
+    `units` are those that stay together, pinned ones too.
 
-    `invalid_response` are results that answer no call, or one that had its result: they leave the window and stay in the history under that
-    reason (B53). `interrupted` are calls without a result, to be mended before a model is asked.
+    `invalid_response` are results that answer no call, or one that had its result: they
+    leave the window and stay in the history under that reason (B53). `interrupted` are
+    calls without a result, to be mended before a model is asked.
     """
 
     messages: Sequence[Message]
@@ -52,7 +55,9 @@ class Arranged:
     invalid_response: tuple[int, ...]
     interrupted: tuple[OpenCall, ...]
     answers: Mapping[int, str] = field(default_factory=dict)
-    """Of results that came without the id of their call, by position: that id, found by the tool's name and the order of calls."""
+    """Of results that came without the id of their call, by position: that id, found by
+    the tool's name and the order of calls.
+    """
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -66,13 +71,17 @@ class Arranged:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """What is never parted: a call with its results, or one message (B47, C27, C45). Results that answer nothing are in no block."""
+        """What is never parted: a call with its results, or one message (B47, C27,
+        C45). Results that answer nothing are in no block.
+        """
         always = set(self.pinned)
         return [unit for unit in self.units if unit[0] not in always]
 
     @cached_property
     def turns(self) -> list[Block]:
-        """Turns end at an assistant's message without calls; what follows the last one is a turn that is not complete (C29)."""
+        """Turns end at an assistant's message without calls; what follows the last one
+        is a turn that is not complete (C29).
+        """
         found: list[Block] = []
         turn: Block = ()
         for block in self.blocks:
@@ -85,21 +94,29 @@ class Arranged:
 
     def among(self, units: Sequence[Block]) -> int | None:
         """The number of the unit in which the user spoke last."""
-        spoken = (number for number in range(len(units) - 1, -1, -1) if any(_is_users(self.messages[at]) for at in units[number]))
+        spoken = (
+            number
+            for number in range(len(units) - 1, -1, -1)
+            if any(_is_users(self.messages[at]) for at in units[number])
+        )
         return next(spoken, None)
 
 
 Messages: TypeAlias = Sequence[Message] | Arranged
-"""What the functions here take: messages, or what they come to, where that is asked several things."""
+"""What the functions here take: messages, or what they come to, where that is asked
+several things.
+"""
 
 
 def arranged(messages: Messages) -> Arranged:
-    """The messages with each result directly behind the call it answers, in the order in which results came (B22, B53, B75).
+    """The messages with each result directly behind the call it answers, in the order
+    in which results came (B22, B53, B75).
 
-    A result belongs to the nearest earlier call of its id that has none (decision B53). Then a result without an id belongs
-    to the first call of its name, or of any name where it has none, that is still open in the last message with calls before
-    it: a call that another result names by its id is not open, whichever came first. A real result takes the place of a
-    stand-in.
+    A result belongs to the nearest earlier call of its id that has none (decision B53).
+    Then a result without an id belongs to the first call of its name, or of any name
+    where it has none, that is still open in the last message with calls before it: a
+    call that another result names by its id is not open, whichever came first. A real
+    result takes the place of a stand-in.
     """
     if isinstance(messages, Arranged):
         return messages
@@ -145,7 +162,9 @@ def arranged(messages: Messages) -> Arranged:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A call, the unit it is in, and the position of its answer. It is open until a result comes that is no stand-in."""
+    """A call, the unit it is in, and the position of its answer. It is open until a
+    result comes that is no stand-in.
+    """
 
     unit: list[int]
     number: int
@@ -185,16 +204,24 @@ def stand_in_id(call: str) -> str:
 
 
 def is_stand_in(message: Message) -> bool:
-    return message.role is Role.TOOL and message.content == INTERRUPTED and (message.id or "").startswith(_STAND_IN)
+    return (
+        message.role is Role.TOOL
+        and message.content == INTERRUPTED
+        and (message.id or "").startswith(_STAND_IN)
+    )
 
 
 def recalled(found: Sequence[str]) -> Message:
     """The message that tells a model what memory found."""
-    return Message(id=RECALLED, role=Role.SYSTEM, content=_RECALLED_HEADING + "\n".join(f"- {one}" for one in found))
+    return Message(
+        id=RECALLED, role=Role.SYSTEM, content=_RECALLED_HEADING + "\n".join(f"- {one}" for one in found)
+    )
 
 
 def is_made_for_reading(message: Message) -> bool:
-    """Whether a read made this message up: it is shown and not stored, also when it is handed back, with its id or without."""
+    """Whether a read made this message up: it is shown and not stored, also when it is
+    handed back, with its id or without.
+    """
     if message.id is None:
         is_recalled = message.role is Role.SYSTEM and message.text.startswith(_RECALLED_HEADING)
         return is_recalled or (message.role is Role.TOOL and message.content == INTERRUPTED)
@@ -202,7 +229,8 @@ def is_made_for_reading(message: Message) -> bool:
 
 
 def completed(messages: Messages) -> tuple[Arranged, list[Message]]:
-    """The messages with a stand-in behind each call that no result answers, and the stand-ins, which come last in the list.
+    """The messages with a stand-in behind each call that no result answers, and the
+    stand-ins, which come last in the list.
 
     Providers refuse a call without its result.
     """
@@ -233,7 +261,8 @@ def turns(messages: Messages) -> list[Block]:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What of a list is shown under a budget. `kept` stands in the order in which it is shown.
+    """What of a list is shown under a budget. `kept` stands in the order in which it is
+    shown.
 
     `over_budget` is by how much that which had to be kept exceeds the budget, mostly 0.
     """
@@ -244,18 +273,28 @@ class Fitted:
 
 
 def fitted(
-    messages: Messages, costs: Sequence[int], budget: int, *, by: Literal["blocks", "turns"] = "blocks", keep_last_user: bool = True
+    messages: Messages,
+    costs: Sequence[int],
+    budget: int,
+    *,
+    by: Literal["blocks", "turns"] = "blocks",
+    keep_last_user: bool = True,
 ) -> Fitted:
     """The newest of the messages that fit, whole blocks or whole turns (C17–C20, C34).
 
-    System messages come first and are kept, then the summaries. Then blocks are taken from the newest back, up to the first that does not fit:
-    older ones are not pulled in (C19). With `keep_last_user` the block of the last user message has its room before all others, and is kept
-    even where there is none.
+    System messages come first and are kept, then the summaries. Then blocks are taken
+    from the newest back, up to the first that does not fit: older ones are not pulled
+    in (C19). With `keep_last_user` the block of the last user message has its room
+    before all others, and is kept even where there is none.
     """
     it = arranged(messages)
     units = it.blocks if by == "blocks" else it.turns
     weights = [sum([costs[at] for at in unit]) for unit in units]
-    tokens, first, own = sum([costs[at] for at in it.pinned]), len(units), it.among(units) if keep_last_user else None
+    tokens, first, own = (
+        sum([costs[at] for at in it.pinned]),
+        len(units),
+        it.among(units) if keep_last_user else None,
+    )
     if own is not None:
         tokens, weights[own] = tokens + weights[own], 0
     while first > 0 and tokens + weights[first - 1] <= budget:
@@ -274,11 +313,14 @@ def fitted_in_steps(
     *,
     by: Literal["blocks", "turns"] = "blocks",
 ) -> Fitted:
-    """As `fitted`, but older blocks go in steps: what is shown begins with the same message until another step of so many tokens has to go.
+    """As `fitted`, but older blocks go in steps: what is shown begins with the same
+    message until another step of so many tokens has to go.
 
-    So the beginning of what a model is sent stays equal from one call to the next, and its provider's prefix cache holds. Steps are counted from the
-    beginning of the session (`said_by_then`: how much had been said when each message was): who reads only the end of a window, and another
-    process, cut at the same place. Where no step fits, it is cut as `fitted` cuts.
+    So the beginning of what a model is sent stays equal from one call to the next, and
+    its provider's prefix cache holds. Steps are counted from the beginning of the
+    session (`said_by_then`: how much had been said when each message was): who reads
+    only the end of a window, and another process, cut at the same place. Where no step
+    fits, it is cut as `fitted` cuts.
     """
     it = arranged(messages)
     units = it.blocks if by == "blocks" else it.turns
@@ -294,7 +336,9 @@ def fitted_in_steps(
 
 
 def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
-    """What is kept, from its first message of the user on, beside what is pinned. Where it has none, as it is."""
+    """What is kept, from its first message of the user on, beside what is pinned. Where
+    it has none, as it is.
+    """
     it = arranged(messages)
     pinned, users = set(it.pinned), {block[0] for block in it.blocks if _is_users(it.messages[block[0]])}
     first = next((number for number, at in enumerate(kept) if at in users), 0)
@@ -302,9 +346,11 @@ def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
 
 
 def newest(messages: Messages, most: int) -> tuple[int, ...]:
-    """The newest so many that are neither system nor summary, in the order in which they are shown; none for 0 and below (C26).
+    """The newest so many that are neither system nor summary, in the order in which
+    they are shown; none for 0 and below (C26).
 
-    Where the cut falls into a call's results, what is left of them goes too: never more than `most` (decision C27).
+    Where the cut falls into a call's results, what is left of them goes too: never more
+    than `most` (decision C27).
     """
     units, room = arranged(messages).blocks, most
     first = len(units)
@@ -315,12 +361,20 @@ def newest(messages: Messages, most: int) -> tuple[int, ...]:
 
 
 def reaches_back(
-    messages: Messages, costs: Sequence[int], *, last: int | None, budget: int | None, by: Literal["blocks", "turns"] = "blocks"
+    messages: Messages,
+    costs: Sequence[int],
+    *,
+    last: int | None,
+    budget: int | None,
+    by: Literal["blocks", "turns"] = "blocks",
 ) -> bool:
-    """Whether the end of a window is enough to know what of all of it is shown: what stands before it would be left out, or change nothing.
+    """Whether the end of a window is enough to know what of all of it is shown: what
+    stands before it would be left out, or change nothing.
 
-    The messages are the window's newest ones, and those that are pinned. With `last`, so many are there; with `budget`, the oldest block there (or
-    turn) has no room, and the last user message is among the newer ones. In either case no result there is without its call.
+    The messages are the window's newest ones, and those that are pinned. With `last`,
+    so many are there; with `budget`, the oldest block there (or turn) has no room, and
+    the last user message is among the newer ones. In either case no result there is
+    without its call.
     """
     it = arranged(messages)
     if it.invalid_response or (last is None and budget is None):
@@ -332,17 +386,26 @@ def reaches_back(
 
 
 def layered(messages: Messages, summaries: Sequence[Message] = (), most: int = 80) -> list[Message]:
-    """System messages, all summaries (those given, archived ones too, and those among the messages), and the newest `most` others (B51)."""
+    """System messages, all summaries (those given, archived ones too, and those among
+    the messages), and the newest `most` others (B51).
+    """
     it = arranged(messages)
     pinned = [it.messages[at] for at in it.pinned]
     among = [m for m in pinned if m.is_summary]
     earlier = [s for s in summaries if not any(_is_same(s, m) for m in among)]
-    return [*(m for m in pinned if not m.is_summary), *earlier, *among, *(it.messages[at] for at in newest(it, most))]
+    return [
+        *(m for m in pinned if not m.is_summary),
+        *earlier,
+        *among,
+        *(it.messages[at] for at in newest(it, most)),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What a compaction keeps: the window is then `system`, the new summary, `kept` (B35), and the summary stands for `archived`."""
+    """What a compaction keeps: the window is then `system`, the new summary, `kept`
+    (B35), and the summary stands for `archived`.
+    """
 
     system: tuple[int, ...]
     archived: tuple[int, ...]
@@ -350,17 +413,21 @@ class Split:
 
 
 def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
-    """Keeps the last so many that are neither system nor summary; below 0 means 0, more than there are keeps all (B34, B41).
+    """Keeps the last so many that are neither system nor summary; below 0 means 0, more
+    than there are keeps all (B34, B41).
 
-    An earlier summary is archived in any case (B40). Where the cut falls into a call's results it moves back to the call: more are kept then (B47).
-    A message that is still being said is kept, wherever it stands.
+    An earlier summary is archived in any case (B40). Where the cut falls into a call's
+    results it moves back to the call: more are kept then (B47). A message that is still
+    being said is kept, wherever it stands.
     """
     it = arranged(messages)
     return _split(it, range(_cut(it, keep_last), len(it.blocks)))
 
 
 def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
-    """As `split_for_compaction`, with the cut moved back to the last user message where that is earlier (B46). It may leave nothing to archive."""
+    """As `split_for_compaction`, with the cut moved back to the last user message where
+    that is earlier (B46). It may leave nothing to archive.
+    """
     it = arranged(messages)
     cut, of_user = _cut(it, keep_last), it.among(it.blocks)
     cut = cut if of_user is None else min(cut, of_user)
@@ -368,10 +435,11 @@ def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
 
 
 def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Split:
-    """Keep the newest blocks that fit the room, from the first of the user on, and archive the others with every earlier summary.
+    """Keep the newest blocks that fit the room, from the first of the user on, and
+    archive the others with every earlier summary.
 
-    These stay even where there is no room: the block of the last user message, a last call that waits for results, and messages that are still being
-    said.
+    These stay even where there is no room: the block of the last user message, a last
+    call that waits for results, and messages that are still being said.
     """
     it = arranged(messages)
     waiting = {one.position for one in it.interrupted}
@@ -391,17 +459,22 @@ def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Spli
 
 
 def _first_of_user(it: Arranged, kept: Set[int]) -> int:
-    """The number of the first of these blocks that is the user's, 0 where none is: a context under a budget begins with it."""
+    """The number of the first of these blocks that is the user's, 0 where none is: a
+    context under a budget begins with it.
+    """
     return next((n for n in sorted(kept) if _is_users(it.messages[it.blocks[n][0]])), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """When a window is compacted before a model is asked: once it takes `share` of the tokens that are left beside `max_output_tokens`.
+    """When a window is compacted before a model is asked: once it takes `share` of the
+    tokens that are left beside `max_output_tokens`.
 
-    The newest messages are kept up to `target`, a share of what the system message and the tools leave free. The rest of it has room for the
-    summary, so every message is in the summary or in a context of `max_tokens`. Give `keep_last` to keep a number of messages instead, whatever
-    they cost; a context of `max_tokens` may then leave some out.
+    The newest messages are kept up to `target`, a share of what the system message and
+    the tools leave free. The rest of it has room for the summary, so every message is
+    in the summary or in a context of `max_tokens`. Give `keep_last` to keep a number of
+    messages instead, whatever they cost; a context of `max_tokens` may then leave some
+    out.
     """
 
     max_tokens: int
@@ -417,7 +490,10 @@ class Threshold:
             door.whole("keep_last", self.keep_last)
         door.share("share", self.share)
         if door.share("target", self.target) > self.share:
-            raise InvalidInput("target", f"must be at most the share of {self.share:g} at which a window is compacted, not {self.target:g}")
+            raise InvalidInput(
+                "target",
+                f"must be at most the share of {self.share:g} at which a window is compacted, not {self.target:g}",
+            )
 
     @property
     def usable(self) -> int:
@@ -425,18 +501,26 @@ class Threshold:
         return max(1, self.max_tokens - self.max_output_tokens)
 
     def is_reached(self, messages: Sequence[Message], tokens: int) -> bool:
-        """Whether the tokens reach the share of what is usable, and there is more than what would be kept."""
-        return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > (self.keep_last or 0)
+        """Whether the tokens reach the share of what is usable, and there is more than
+        what would be kept.
+        """
+        return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > (
+            self.keep_last or 0
+        )
 
     def split(self, messages: Sequence[Message], costs: Sequence[int], tokens: int) -> Split:
-        """What a compaction keeps of messages with these costs. `tokens` is what they and the tools come to."""
+        """What a compaction keeps of messages with these costs. `tokens` is what they
+        and the tools come to.
+        """
         if self.keep_last is not None:
             return split_by_policy(messages, self.keep_last)
         pinned = [at for at, message in enumerate(messages) if is_pinned(message)]
         of_summary = sum([costs[at] for at in pinned if messages[at].is_summary])
         fixed = tokens - sum([cost for at, cost in enumerate(costs) if at not in pinned]) - of_summary
         free = self.usable - fixed
-        return split_by_tokens(messages, costs, min(int(free * self.target), free - of_summary))  # the next summary may be as long
+        return split_by_tokens(
+            messages, costs, min(int(free * self.target), free - of_summary)
+        )  # the next summary may be as long
 
 
 def _cut(it: Arranged, keep_last: int) -> int:
@@ -451,7 +535,12 @@ def _cut(it: Arranged, keep_last: int) -> int:
 def _split(it: Arranged, keep: Container[int]) -> Split:
     """Keep the blocks of these numbers, and messages that are still being said."""
     messages = it.messages
-    kept = tuple(at for n, block in enumerate(it.blocks) if n in keep or not all(messages[at].is_final for at in block) for at in block)
+    kept = tuple(
+        at
+        for n, block in enumerate(it.blocks)
+        if n in keep or not all(messages[at].is_final for at in block)
+        for at in block
+    )
     system = tuple(at for at in it.pinned if not messages[at].is_summary)
     stay = {*system, *kept}
     return Split(system, tuple(at for at in range(len(messages)) if at not in stay), kept)

@@ -1,4 +1,6 @@
-"""Models that advise: one that answers in words, one that scores texts. No answer and no write needs them."""
+"""Models that advise: one that answers in words, one that scores texts. No answer and
+no write needs them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from typing import Protocol, Self, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What an advisor is asked. `system` is ours alone; what users said and what is stored is quoted in `user`."""
+    """What an advisor is asked. `system` is ours alone; what users said and what is
+    stored is quoted in `user`.
+    """
 
     system: str
     user: str
@@ -20,7 +24,9 @@ class Prompt:
 
 
 class Advice(str):
-    """An advisor's answer that says what it cost: `Advice(text, input_tokens=120, output_tokens=8)`. A plain `str` will do where nobody counts."""
+    """An advisor's answer that says what it cost: `Advice(text, input_tokens=120,
+    output_tokens=8)`. A plain `str` will do where nobody counts.
+    """
 
     __slots__ = ("input_tokens", "output_tokens")
 
@@ -35,7 +41,9 @@ class Advice(str):
 
 @runtime_checkable
 class Advisor(Protocol):
-    """A language model. It may fail, and answer anything: what is done with its words is decided by who asked."""
+    """A language model. It may fail, and answer anything: what is done with its words
+    is decided by who asked.
+    """
 
     @property
     def model(self) -> str:
@@ -55,5 +63,7 @@ class Reranker(Protocol):
         ...
 
     async def score(self, question: str, texts: Sequence[str]) -> Sequence[float]:
-        """One finite number a text, in their order: the higher, the better it answers. Only their order counts."""
+        """One finite number a text, in their order: the higher, the better it answers.
+        Only their order counts.
+        """
         ...

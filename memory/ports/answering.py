@@ -1,4 +1,6 @@
-"""What kind of server answers at a port, for the message of whoever expected another kind there."""
+"""What kind of server answers at a port, for the message of whoever expected another
+kind there.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,15 @@ _PATIENCE = 1.5
 _A_WORD = 0.5
 """Seconds a server gets for its first word."""
 _ASKED = (b"", b"PING\r\n", b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"GET / HTTP/1.0\r\n\r\n")
-"""What servers of these kinds answer: nothing, a Redis command, PostgreSQL's question whether this may be encrypted, and what browsers ask."""
-_KNOWN = {"Redis": "redis://", "PostgreSQL": "postgresql://", "MySQL or MariaDB": "mysql://", "MongoDB": "mongodb://"}
+"""What servers of these kinds answer: nothing, a Redis command, PostgreSQL's question
+whether this may be encrypted, and what browsers ask.
+"""
+_KNOWN = {
+    "Redis": "redis://",
+    "PostgreSQL": "postgresql://",
+    "MySQL or MariaDB": "mysql://",
+    "MongoDB": "mongodb://",
+}
 
 
 async def expecting(
@@ -29,9 +38,11 @@ async def expecting(
     refused: Callable[[BaseException], bool],
     let_go: Callable[[T], object] = lambda _: None,
 ) -> T:
-    """The result of opening a store; where that fails or takes long because a server of another kind answers, an error that says so, soon.
+    """The result of opening a store; where that fails or takes long because a server of
+    another kind answers, an error that says so, soon.
 
-    `refused` tells of an error that a server of the right kind has answered with it; `let_go` takes a result that came as the caller was cut off.
+    `refused` tells of an error that a server of the right kind has answered with it;
+    `let_go` takes a result that came as the caller was cut off.
     """
     work = asyncio.ensure_future(opening)
     try:
@@ -41,7 +52,9 @@ async def expecting(
         answers = await what_answers(host, port)
         if answers and answers != kind:
             scheme = f"begin the URL with {_KNOWN[answers]}" if answers in _KNOWN else "look at the URL"
-            raise ConfigError(f"store '{store}': at {host}:{port} {answers} answers, not {kind}; name another port, or {scheme}")
+            raise ConfigError(
+                f"store '{store}': at {host}:{port} {answers} answers, not {kind}; name another port, or {scheme}"
+            )
         return await work
     except BaseException:
         if work.done() and not work.cancelled() and work.exception() is None:
@@ -56,10 +69,14 @@ async def expecting(
 
 
 async def what_answers(host: str, port: int) -> str:
-    """The kind of server, empty where nothing answers or it is not known. It is asked without a name or a password."""
+    """The kind of server, empty where nothing answers or it is not known. It is asked
+    without a name or a password.
+    """
     if host.startswith("/"):
         return ""
-    first, ping, encrypted, web = await asyncio.gather(*(_heard(host, port, asked) for asked in _ASKED))  # at once: a frozen server costs one wait
+    first, ping, encrypted, web = await asyncio.gather(
+        *(_heard(host, port, asked) for asked in _ASKED)
+    )  # at once: a frozen server costs one wait
     if len(first) > 5 and first[4:5] in (b"\x0a", b"\xff") and first[3:4] == b"\x00":
         return "MySQL or MariaDB"
     if ping.startswith((b"+PONG", b"-NOAUTH", b"-DENIED", b"-ERR", b"-LOADING")):

@@ -1,6 +1,8 @@
-"""Filters, order and keyset pages over what is in hand, by the letter of `memory.ports.query`.
+"""Filters, order and keyset pages over what is in hand, by the letter of
+`memory.ports.query`.
 
-For adapters whose engine cannot do a part of it, and for whoever merges the pages of several stores.
+For adapters whose engine cannot do a part of it, and for whoever merges the pages of
+several stores.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ Condition: TypeAlias = Callable[[Standing], bool]
 """Whether a filter holds for what stands under a key."""
 
 _HASHED = frozenset({str, int, float, bool, bytes, datetime})
-"""Types, themselves and not what derives from them, of which equal values have equal hashes, also across types."""
+"""Types, themselves and not what derives from them, of which equal values have equal
+hashes, also across types.
+"""
 
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     Eq: operator.eq,
@@ -57,7 +61,9 @@ _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
 
 
 def value_of(standing: Standing | Head, field: str) -> FieldValue:
-    """The value of a declared or system field, None where it is missing; of a head, what it was asked for."""
+    """The value of a declared or system field, None where it is missing; of a head,
+    what it was asked for.
+    """
     if isinstance(standing, Head):
         return standing.key.id if field == "id" else standing.fields.get(field)
     return reader(field)(standing)
@@ -80,7 +86,9 @@ def lets_through(part: Filter | None, standing: Standing) -> bool:
 
 
 def condition(part: Filter | None) -> Condition:
-    """What tells whether the filter holds: two-valued, a comparison with a missing value is false. Made once, it is asked of any number."""
+    """What tells whether the filter holds: two-valued, a comparison with a missing
+    value is false. Made once, it is asked of any number.
+    """
     match part:
         case None:
             return lambda _standing: True
@@ -100,7 +108,9 @@ def condition(part: Filter | None) -> Condition:
             return _has(reader(field), tag)
         case In(field, values):
             return _is_one_of(reader(field), values)
-        case Eq(field, wanted) | Lt(field, wanted) | Le(field, wanted) | Gt(field, wanted) | Ge(field, wanted):
+        case (
+            Eq(field, wanted) | Lt(field, wanted) | Le(field, wanted) | Gt(field, wanted) | Ge(field, wanted)
+        ):
             return _compares(_COMPARISONS[type(part)], field, wanted)
         case StartsWith():
             return condition(text_range(part))
@@ -117,7 +127,9 @@ def _has(read: Callable[[Standing], FieldValue], tag: str) -> Condition:
 
 
 def _is_one_of(read: Callable[[Standing], FieldValue], values: tuple[FieldValue, ...]) -> Condition:
-    """Looked up where equal values surely have equal hashes, one after the other elsewhere: the meaning is that of `value in values`."""
+    """Looked up where equal values surely have equal hashes, one after the other
+    elsewhere: the meaning is that of `value in values`.
+    """
     looked_up = frozenset(v for v in values if type(v) in _HASHED)
     others = tuple(v for v in values if type(v) not in _HASHED)
 
@@ -156,8 +168,11 @@ def page_of(matching: Sequence[S], query: Query) -> tuple[list[S], str | None]:
     limit = query.limit
     if len(matching) <= limit:
         return matching, None
-    # A cursor names no tenant: records of several tenants under one id and one sort value stay on one page, or some would be lost.
-    while limit < len(matching) and position_of(matching[limit], query.order) == position_of(matching[limit - 1], query.order):
+    # A cursor names no tenant: records of several tenants under one id and one sort
+    # value stay on one page, or some would be lost.
+    while limit < len(matching) and position_of(matching[limit], query.order) == position_of(
+        matching[limit - 1], query.order
+    ):
         limit += 1
     if limit == len(matching):
         return matching, None
@@ -166,7 +181,9 @@ def page_of(matching: Sequence[S], query: Query) -> tuple[list[S], str | None]:
 
 
 def leading(matching: Sequence[Standing], query: Query) -> list[Standing]:
-    """The page of these, and the first behind it, which tells that another follows: whatever is found beside them, the rest is on no page of it."""
+    """The page of these, and the first behind it, which tells that another follows:
+    whatever is found beside them, the rest is on no page of it.
+    """
     page, cursor = page_of(matching, query)
     if cursor is None:
         return page
@@ -174,10 +191,14 @@ def leading(matching: Sequence[Standing], query: Query) -> list[Standing]:
     return [*page, *ordered([s for s in matching if is_after(s, end, query.order)], query.order)[:1]]
 
 
-def merged(pages: Sequence[tuple[Sequence[S | Corrupt], str | None]], query: Query) -> tuple[list[S], str | None]:
-    """One page of the pages (records or heads, and cursor) that several stores gave for one query. Heads tell the values of the order.
+def merged(
+    pages: Sequence[tuple[Sequence[S | Corrupt], str | None]], query: Query
+) -> tuple[list[S], str | None]:
+    """One page of the pages (records or heads, and cursor) that several stores gave for
+    one query. Heads tell the values of the order.
 
-    Nothing behind the end of a page that has more behind it: what its store would give next may come before.
+    Nothing behind the end of a page that has more behind it: what its store would give
+    next may come before.
     """
     ends = [cursor for _, cursor in pages if cursor is not None]
     positions = [decode_cursor(end, query.order) for end in ends]
@@ -185,7 +206,11 @@ def merged(pages: Sequence[tuple[Sequence[S | Corrupt], str | None]], query: Que
     sure = [s for s in readable if not any(is_after(s, position, query.order) for position in positions)]
     page, cursor = page_of(sure, replace(query, cursor=None))
     if cursor is None and ends:
-        cursor = next(end for end, here in zip(ends, positions, strict=True) if not any(_is_before(p, here, query.order) for p in positions))
+        cursor = next(
+            end
+            for end, here in zip(ends, positions, strict=True)
+            if not any(_is_before(p, here, query.order) for p in positions)
+        )
     return page, cursor
 
 
@@ -200,7 +225,9 @@ def _sortable(value: FieldValue) -> tuple[bool, Any]:
 
 def ordered(standings: Sequence[S], order: Sequence[Order]) -> list[S]:
     """In the order asked, the id last."""
-    inorder = sorted(standings, key=lambda s: (s.key.id, s.key.tenant), reverse=bool(order) and order[-1].descending)
+    inorder = sorted(
+        standings, key=lambda s: (s.key.id, s.key.tenant), reverse=bool(order) and order[-1].descending
+    )
     for by in reversed(order):
         inorder.sort(key=lambda s, field=by.field: _sortable(value_of(s, field)), reverse=by.descending)  # type: ignore[misc]
     return inorder
@@ -226,12 +253,20 @@ def _is_before(first: Position, second: Position, order: Sequence[Order]) -> boo
 
 
 def first_partitions(
-    found: Iterable[tuple[Partition, int]], where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    found: Iterable[tuple[Partition, int]],
+    where: Tenant | Everywhere,
+    prefix: str,
+    after: Partition | None,
+    limit: int,
 ) -> list[tuple[Partition, int]]:
-    """Of these partitions, in no order, what a store's `_partitions` answers: the first so many behind `after`, each once."""
+    """Of these partitions, in no order, what a store's `_partitions` answers: the first
+    so many behind `after`, each once.
+    """
 
     def counts(partition: Partition) -> bool:
         there = isinstance(where, Everywhere) or partition.tenant == where.tenant
         return there and partition.scope.startswith(prefix) and (after is None or partition > after)
 
-    return heapq.nsmallest(limit, {partition: generation for partition, generation in found if counts(partition)}.items())
+    return heapq.nsmallest(
+        limit, {partition: generation for partition, generation in found if counts(partition)}.items()
+    )

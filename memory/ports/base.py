@@ -1,7 +1,9 @@
-"""What every adapter shares: arguments are checked against the capabilities, driver errors are translated, then the adapter does its part.
+"""What every adapter shares: arguments are checked against the capabilities, driver
+errors are translated, then the adapter does its part.
 
-An adapter subclasses `BaseStore`, claims in one literal, and implements `_open`, `_close`, `_check`, `_get`, `_apply`, `_query`, `_count`, `_search`,
-`_delete_matching` and `_translate`.
+An adapter subclasses `BaseStore`, claims in one literal, and implements `_open`,
+`_close`, `_check`, `_get`, `_apply`, `_query`, `_count`, `_search`, `_delete_matching`
+and `_translate`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,14 @@ from memory.ports.query import (
     decode_partition,
     encode_partition,
 )
-from memory.ports.questions import check_candidates, check_limit, check_order, check_prefix, check_select, checked
+from memory.ports.questions import (
+    check_candidates,
+    check_limit,
+    check_order,
+    check_prefix,
+    check_select,
+    checked,
+)
 from memory.ports.record import Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of, size_of
 from memory.ports.scanning import follow
@@ -55,14 +64,18 @@ Question = TypeVar("Question", Query, Search, Candidates)
 
 
 class BaseStore(ABC):
-    """The public half of a store; see `memory.ports.store.Store` for what each method promises."""
+    """The public half of a store; see `memory.ports.store.Store` for what each method
+    promises.
+    """
 
     claims: ClassVar[Capabilities]
     """What the adapter can do at best, readable without its driver."""
 
     notes_format: ClassVar[bool] = False
-    """Whether the adapter keeps the note of the format; see `memory.ports.formats`. It then implements `read_format` and
-    `swap_format`, and its `_open` hands the note that it found to `_take_format`, before it changes anything."""
+    """Whether the adapter keeps the note of the format; see `memory.ports.formats`. It
+    then implements `read_format` and `swap_format`, and its `_open` hands the note that
+    it found to `_take_format`, before it changes anything.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -90,20 +103,26 @@ class BaseStore(ABC):
 
     @property
     def lost(self) -> str:
-        """What is known of data that it lost since it was opened, a sentence for `degraded`; empty where nothing is. No part of the port."""
+        """What is known of data that it lost since it was opened, a sentence for
+        `degraded`; empty where nothing is. No part of the port.
+        """
         return ""
 
     @property
     def reads_only(self) -> bool:
-        """Whether it is opened to read only, so that nothing is attempted that nobody asked for, such as counts. No part of the port."""
+        """Whether it is opened to read only, so that nothing is attempted that nobody
+        asked for, such as counts. No part of the port.
+        """
         return False
 
     @property
     def path(self) -> Path | None:
-        """The file or folder that holds it, absolute, which opening makes; None where there is none. No part of the port: for `doctor`."""
+        """The file or folder that holds it, absolute, which opening makes; None where
+        there is none. No part of the port: for `doctor`.
+        """
         return None
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def open(self, collections: Sequence[Collection]) -> None:
         self._forks.check()
@@ -151,10 +170,12 @@ class BaseStore(ABC):
         self._must_be_open()
         return await self._work(self._check())
 
-    # -- the note of the format, see `memory.ports.formats` -----------------------------------------------------------
+    # -- the note of the format, see `memory.ports.formats` ----------------------------
 
     def _take_format(self, note: str | None) -> None:
-        """Take the note as the opening found it. Raises `FormatMismatch` for a newer format."""
+        """Take the note as the opening found it. Raises `FormatMismatch` for a newer
+        format.
+        """
         FormatNote.parse(self.name, note)
         self._format = note
 
@@ -163,10 +184,12 @@ class BaseStore(ABC):
         return await self._translated(self._read_format())
 
     async def swap_format(self, before: str | None, after: str) -> bool:
-        """Replace the note if it still is `before`, in one step beside other processes; whether it was."""
+        """Replace the note if it still is `before`, in one step beside other processes;
+        whether it was.
+        """
         return await self._translated(self._swap_format(before, after))
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         self._known(collection)
@@ -180,15 +203,25 @@ class BaseStore(ABC):
             self._must_offer("atomic")
         limit = self.capabilities.max_batch
         if limit is not None and len(writes) > limit:
-            raise InvalidInput("writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}")
-        refused = {i: reason async for i, write in paced(enumerate(writes)) if (reason := self._refusal(write))}
+            raise InvalidInput(
+                "writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}"
+            )
+        refused = {
+            i: reason async for i, write in paced(enumerate(writes)) if (reason := self._refusal(write))
+        }
         if not refused:
             return await self._work(self._apply(writes, together)) if writes else []
         if together:
-            return [Outcome(Status.REJECTED, reason=refused[i]) if i in refused else Outcome(Status.SKIPPED) for i in range(len(writes))]
+            return [
+                Outcome(Status.REJECTED, reason=refused[i]) if i in refused else Outcome(Status.SKIPPED)
+                for i in range(len(writes))
+            ]
         good = [w for i, w in enumerate(writes) if i not in refused]
         done = iter(await self._work(self._apply(good, together)) if good else ())
-        return [Outcome(Status.REJECTED, reason=refused[i]) if i in refused else next(done) for i in range(len(writes))]
+        return [
+            Outcome(Status.REJECTED, reason=refused[i]) if i in refused else next(done)
+            for i in range(len(writes))
+        ]
 
     async def query(self, query: Query) -> Page:
         query = self._checked(query)
@@ -197,7 +230,9 @@ class BaseStore(ABC):
             check_order(query.collection, query.order)
         check_limit(query.limit)
         if query.types != {RowType.RECORD} and not isinstance(query.where, Everywhere):
-            raise InvalidInput("types", "marks and tombstones are listed everywhere or not at all: they name no scope")
+            raise InvalidInput(
+                "types", "marks and tombstones are listed everywhere or not at all: they name no scope"
+            )
         if query.select is None:
             return await self._work(self._query(query))
         check_select(query.collection, query.select)
@@ -206,7 +241,11 @@ class BaseStore(ABC):
         page = await self._work(self._query(query))
         if not page.records:
             return page
-        heads = [head_of(query.collection, r, query.select) async for r in paced(page.records) if isinstance(r, Record)]
+        heads = [
+            head_of(query.collection, r, query.select)
+            async for r in paced(page.records)
+            if isinstance(r, Record)
+        ]
         return replace(page, records=(), heads=tuple(heads))
 
     async def count(self, query: Query) -> Count:
@@ -233,10 +272,23 @@ class BaseStore(ABC):
             return await measured(asked, (), none_of(asked))
         return await self._work(self._candidates(asked))
 
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
+    async def delete_matching(
+        self,
+        query: Query,
+        version: int,
+        discard_at: datetime | None = None,
+        carry: frozenset[str] = frozenset(),
+    ) -> int:
         return await self._work(self._delete_matching(self._checked(query), version, discard_at, carry))
 
-    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+    async def due(
+        self,
+        now: datetime,
+        limit: int = 500,
+        cursor: str | None = None,
+        *,
+        expired: Mapping[Collection, datetime] | None = None,
+    ) -> Due:
         self._must_be_open()
         self._must_offer("tenant_wide")
         self._must_offer("filter")
@@ -245,7 +297,9 @@ class BaseStore(ABC):
             self._known(collection)
         return await self._work(self._due(now, limit, cursor, expired or {}))
 
-    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
+    async def partitions(
+        self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None
+    ) -> PartitionPage:
         self._must_be_open()
         self._must_offer("tenant_wide")
         check_limit(limit)
@@ -257,10 +311,12 @@ class BaseStore(ABC):
         page = tuple(found[:limit])
         return PartitionPage(page, encode_partition(page[-1][0]) if len(found) > limit else None)
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
     async def audit(self, *, repair: bool = False) -> Audit:
-        """What the adapter compares; and whatever else cannot be read, which a query for everything meets."""
+        """What the adapter compares; and whatever else cannot be read, which a query
+        for everything meets.
+        """
         self._must_be_open()
         found = await self._work(self._audit(repair))
         damaged = await self._damaged() if self.capabilities.tenant_wide else found.damaged
@@ -270,9 +326,13 @@ class BaseStore(ABC):
         named: dict[str, None] = {}
         for collection in self._collections.values():
             limit = collection.at_once(AUDITED_AT_ONCE)
-            everything = Query(collection, Everywhere(), limit=limit, roles=frozenset(Role), types=frozenset(RowType))
+            everything = Query(
+                collection, Everywhere(), limit=limit, roles=frozenset(Role), types=frozenset(RowType)
+            )
             async for page in follow(self.query, everything):
-                named |= dict.fromkeys(f"{collection.name} {key.id} of tenant {key.tenant}" for key in page.corrupt)
+                named |= dict.fromkeys(
+                    f"{collection.name} {key.id} of tenant {key.tenant}" for key in page.corrupt
+                )
         return tuple(named)
 
     async def vacuum(self) -> int:
@@ -289,17 +349,21 @@ class BaseStore(ABC):
         self._must_be_open()
         return await self._work(self._forget_partitions(idle)) if idle else 0
 
-    # -- what an adapter implements -----------------------------------------------------------------------------------
+    # -- what an adapter implements ----------------------------------------------------
 
     @abstractmethod
     async def _open(self, collections: Sequence[Collection]) -> None: ...
 
     def _end_waiting(self) -> None:  # noqa: B027 - for an adapter whose calls queue
-        """Closing begins, and waits for the calls under way. Those that your engine has not begun may end as `NotOpen`."""
+        """Closing begins, and waits for the calls under way. Those that your engine has
+        not begun may end as `NotOpen`.
+        """
 
     @abstractmethod
     async def _close(self) -> None:
-        """No call is under way, unless who closes has given up waiting; and none begins."""
+        """No call is under way, unless who closes has given up waiting; and none
+        begins.
+        """
 
     @abstractmethod
     async def _check(self) -> Health: ...
@@ -312,7 +376,9 @@ class BaseStore(ABC):
 
     @abstractmethod
     async def _query(self, query: Query) -> Page:
-        """With `select`: heads, or records where whole ones are read in any case. Heads are made of those."""
+        """With `select`: heads, or records where whole ones are read in any case. Heads
+        are made of those.
+        """
 
     @abstractmethod
     async def _count(self, query: Query) -> Count: ...
@@ -322,7 +388,9 @@ class BaseStore(ABC):
 
     async def _candidates(self, asked: Candidates) -> Measured:
         """For an adapter without a way to bring them in one trip."""
-        return await gather(self, asked, await self._statistics(asked) if asked.statistics else none_of(asked))
+        return await gather(
+            self, asked, await self._statistics(asked) if asked.statistics else none_of(asked)
+        )
 
     async def _read_format(self) -> str | None:
         """For an adapter that notes no format."""
@@ -335,16 +403,28 @@ class BaseStore(ABC):
         """For an adapter that does not keep them."""
         return await count_through(self, asked)
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
-        """For an adapter without a way to find it in one trip. One that has makes its own cursors."""
-        return await due_by_queries(self.query, tuple(self._collections.values()), now, limit, cursor, expired)
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
+        """For an adapter without a way to find it in one trip. One that has makes its
+        own cursors.
+        """
+        return await due_by_queries(
+            self.query, tuple(self._collections.values()), now, limit, cursor, expired
+        )
 
     @abstractmethod
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int: ...
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int: ...
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
-        """The first so many behind `after`, in order, with their generations. For an adapter that claims `tenant_wide`; one whose engine cannot order
-        them gives all it has to `memory.ports.asking.first_partitions`."""
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Sequence[tuple[Partition, int]]:
+        """The first so many behind `after`, in order, with their generations. For an
+        adapter that claims `tenant_wide`; one whose engine cannot order them gives all
+        it has to `memory.ports.asking.first_partitions`.
+        """
         raise Unsupported("tenant_wide", store=self.name)
 
     async def _audit(self, repair: bool) -> Audit:
@@ -356,7 +436,9 @@ class BaseStore(ABC):
         return 0
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        """For an adapter that keeps nothing of a partition beyond its records, marks and tombstones: only one without generations does."""
+        """For an adapter that keeps nothing of a partition beyond its records, marks
+        and tombstones: only one without generations does.
+        """
         return []
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
@@ -364,12 +446,16 @@ class BaseStore(ABC):
 
     @abstractmethod
     def _translate(self, error: Exception) -> Exception | None:
-        """Our error for a driver's, most specific first; None for what is not the driver's."""
+        """Our error for a driver's, most specific first; None for what is not the
+        driver's.
+        """
 
-    # -- checks -------------------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------
 
     async def _work(self, call: Coroutine[Any, Any, T]) -> T:
-        """What the adapter answers to a call, for whose end `close` waits. One that comes too late does not begin."""
+        """What the adapter answers to a call, for whose end `close` waits. One that
+        comes too late does not begin.
+        """
         if not self._opened:
             call.close()
             self._must_be_open()
@@ -382,8 +468,11 @@ class BaseStore(ABC):
                 self._at_rest.set_result(None)
 
     async def _translated(self, call: Awaitable[T]) -> T:
-        """What the adapter answers, with our errors for the driver's. A caller that was cancelled meanwhile ends cancelled, whatever a driver made
-        of it: `asyncio.wait_for`, which drivers use, returns or raises something else when both come at once."""
+        """What the adapter answers, with our errors for the driver's. A caller that was
+        cancelled meanwhile ends cancelled, whatever a driver made of it:
+        `asyncio.wait_for`, which drivers use, returns or raises something else when
+        both come at once.
+        """
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
         try:
@@ -438,7 +527,9 @@ class BaseStore(ABC):
         """What only this store's limits forbid."""
         dims = self.capabilities.max_vector_dims
         if dims is not None and record.vector is not None and len(record.vector) // 4 > dims:
-            return f"vector: store '{self.name}' takes at most {dims} dimensions, not {len(record.vector) // 4}"
+            return (
+                f"vector: store '{self.name}' takes at most {dims} dimensions, not {len(record.vector) // 4}"
+            )
         limit = self.capabilities.max_record_bytes
         if limit is not None and (size := record_bytes(record)) > limit:
             return f"record: store '{self.name}' takes at most {limit} bytes, not {size}"
@@ -455,6 +546,8 @@ def content_bytes(record: Record) -> int:
 
 
 def record_bytes(record: Record) -> int:
-    """The size of a record as `max_record_bytes` counts it: what it says and what it owes, which may be as much."""
+    """The size of a record as `max_record_bytes` counts it: what it says and what it
+    owes, which may be as much.
+    """
     owed = _as_json([[o.id, o.step, dict(o.data)] for o in record.owed]) if record.owed else ""
     return content_bytes(record) + len(owed.encode("utf-8", "surrogatepass"))

@@ -1,9 +1,12 @@
-"""The writes of one call, decided in order on what stands under their keys: for every adapter that reads, decides and writes back.
+"""The writes of one call, decided in order on what stands under their keys: for every
+adapter that reads, decides and writes back.
 
-A `Desk` says what is to be read (`reads`), takes it (`take`), decides write after write, each seeing those before it (`decide`), and says what is to
-be stored: of each key the last that stands there (`changes`), and the generations that were raised. An adapter that holds a lock or a transaction
-reads, decides and stores, and is done. `carry_out` is for the others: they store each change on condition that what was read still stands, and what
-others got to first is decided again.
+A `Desk` says what is to be read (`reads`), takes it (`take`), decides write after
+write, each seeing those before it (`decide`), and says what is to be stored: of each
+key the last that stands there (`changes`), and the generations that were raised. An
+adapter that holds a lock or a transaction reads, decides and stores, and is done.
+`carry_out` is for the others: they store each change on condition that what was read
+still stands, and what others got to first is decided again.
 """
 
 from __future__ import annotations
@@ -31,8 +34,11 @@ Address: TypeAlias = tuple[str, Key]
 
 @dataclass(slots=True)
 class Held:
-    """What an adapter read under a key. `row` of None: nothing stands there, or, with a `problem`, nothing that can be read; then `version` is
-    what can still be told of it. `token` is the adapter's own: by it what stands there is written over, and known again."""
+    """What an adapter read under a key. `row` of None: nothing stands there, or, with a
+    `problem`, nothing that can be read; then `version` is what can still be told of it.
+    `token` is the adapter's own: by it what stands there is written over, and known
+    again.
+    """
 
     row: Row | None = None
     token: Any = None
@@ -45,7 +51,9 @@ NOTHING = Held()
 
 @dataclass(slots=True)
 class Change:
-    """What is to stand under a key afterwards: `row`, None for nothing. `found_anew`: its words or its vector may be others than before."""
+    """What is to stand under a key afterwards: `row`, None for nothing. `found_anew`:
+    its words or its vector may be others than before.
+    """
 
     collection: Collection
     key: Key
@@ -55,7 +63,9 @@ class Change:
     content: Any = None
     """What `lay_out` made of the row."""
     born: Partition | None = None
-    """The partition of a record that was put: it may stand there only while that partition's generation is not above the row's."""
+    """The partition of a record that was put: it may stand there only while that
+    partition's generation is not above the row's.
+    """
 
     @property
     def address(self) -> Address:
@@ -64,14 +74,18 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What is to be read: keys by collection, and partitions whose generations are asked for."""
+    """What is to be read: keys by collection, and partitions whose generations are
+    asked for.
+    """
 
     keys: dict[Collection, list[Key]] = field(default_factory=dict)
     partitions: list[Partition] = field(default_factory=list)
 
 
 LayOut: TypeAlias = Callable[[Collection, Row], Any]
-"""Makes of a row what an adapter stores. Raises `Unstorable` for what it cannot hold: that write is rejected, its neighbours are not."""
+"""Makes of a row what an adapter stores. Raises `Unstorable` for what it cannot hold:
+that write is rejected, its neighbours are not.
+"""
 
 
 def _not_laid_out(collection: Collection, row: Row) -> Any:
@@ -79,7 +93,9 @@ def _not_laid_out(collection: Collection, row: Row) -> Any:
 
 
 class Desk:
-    """Decides some writes of one call. `outcomes` has what became of those decided so far, by their number."""
+    """Decides some writes of one call. `outcomes` has what became of those decided so
+    far, by their number.
+    """
 
     def __init__(self, writes: Mapping[int, Write], lay_out: LayOut = _not_laid_out) -> None:
         self.writes = writes
@@ -103,7 +119,9 @@ class Desk:
         return Reads({collection: list(wanted) for collection, wanted in keys.items()}, list(partitions))
 
     def take(self, held: Mapping[Address, Held], generations: Mapping[Partition, int]) -> None:
-        """What stands there: what is not named is not there, and a partition that is not named has generation 0."""
+        """What stands there: what is not named is not there, and a partition that is
+        not named has generation 0.
+        """
         self._held, self._generations = held, dict(generations)
 
     def generation(self, partition: Partition) -> int:
@@ -114,7 +132,9 @@ class Desk:
         """Decide the write of this number, seeing those that were decided before."""
         write = self.writes[number]
         try:
-            self.outcomes[number] = self._raise(write) if isinstance(write, RaiseGeneration) else self._decide(write)
+            self.outcomes[number] = (
+                self._raise(write) if isinstance(write, RaiseGeneration) else self._decide(write)
+            )
         except Unstorable as exc:
             self.outcomes[number] = Outcome(Status.REJECTED, reason=str(exc))
 
@@ -124,8 +144,12 @@ class Desk:
 
     @property
     def changes(self) -> list[Change]:
-        """What is to be stored, one change a key; what was not there and is not to be is no change."""
-        return [c for c in self._changes.values() if c.row is not None or c.held.row is not None or c.held.problem]
+        """What is to be stored, one change a key; what was not there and is not to be
+        is no change.
+        """
+        return [
+            c for c in self._changes.values() if c.row is not None or c.held.row is not None or c.held.problem
+        ]
 
     def _raise(self, write: RaiseGeneration) -> Outcome:
         current = self.generation(write.partition)
@@ -146,7 +170,9 @@ class Desk:
             self._become(address, collection, decision, born)
         return decision.outcome
 
-    def _become(self, address: Address, collection: Collection, decision: Decision, born: Partition | None) -> None:
+    def _become(
+        self, address: Address, collection: Collection, decision: Decision, born: Partition | None
+    ) -> None:
         """Take in what a write leaves. Where it cannot be laid out nothing has changed."""
         before = self._changes.get(address)
         held = self._held.get(address, NOTHING) if before is None else before.held
@@ -179,11 +205,15 @@ def partition_of(write: Write) -> Partition | None:
 
 
 class Collided(Exception):
-    """Undoes a transaction that others got in the way of: nothing of it was kept, and it may be done again at once."""
+    """Undoes a transaction that others got in the way of: nothing of it was kept, and
+    it may be done again at once.
+    """
 
 
 class NotTogether(Portable):
-    """Undoes a batch that was to be kept whole: a lock or a transaction is left without storing anything. `outcomes` is what the call answers."""
+    """Undoes a batch that was to be kept whole: a lock or a transaction is left without
+    storing anything. `outcomes` is what the call answers.
+    """
 
     def __init__(self, outcomes: list[Outcome]) -> None:
         super().__init__()
@@ -191,23 +221,30 @@ class NotTogether(Portable):
 
 
 def skipped(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """What a call that is kept whole or not at all answers where one of its writes failed."""
+    """What a call that is kept whole or not at all answers where one of its writes
+    failed.
+    """
     return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
 
 
-# -- on condition that what was read still stands ---------------------------------------------------------------------
+# -- on condition that what was read still stands --------------------------------------
 
 
 class Backend(Protocol):
     """What `carry_out` asks of an adapter."""
 
     atomic: bool
-    """Whether a turn is a transaction: where others were first anywhere, all of it is undone and decided again."""
+    """Whether a turn is a transaction: where others were first anywhere, all of it is
+    undone and decided again.
+    """
     fenced: bool
-    """Whether a change that brings a record of a generation that has been raised cannot come to stand: else it is looked for and taken back."""
+    """Whether a change that brings a record of a generation that has been raised cannot
+    come to stand: else it is looked for and taken back.
+    """
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Around one reading, deciding and storing: a lock, a transaction that is undone by what is raised within, or nothing.
+        """Around one reading, deciding and storing: a lock, a transaction that is
+        undone by what is raised within, or nothing.
 
         Raises `Collided` where others got in the way.
         """
@@ -220,11 +257,15 @@ class Backend(Protocol):
         ...
 
     async def raise_generations(self, raised: Mapping[Partition, int]) -> set[Partition]:
-        """Set these generations, each over the one that was read: those that others have set first."""
+        """Set these generations, each over the one that was read: those that others
+        have set first.
+        """
         ...
 
     async def store(self, changes: Sequence[Change]) -> set[Address]:
-        """Let each change stand in the place of exactly what was read: those where something else stands by now."""
+        """Let each change stand in the place of exactly what was read: those where
+        something else stands by now.
+        """
         ...
 
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
@@ -232,12 +273,18 @@ class Backend(Protocol):
         ...
 
     async def take_back(self, changes: Sequence[Change]) -> set[Address]:
-        """Let stand what stood before, where the change still stands: those that were taken back; only where not `fenced`."""
+        """Let stand what stood before, where the change still stands: those that were
+        taken back; only where not `fenced`.
+        """
         ...
 
 
-async def carry_out(store: str, backend: Backend, writes: Sequence[Write], *, together: bool, patience: float) -> list[Outcome]:
-    """What became of each write. Raises `StoreUnavailable` where others kept getting there first for `patience` seconds."""
+async def carry_out(
+    store: str, backend: Backend, writes: Sequence[Write], *, together: bool, patience: float
+) -> list[Outcome]:
+    """What became of each write. Raises `StoreUnavailable` where others kept getting
+    there first for `patience` seconds.
+    """
     outcomes: dict[int, Outcome] = {}
     left: dict[int, Write] = dict(enumerate(writes))
     late, rounds = time.monotonic() + patience, 0
@@ -254,7 +301,9 @@ async def carry_out(store: str, backend: Backend, writes: Sequence[Write], *, to
             if not backend.fenced:
                 lost |= await _taken_back(store, backend, desk, stored, together)
             outcomes |= desk.outcomes
-            left = {i: write for i, write in left.items() if together or _touches(write, lost)} if lost else {}
+            left = (
+                {i: write for i, write in left.items() if together or _touches(write, lost)} if lost else {}
+            )
         if not left:
             return [outcomes[i] for i in range(len(writes))]
         rounds += 1
@@ -263,8 +312,12 @@ async def carry_out(store: str, backend: Backend, writes: Sequence[Write], *, to
         await asyncio.sleep(random.uniform(0, min(0.002 * 2 ** min(rounds, 10), 0.1)))  # noqa: S311 - so that the two do not meet again
 
 
-async def _round(desk: Desk, backend: Backend, together: bool) -> tuple[list[Change], set[Address | Partition]]:
-    """Read, decide, store: what was stored, and what others got to first, with everything that was decided on it."""
+async def _round(
+    desk: Desk, backend: Backend, together: bool
+) -> tuple[list[Change], set[Address | Partition]]:
+    """Read, decide, store: what was stored, and what others got to first, with
+    everything that was decided on it.
+    """
     desk.take(*await backend.read(desk.reads))
     async for number in paced(desk.writes):
         desk.decide(number)
@@ -281,14 +334,25 @@ async def _round(desk: Desk, backend: Backend, together: bool) -> tuple[list[Cha
     return [c for c in changes if c.address not in lost], lost
 
 
-async def _taken_back(store: str, backend: Backend, desk: Desk, stored: Sequence[Change], together: bool) -> set[Address]:
-    """What was stored under a generation that others have raised meanwhile, and no longer stands. A call that is kept whole goes whole; where others
-    went on from it only what is void goes, and how the call ended is unknown; where nothing void stands any more it was before the erasure."""
+async def _taken_back(
+    store: str, backend: Backend, desk: Desk, stored: Sequence[Change], together: bool
+) -> set[Address]:
+    """What was stored under a generation that others have raised meanwhile, and no
+    longer stands. A call that is kept whole goes whole; where others went on from it
+    only what is void goes, and how the call ended is unknown; where nothing void stands
+    any more it was before the erasure.
+    """
     known = {c.born: desk.generation(c.born) for c in stored if c.born is not None}
     if not known:
         return set()
     now = await backend.generations(list(known))
-    void = [c for c in stored if c.row is not None and c.born is not None and max(c.row.generation, known[c.born]) < now.get(c.born, 0)]
+    void = [
+        c
+        for c in stored
+        if c.row is not None
+        and c.born is not None
+        and max(c.row.generation, known[c.born]) < now.get(c.born, 0)
+    ]
     if not void or not together:
         return await backend.take_back(void) if void else set()
     try:
@@ -299,7 +363,10 @@ async def _taken_back(store: str, backend: Backend, desk: Desk, stored: Sequence
         return taken
     except Collided:
         if await backend.take_back(void):
-            raise StoreUnavailable(store, "a generation was raised, and others went on from the call: it was kept in part; try again") from None
+            raise StoreUnavailable(
+                store,
+                "a generation was raised, and others went on from the call: it was kept in part; try again",
+            ) from None
         return set()
 
 

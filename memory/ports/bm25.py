@@ -1,4 +1,6 @@
-"""BM25F over arrays: the arithmetic of `memory.ports.text` for many records at once, whoever ranks them."""
+"""BM25F over arrays: the arithmetic of `memory.ports.text` for many records at once,
+whoever ranks them.
+"""
 
 from __future__ import annotations
 

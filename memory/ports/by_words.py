@@ -12,8 +12,17 @@ from memory.ports.text import query_words, scored
 
 
 async def rank_by_words(heads: Sequence[Head], collection: Collection, text: str, limit: int) -> list[Hit]:
-    """What a store with an index would answer to `Words`, from heads with their words, weighed by these heads' statistics."""
+    """What a store with an index would answer to `Words`, from heads with their words,
+    weighed by these heads' statistics.
+    """
     wanted = query_words(text)
-    counted = [(h, lexical.counts(collection, h.words, wanted), lexical.length(h.words)) async for h in paced(heads) if h.words is not None]
-    hits = [Hit(head, score) for head, score in scored(counted, len(counted), sum(length for _, _, length in counted))]
+    counted = [
+        (h, lexical.counts(collection, h.words, wanted), lexical.length(h.words))
+        async for h in paced(heads)
+        if h.words is not None
+    ]
+    hits = [
+        Hit(head, score)
+        for head, score in scored(counted, len(counted), sum(length for _, _, length in counted))
+    ]
     return sorted(hits, key=lambda hit: (-hit.score, hit.head.key.id))[:limit]

@@ -1,7 +1,9 @@
 """Candidates: what a store is asked before ranking, and what it answers, as columns.
 
-One call asks for the best by words and by meaning, and for what stands beside these; the answer has for each what ranking needs: its head, the counts
-of the question's words, its length, its vector. No text is cut at query time, and no row is read twice before the ranking has chosen.
+One call asks for the best by words and by meaning, and for what stands beside these;
+the answer has for each what ranking needs: its head, the counts of the question's
+words, its length, its vector. No text is cut at query time, and no row is read twice
+before the ranking has chosen.
 
 Clauses (`memory.ports.contract.clauses`): candidates.*.
 """
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What stands beside a candidate: records of the same `group` (a text field) whose `number` (an integer field) is at most `reach` away.
+    """What stands beside a candidate: records of the same `group` (a text field) whose
+    `number` (an integer field) is at most `reach` away.
 
-    Of records in one place of one group, which ought to be one, all may come or the one that was found.
+    Of records in one place of one group, which ought to be one, all may come or the one
+    that was found.
     """
 
     group: str
@@ -39,12 +43,17 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The best `limit` by the words of `text`, the best `limit` by meaning, those that `among` names, and what stands `around` any of them.
+    """The best `limit` by the words of `text`, the best `limit` by meaning, those that
+    `among` names, and what stands `around` any of them.
 
-    Each way finds what `Store.search` finds by it, ranked the same; a blank `text` and a `near` of None (packed float32) ask for nothing that way. A
-    store without an index for a way looks through all there is. All that is answered lies in `where`, is in one of these roles and passes the filter,
-    also what `among` names and what stands around; each record comes once. `counted` are the stems (see `memory.ports.text.words`) whose counts the
-    answer has. `select` names declared and system fields. Vectors come of the dimensions of `near`; where that is None, of `dimensions`.
+    Each way finds what `Store.search` finds by it, ranked the same; a blank `text` and
+    a `near` of None (packed float32) ask for nothing that way. A store without an index
+    for a way looks through all there is. All that is answered lies in `where`, is in
+    one of these roles and passes the filter, also what `among` names and what stands
+    around; each record comes once. `counted` are the stems (see
+    `memory.ports.text.words`) whose counts the answer has. `select` names declared and
+    system fields. Vectors come of the dimensions of `near`; where that is None, of
+    `dimensions`.
     """
 
     collection: Collection
@@ -60,7 +69,9 @@ class Candidates:
     select: frozenset[str] = frozenset()
     dimensions: int = 0
     statistics: bool = True
-    """Whether the answer's are asked for. They are nought otherwise, for who has them from another store."""
+    """Whether the answer's are asked for. They are nought otherwise, for who has them
+    from another store.
+    """
 
     @property
     def width(self) -> int:
@@ -70,8 +81,10 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of the records of the asked partitions and roles, whatever the filter: how many there are, how many words they have in all (unweighted), and
-    how many of them hold each counted stem, all of which are named. Those of several stores add up."""
+    """Of the records of the asked partitions and roles, whatever the filter: how many
+    there are, how many words they have in all (unweighted), and how many of them hold
+    each counted stem, all of which are named. Those of several stores add up.
+    """
 
     documents: int = 0
     words: int = 0
@@ -92,9 +105,11 @@ def none_of(asked: Candidates) -> Statistics:
 class Measured:
     """Candidates as columns, one place a record, in no order.
 
-    `counts` has a row a record and a column a counted stem, summed under the weights of the text parts as `memory.ports.lexical` has them; `lengths`
-    are unweighted numbers of words. `vectors` has a row a record, not normalised, of the dimensions asked for: zeros where a record has no vector of
-    these. `fields` has a list for each selected name, None where a record has no value.
+    `counts` has a row a record and a column a counted stem, summed under the weights of
+    the text parts as `memory.ports.lexical` has them; `lengths` are unweighted numbers
+    of words. `vectors` has a row a record, not normalised, of the dimensions asked for:
+    zeros where a record has no vector of these. `fields` has a list for each selected
+    name, None where a record has no value.
     """
 
     ids: Sequence[str]
@@ -113,7 +128,9 @@ class Measured:
 
 
 def joined(parts: Sequence[Measured]) -> Measured:
-    """The columns of several answers to one question, one behind the other. Who asks stores that may have the same record takes each once."""
+    """The columns of several answers to one question, one behind the other. Who asks
+    stores that may have the same record takes each once.
+    """
     import numpy as np
 
     if len(parts) == 1:

@@ -1,7 +1,10 @@
-"""What no store keeps, whatever its engine could: wrong types, numbers and moments out of range, half characters, what is no JSON.
+"""What no store keeps, whatever its engine could: wrong types, numbers and moments out
+of range, half characters, what is no JSON.
 
-Each check says what is wrong, naming the field and the limit and never the value; an empty answer is a good one. `BaseStore` asks before any
-adapter is called, so that every store refuses the same; `memory.ports.contract.refusals` lists it all, and the contract holds every store to it.
+Each check says what is wrong, naming the field and the limit and never the value; an
+empty answer is a good one. `BaseStore` asks before any adapter is called, so that every
+store refuses the same; `memory.ports.contract.refusals` lists it all, and the contract
+holds every store to it.
 """
 
 from __future__ import annotations
@@ -42,12 +45,24 @@ def write_problem(write: Write) -> str:
                 or _moment("discard_at", write.discard_at)
             )
         case Release():
-            return _key(write.key) or text_problem("to", write.to) or _owed(write.owed) or _moment("discard_at", write.discard_at)
+            return (
+                _key(write.key)
+                or text_problem("to", write.to)
+                or _owed(write.owed)
+                or _moment("discard_at", write.discard_at)
+            )
         case Annotate():
             moments = _moment("discard_at", write.discard_at) or _moment("accessed_at", write.accessed_at)
-            return _key(write.key) or moments or ("" if write.tier is None else text_problem("tier", write.tier)) or _role(write.role)
+            return (
+                _key(write.key)
+                or moments
+                or ("" if write.tier is None else text_problem("tier", write.tier))
+                or _role(write.role)
+            )
         case RaiseGeneration():
-            names = text_problem("tenant", write.partition.tenant) or text_problem("scope", write.partition.scope)
+            names = text_problem("tenant", write.partition.tenant) or text_problem(
+                "scope", write.partition.scope
+            )
             return names or ("" if write.to is None else _integer("to", write.to, 0, MAX_GENERATION))
         case _:
             return _key(write.key)
@@ -67,18 +82,26 @@ def record_problem(collection: Collection, record: Record) -> str:
     for name, text in record.texts.items():
         if name not in weights:
             return f"text part '{name}' is not declared by collection '{collection.name}'"
-        if (type(text) is not str or not text.isascii()) and (problem := text_problem(f"text part '{name}'", text)):
+        if (type(text) is not str or not text.isascii()) and (
+            problem := text_problem(f"text part '{name}'", text)
+        ):
             return problem
     if record.vector is not None:
         if not collection.vector:
             return f"collection '{collection.name}' takes no vectors"
         if problem := vector_problem(record.vector):
             return f"vector: {problem}"
-    return _place(record.key, record.scope) or _system(record) or (_json("body", record.body) if record.body else "")
+    return (
+        _place(record.key, record.scope)
+        or _system(record)
+        or (_json("body", record.body) if record.body else "")
+    )
 
 
 def vector_problem(packed: object) -> str:
-    """Why this is no vector to store or search by. NaN and infinity poison rankings, zero has no direction."""
+    """Why this is no vector to store or search by. NaN and infinity poison rankings,
+    zero has no direction.
+    """
     import numpy
 
     if not isinstance(packed, bytes):
@@ -91,7 +114,7 @@ def vector_problem(packed: object) -> str:
     return "" if values.any() else "is all zero"
 
 
-# -- parts of a record ------------------------------------------------------------------------------------------------
+# -- parts of a record -----------------------------------------------------------------
 
 
 def _field(collection: Collection, name: str, value: Any) -> str:
@@ -151,8 +174,15 @@ def _system(record: Record) -> str:
         or _integer("accesses", record.accesses, 0)
         or ("" if record.previous is None else _integer("previous", record.previous, 0))
     )
-    texts = text_problem("tier", record.tier) or ("" if record.epoch is None else text_problem("epoch", record.epoch))
-    return numbers or texts or _role(record.role, needed=True) or (_owed(record.owed) if record.owed != () else "")
+    texts = text_problem("tier", record.tier) or (
+        "" if record.epoch is None else text_problem("epoch", record.epoch)
+    )
+    return (
+        numbers
+        or texts
+        or _role(record.role, needed=True)
+        or (_owed(record.owed) if record.owed != () else "")
+    )
 
 
 def _owed(owed: object) -> str:
@@ -161,13 +191,19 @@ def _owed(owed: object) -> str:
     for step in owed:
         if not isinstance(step, Owed):
             return f"owed: takes steps, not {type(step).__name__}"
-        if problem := text_problem("owed: id", step.id) or text_problem("owed: step", step.step) or _json("owed", step.data):
+        if (
+            problem := text_problem("owed: id", step.id)
+            or text_problem("owed: step", step.step)
+            or _json("owed", step.data)
+        ):
             return problem
     return "owed: two steps have the same id" if len({step.id for step in owed}) < len(owed) else ""
 
 
 def _place(key: Key, scope: str) -> str:
-    """An id carries its partition, so that what stands under it is never of another one."""
+    """An id carries its partition, so that what stands under it is never of another
+    one.
+    """
     if names := text_problem("tenant", key.tenant) or text_problem("scope", scope):
         return names
     made_here = is_id(key.id) and digest_of(key.id) == partition_digest(key.tenant, scope)
@@ -183,11 +219,13 @@ def id_problem(value: object) -> str:
     return "" if is_id(value) else "id: takes a UUID made for a partition"
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------
 
 
 def text_problem(name: str, value: object) -> str:
-    """Why this is no text. NUL is a character as any other; half of a surrogate pair is none."""
+    """Why this is no text. NUL is a character as any other; half of a surrogate pair is
+    none.
+    """
     if isinstance(value, str):
         return "" if value.isascii() or _is_whole(value) else f"{name}: {_HALF}"
     return f"{name}: takes text, not {type(value).__name__}"
@@ -206,7 +244,11 @@ def _integer(name: str, value: object, least: int, most: int = _MOST) -> str:
         return f"{name}: takes an integer, not {type(value).__name__}"
     if least <= value <= most:
         return ""
-    return f"{name}: an integer has at most 64 bits" if most == _MOST and value > most else f"{name}: must be from {least} to {most}"
+    return (
+        f"{name}: an integer has at most 64 bits"
+        if most == _MOST and value > most
+        else f"{name}: must be from {least} to {most}"
+    )
 
 
 def _version(value: object) -> str:
@@ -214,7 +256,11 @@ def _version(value: object) -> str:
 
 
 def _role(value: object, *, needed: bool = False) -> str:
-    return "" if isinstance(value, Role) or (value is None and not needed) else f"role: takes a role, not {type(value).__name__}"
+    return (
+        ""
+        if isinstance(value, Role) or (value is None and not needed)
+        else f"role: takes a role, not {type(value).__name__}"
+    )
 
 
 def _moment(name: str, at: object, *, needed: bool = False) -> str:
@@ -247,7 +293,8 @@ def _json_mapping(name: str, value: Mapping[Any, Any], room: int) -> str:
             return f"{name}: a key is text, not {type(key).__name__}"
         if not key.isascii() and not _is_whole(key):
             return f"{name}: {_HALF}"
-        # The commonest are told here: a call for each would cost more than the rest of the check.
+        # The commonest are told here: a call for each would cost more than the rest of
+        # the check.
         if type(inner) is str and inner.isascii():
             continue
         if problem := _json_value(name, inner, room):
@@ -275,4 +322,8 @@ def _json_value(name: str, value: Any, room: int) -> str:
                 return problem
         return ""
     plain = next((base for base in (str, int, float) if isinstance(value, base)), None)
-    return f"{name}: holds a {kind.__name__}, which is not JSON" if plain is None else _json_value(name, plain(value), room)
+    return (
+        f"{name}: holds a {kind.__name__}, which is not JSON"
+        if plain is None
+        else _json_value(name, plain(value), room)
+    )

@@ -1,4 +1,6 @@
-"""What stands under a key as JSON and back: for adapters that keep text, and for steps that carry a record with them."""
+"""What stands under a key as JSON and back: for adapters that keep text, and for steps
+that carry a record with them.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,27 @@ from memory.ports.record import FieldValue, JsonValue, Key, Mark, Owed, Record, 
 
 
 def to_json(standing: Standing) -> dict[str, JsonValue]:
-    """Everything it says, bookkeeping too. Moments are microseconds since 1970, bytes base64."""
+    """Everything it says, bookkeeping too. Moments are microseconds since 1970, bytes
+    base64.
+    """
     base = {"tenant": standing.key.tenant, "id": standing.key.id, "version": standing.version}
     owed = [[step.id, step.step, dict(step.data)] for step in standing.owed]
     if isinstance(standing, Mark):
-        left = {"scope": standing.scope, "to": standing.to, "owed": owed, "discard_at": _micros(standing.discard_at)}
+        left = {
+            "scope": standing.scope,
+            "to": standing.to,
+            "owed": owed,
+            "discard_at": _micros(standing.discard_at),
+        }
         return {"kind": RowType.MARK.value, **base, **left}
     if isinstance(standing, Tombstone):
-        return {"kind": RowType.TOMBSTONE.value, **base, "owed": owed, "note": dict(standing.note), "discard_at": _micros(standing.discard_at)}
+        return {
+            "kind": RowType.TOMBSTONE.value,
+            **base,
+            "owed": owed,
+            "note": dict(standing.note),
+            "discard_at": _micros(standing.discard_at),
+        }
     return {
         "kind": RowType.RECORD.value,
         **base,
@@ -46,7 +61,9 @@ def to_json(standing: Standing) -> dict[str, JsonValue]:
 
 
 def from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Standing:
-    """What `to_json` was given. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+    """What `to_json` was given. Raises `KeyError`, `TypeError` or `ValueError` for
+    anything else.
+    """
     key, owed = Key(data["tenant"], data["id"]), tuple(Owed(*step) for step in data["owed"])
     if data["kind"] == RowType.MARK:
         return Mark(key, data["scope"], data["version"], data["to"], owed, _moment(data["discard_at"]))

@@ -1,4 +1,6 @@
-"""Collections: the kinds of record there are, and what each declares so that an adapter can make real columns and indexes of it."""
+"""Collections: the kinds of record there are, and what each declares so that an adapter
+can make real columns and indexes of it.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ class FieldType(StrEnum):
 class Field:
     """A declared field: filterable always, and served by an index where `indexed`.
 
-    A record without a `required` one is rejected, so that an index can bring records in its order. The fields of a collection whose records are
-    there already may grow by others, not by a required one; see `Store.open`.
+    A record without a `required` one is rejected, so that an index can bring records in
+    its order. The fields of a collection whose records are there already may grow by
+    others, not by a required one; see `Store.open`.
     """
 
     name: str
@@ -50,10 +53,13 @@ LISTED = frozenset({"created_at", "updated_at"})
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """One kind of record. The name is a legal SQL identifier; `vector` says whether its records may carry one.
+    """One kind of record. The name is a legal SQL identifier; `vector` says whether its
+    records may carry one.
 
-    `indexes` are those over several fields: one serves questions that name its first field, and what they ask of the others, an order by one too.
-    `orders` are system fields of `LISTED`: an index brings all records of a tenant in the order of each, as of a required field.
+    `indexes` are those over several fields: one serves questions that name its first
+    field, and what they ask of the others, an order by one too. `orders` are system
+    fields of `LISTED`: an index brings all records of a tenant in the order of each, as
+    of a required field.
     """
 
     name: str
@@ -63,7 +69,9 @@ class Collection:
     indexes: tuple[tuple[str, ...], ...] = ()
     orders: tuple[str, ...] = ()
     upkeep: bool = dataclasses.field(default=False, compare=False)
-    """Its records are small, and deletions need them: a store that is full keeps room for them if it can."""
+    """Its records are small, and deletions need them: a store that is full keeps room
+    for them if it can.
+    """
     weights: Mapping[str, float] = dataclasses.field(init=False, repr=False, compare=False)
     """The weight of each text part, by its name."""
     required: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
@@ -75,21 +83,29 @@ class Collection:
         object.__setattr__(self, "_fields", {f.name: f for f in self.fields})
         object.__setattr__(self, "required", tuple([f.name for f in self.fields if f.required]))
         if undeclared := {name for index in self.indexes for name in index} - self._fields.keys():
-            raise ConfigError(f"collection '{self.name}': an index names '{min(undeclared)}', which is none of its fields")
+            raise ConfigError(
+                f"collection '{self.name}': an index names '{min(undeclared)}', which is none of its fields"
+            )
         if unlisted := set(self.orders) - LISTED:
-            raise ConfigError(f"collection '{self.name}': '{min(unlisted)}' is none of the moments that every record has")
+            raise ConfigError(
+                f"collection '{self.name}': '{min(unlisted)}' is none of the moments that every record has"
+            )
 
     def __hash__(self) -> int:
         return hash(self.name)  # asked with every record; equal collections have equal names
 
     @property
     def leading(self) -> frozenset[str]:
-        """The fields that indexes over several begin with: an adapter that has none of those gives each of these one of its own."""
+        """The fields that indexes over several begin with: an adapter that has none of
+        those gives each of these one of its own.
+        """
         return frozenset(index[0] for index in self.indexes)
 
     def field(self, name: str) -> Field | None:
         return self._fields.get(name)
 
     def at_once(self, most: int) -> int:
-        """How many records to read at once where so many might be gone through: few where each may have a MiB of bytes."""
+        """How many records to read at once where so many might be gone through: few
+        where each may have a MiB of bytes.
+        """
         return min(most, LARGE_AT_ONCE) if any(f.type is FieldType.BYTES for f in self.fields) else most

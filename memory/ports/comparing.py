@@ -1,4 +1,6 @@
-"""What a field may be compared with, whatever the engine beneath would make of it: the types of system fields, and which values are of a type."""
+"""What a field may be compared with, whatever the engine beneath would make of it: the
+types of system fields, and which values are of a type.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ SYSTEM_TYPES: dict[str, FieldType] = {
 
 
 def suits(kind: FieldType, value: FieldValue) -> bool:
-    """Whether the value is of the field's type, numbers aside: these compare with each other, whatever type the field has."""
+    """Whether the value is of the field's type, numbers aside: these compare with each
+    other, whatever type the field has.
+    """
     match kind:
         case FieldType.TEXT:
             return isinstance(value, str)
@@ -31,7 +35,9 @@ def suits(kind: FieldType, value: FieldValue) -> bool:
 
 
 def comparable(value: float) -> float:
-    """A number to compare with. One that 64 bits cannot hold compares like the nearest real number does."""
+    """A number to compare with. One that 64 bits cannot hold compares like the nearest
+    real number does.
+    """
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return float("inf") if value > 0 else float("-inf")
     return int(value) if isinstance(value, bool) else value

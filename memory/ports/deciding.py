@@ -1,7 +1,9 @@
-"""What a write does to what stands under its key: the table of `memory.ports.writes` as a pure function.
+"""What a write does to what stands under its key: the table of `memory.ports.writes` as
+a pure function.
 
-For adapters that decide by themselves, on what they hold, have locked, or write back on condition that it is still as read. Engines that decide
-(a database's statement, a script on a server) say the same in their own language, and the contract compares.
+For adapters that decide by themselves, on what they hold, have locked, or write back on
+condition that it is still as read. Engines that decide (a database's statement, a
+script on a server) say the same in their own language, and the contract compares.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ KeyedWrite = Put | Delete | Release | Annotate | Purge
 
 
 class Slot:
-    """What stands under a key: nothing, what was read, or a row that is decoded only when a decision needs to know what it says.
+    """What stands under a key: nothing, what was read, or a row that is decoded only
+    when a decision needs to know what it says.
 
     A corrupt record has the version that can still be read of it, which may be none.
     """
@@ -45,7 +48,9 @@ class Slot:
 
     @classmethod
     def of(cls, collection: Collection, row: Row, problem: str = "", version: int | None = None) -> Slot:
-        """What the row says; with a `problem` it is corrupt, and `version` what can still be read of it."""
+        """What the row says; with a `problem` it is corrupt, and `version` what can
+        still be read of it.
+        """
         if problem:
             return cls(Corrupt(row.key, problem), version)
         slot = cls(None, row.version)
@@ -77,7 +82,8 @@ EMPTY = Slot(None, None)
 class Decision:
     """What becomes of a write.
 
-    Where `changes`, `leaves` stands there afterwards, nothing where it is None; `found_by` says whether its words and vector are new.
+    Where `changes`, `leaves` stands there afterwards, nothing where it is None;
+    `found_by` says whether its words and vector are new.
     """
 
     outcome: Outcome
@@ -111,7 +117,9 @@ def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
 
 
 def _holds(when: When, slot: Slot, version: int) -> bool:
-    """Whether the condition lets a write of this version replace what stands there. Of a corrupt record only the version can be asked."""
+    """Whether the condition lets a write of this version replace what stands there. Of
+    a corrupt record only the version can be asked.
+    """
     match when:
         case Absent():
             return slot.is_empty
@@ -129,7 +137,9 @@ def _holds(when: When, slot: Slot, version: int) -> bool:
 
 
 def owes_on(stored: Stored | None, owed: tuple[Owed, ...], settles: frozenset[str]) -> bool:
-    """Whether what stands there owes a step that a write neither carries on, which owes these, nor settles."""
+    """Whether what stands there owes a step that a write neither carries on, which owes
+    these, nor settles.
+    """
     if stored is None or isinstance(stored, Corrupt) or not stored.owed:
         return False
     too = {o.id for o in owed}
@@ -140,8 +150,11 @@ def _owes_on(slot: Slot, owed: tuple[Owed, ...], settles: frozenset[str]) -> boo
     return slot.owes and owes_on(slot.stored, owed, settles)
 
 
-def tombstone_over(key: Key, slot: Slot, version: int, discard_at: datetime | None, carry: frozenset[str]) -> Tombstone:
-    """What `delete_matching` leaves where this stands: above what stood there, owing what `carry` names of what that owed.
+def tombstone_over(
+    key: Key, slot: Slot, version: int, discard_at: datetime | None, carry: frozenset[str]
+) -> Tombstone:
+    """What `delete_matching` leaves where this stands: above what stood there, owing
+    what `carry` names of what that owed.
 
     The version of a corrupt row counts only where it can be true.
     """
@@ -163,12 +176,18 @@ def _conflict(slot: Slot) -> Decision:
 
 
 def _put(write: Put, slot: Slot, generation: int) -> Decision:
-    record = write.record if write.record.generation is not None else replace(write.record, generation=generation)
+    record = (
+        write.record if write.record.generation is not None else replace(write.record, generation=generation)
+    )
     if record.generation is not None and record.generation < generation:
         return Decision(Outcome(Status.REJECTED, version=slot.version, reason="generation"))
-    if not _holds(write.when, slot, record.version) or (not isinstance(write.when, Always) and _owes_on(slot, record.owed, write.settles)):
+    if not _holds(write.when, slot, record.version) or (
+        not isinstance(write.when, Always) and _owes_on(slot, record.owed, write.settles)
+    ):
         return _conflict(slot)
-    return Decision(Outcome(Status.APPLIED, version=record.version, generation=record.generation), True, record)
+    return Decision(
+        Outcome(Status.APPLIED, version=record.version, generation=record.generation), True, record
+    )
 
 
 def _release(write: Release, slot: Slot) -> Decision:
@@ -179,12 +198,21 @@ def _release(write: Release, slot: Slot) -> Decision:
         return _conflict(slot)
     if owes_on(stored, write.owed, write.settles):
         return _conflict(slot)
-    return Decision(Outcome(Status.APPLIED, version=write.at), True, Mark(write.key, stored.scope, write.at, write.to, write.owed, write.discard_at))
+    return Decision(
+        Outcome(Status.APPLIED, version=write.at),
+        True,
+        Mark(write.key, stored.scope, write.at, write.to, write.owed, write.discard_at),
+    )
 
 
 def _annotate(write: Annotate, slot: Slot) -> Decision:
     stored = slot.stored
-    if stored is None or isinstance(stored, Corrupt) or stored.version != write.at or not _annotatable(stored, write):
+    if (
+        stored is None
+        or isinstance(stored, Corrupt)
+        or stored.version != write.at
+        or not _annotatable(stored, write)
+    ):
         return _conflict(slot)
     owed = without(stored.owed, write.settle)
     annotated: Standing
@@ -198,7 +226,9 @@ def _annotate(write: Annotate, slot: Slot) -> Decision:
             accessed_at=stored.accessed_at if write.accessed_at is None else write.accessed_at,
         )
     else:
-        annotated = replace(stored, owed=owed, discard_at=stored.discard_at if write.discard_at is None else write.discard_at)
+        annotated = replace(
+            stored, owed=owed, discard_at=stored.discard_at if write.discard_at is None else write.discard_at
+        )
     return Decision(Outcome(Status.APPLIED, version=write.at), True, annotated, found_by=False)
 
 

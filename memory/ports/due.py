@@ -1,4 +1,6 @@
-"""What in a store waits for maintenance, and the answer to that by queries, for stores that have no quicker way."""
+"""What in a store waits for maintenance, and the answer to that by queries, for stores
+that have no quicker way.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DueRow:
-    """What stands under a key and why it is due. `tier` of a record is its own, else empty."""
+    """What stands under a key and why it is due. `tier` of a record is its own, else
+    empty.
+    """
 
     collection: Collection
     key: Key
@@ -51,20 +55,32 @@ async def due_by_queries(
     cursor: str | None,
     expired: Mapping[Collection, datetime],
 ) -> Due:
-    """What `Store.due` asks for, question by question until there are so many rows. Each question is one that stores answer by an index."""
-    questions = [question for collection in collections for question in _questions(collection, now, expired.get(collection))]
+    """What `Store.due` asks for, question by question until there are so many rows.
+    Each question is one that stores answer by an index.
+    """
+    questions = [
+        question
+        for collection in collections
+        for question in _questions(collection, now, expired.get(collection))
+    ]
     rows: list[DueRow] = []
     number, inner = place_of(cursor, len(questions))
     while number < len(questions) and len(rows) < limit:
         why, query = questions[number]
         page = Page() if query is None else await ask(replace(query, limit=limit - len(rows), cursor=inner))
         if query is not None:
-            rows += [_row(query.collection, why, found) for found in (*page.heads, *page.records) if not isinstance(found, Corrupt)]
+            rows += [
+                _row(query.collection, why, found)
+                for found in (*page.heads, *page.records)
+                if not isinstance(found, Corrupt)
+            ]
         number, inner = (number, page.cursor) if page.cursor is not None else (number + 1, None)
     return Due(tuple(rows), cursor_at(number, inner, len(questions)))
 
 
-def _questions(collection: Collection, now: datetime, expired: datetime | None) -> Iterator[tuple[Why, Query | None]]:
+def _questions(
+    collection: Collection, now: datetime, expired: datetime | None
+) -> Iterator[tuple[Why, Query | None]]:
     """Always as many, so that a cursor counts them; None for one that is not asked."""
     owing, over = Eq("owing", True), Lt("discard_at", now)
     yield Why.OWES, _records(collection, owing, Role.HOME, Role.ARRIVING)
@@ -83,13 +99,17 @@ def _row(collection: Collection, why: Why, found: Head | Standing) -> DueRow:
 
 
 def cursor_at(number: int, inner: str | None, of: int) -> str | None:
-    """The cursor that goes on with this one of so many questions, from its own cursor on."""
+    """The cursor that goes on with this one of so many questions, from its own cursor
+    on.
+    """
     return None if number >= of else f"{number}:{inner or ''}"
 
 
 def place_of(cursor: str | None, of: int) -> tuple[int, str | None]:
     """The question that a cursor goes on with, and that question's own cursor."""
     number, colon, inner = (cursor or "0:").partition(":")
-    if not (colon and number.isascii() and number.isdecimal() and len(number) < 10 and int(number) < max(of, 1)):
+    if not (
+        colon and number.isascii() and number.isdecimal() and len(number) < 10 and int(number) < max(of, 1)
+    ):
         raise InvalidInput("cursor", "this is not a cursor that `due` returned")
     return int(number), inner or None

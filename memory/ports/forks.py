@@ -14,7 +14,9 @@ from memory.domain.errors import ForkedProcess
 
 
 class ForkGuard:
-    """Remembers which process opened `owner`, and raises `ForkedProcess` in every other one."""
+    """Remembers which process opened `owner`, and raises `ForkedProcess` in every other
+    one.
+    """
 
     __slots__ = ("__weakref__", "_owner", "_process")
 
@@ -49,7 +51,9 @@ class ForkGuard:
 
 
 def keep_alive(thing: object) -> None:
-    """Never destroy the thing while this process lives: its destructor would harm what another owner uses."""
+    """Never destroy the thing while this process lives: its destructor would harm what
+    another owner uses.
+    """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
@@ -59,7 +63,8 @@ _GUARDS: WeakSet[ForkGuard] = WeakSet()
 def _keep_inherited() -> None:
     """Keep everything that was inherited alive until the child ends.
 
-    A destructor in the child would remove sockets from the parent's epoll, which both processes share, or close a SQLite connection of the parent's.
+    A destructor in the child would remove sockets from the parent's epoll, which both
+    processes share, or close a SQLite connection of the parent's.
     """
     for guard in list(_GUARDS):
         keep_alive(guard)

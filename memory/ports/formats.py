@@ -1,8 +1,10 @@
-"""The format of stored data: one number for the whole library, noted in every store, and the upgrades between formats.
+"""The format of stored data: one number for the whole library, noted in every store,
+and the upgrades between formats.
 
-A store notes its format where its adapter keeps the layout number. A store without the note was written before
-formats had numbers, and has format 1. Stored strings (names of collections, fields, kinds, steps, keys) change only
-together with `FORMAT` and an `Upgrade`; `tests/unit/stored/test_stored_strings.py` freezes them.
+A store notes its format where its adapter keeps the layout number. A store without the
+note was written before formats had numbers, and has format 1. Stored strings (names of
+collections, fields, kinds, steps, keys) change only together with `FORMAT` and an
+`Upgrade`; `tests/unit/stored/test_stored_strings.py` freezes them.
 """
 
 from __future__ import annotations
@@ -25,17 +27,19 @@ FORMAT = 1
 """The format that this version of the library reads and writes."""
 
 LEASE, LOOK_EVERY, REPORT_EVERY = 30.0, 1.0, 10.0
-"""Seconds: a lease of an upgrade that nobody renews for so long is over; waiters look at it, and a long upgrade logs
-its progress, so often."""
+"""Seconds: a lease of an upgrade that nobody renews for so long is over; waiters look
+at it, and a long upgrade logs its progress, so often.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
     """Brings a store to format `to` from the format before it.
 
-    `run` gets the open store, and a function that it calls with the number of records done so far. It may be cut off
-    at any point and is then run again from its beginning, so each of its steps must be idempotent. It names stored
-    strings literally: the declarations in the code change with later versions.
+    `run` gets the open store, and a function that it calls with the number of records
+    done so far. It may be cut off at any point and is then run again from its
+    beginning, so each of its steps must be idempotent. It names stored strings
+    literally: the declarations in the code change with later versions.
     """
 
     to: int
@@ -48,9 +52,11 @@ UPGRADES: tuple[Upgrade, ...] = ()
 
 @dataclass(frozen=True, slots=True)
 class FormatNote:
-    """The note in a store: its format, and while it is being upgraded to which, by whom, and how often that was renewed.
+    """The note in a store: its format, and while it is being upgraded to which, by
+    whom, and how often that was renewed.
 
-    As text `1`, `1 to 2` (an upgrade was interrupted) or `1 to 2 5f0c2a1b 7` (an upgrade is running).
+    As text `1`, `1 to 2` (an upgrade was interrupted) or `1 to 2 5f0c2a1b 7` (an
+    upgrade is running).
     """
 
     format: int = 1
@@ -60,7 +66,9 @@ class FormatNote:
 
     @classmethod
     def parse(cls, store: str, text: str | None) -> Self:
-        """Read a note. Raises `FormatMismatch` for a format that this version does not know."""
+        """Read a note. Raises `FormatMismatch` for a format that this version does not
+        know.
+        """
         number, _, to, holder, renewed = [*(text or "1").split(), "", "", "", "", ""][:5]
         try:
             note = cls(int(number), int(to or 0), holder, int(renewed or 0))
@@ -71,7 +79,11 @@ class FormatNote:
         return note
 
     def __str__(self) -> str:
-        parts = [self.format, *(["to", self.to] if self.to else []), *([self.holder, self.renewed] if self.holder else [])]
+        parts = [
+            self.format,
+            *(["to", self.to] if self.to else []),
+            *([self.holder, self.renewed] if self.holder else []),
+        ]
         return " ".join(map(str, parts))
 
 
@@ -98,9 +110,11 @@ class Noted(Protocol):
 
 
 async def bring_up_to_date(store: Noted, found: str | None) -> None:
-    """Note the format where none is noted, and run the upgrades that are missing. `found` is the note as of the opening.
+    """Note the format where none is noted, and run the upgrades that are missing.
+    `found` is the note as of the opening.
 
-    Of several processes one upgrades, and the others wait for it. One that died is replaced once its lease is over.
+    Of several processes one upgrades, and the others wait for it. One that died is
+    replaced once its lease is over.
     """
     if found is None and not store.reads_only:
         found = await _noted(store)
@@ -115,7 +129,9 @@ async def bring_up_to_date(store: Noted, found: str | None) -> None:
 
 
 async def _noted(store: Noted) -> str | None:
-    """Note format 1. A store that takes no writes just now (full, a standby, missing rights) stays without the note."""
+    """Note format 1. A store that takes no writes just now (full, a standby, missing
+    rights) stays without the note.
+    """
     try:
         await store.swap_format(None, str(FormatNote()))
         return await store.read_format() if FORMAT > 1 else str(FormatNote())
@@ -125,7 +141,9 @@ async def _noted(store: Noted) -> str | None:
 
 
 async def _is_over(store: Noted, text: str | None) -> bool:
-    """Whether nobody renewed a lease for its length. Of a store that has one opener at a time it is that of a dead one."""
+    """Whether nobody renewed a lease for its length. Of a store that has one opener at
+    a time it is that of a dead one.
+    """
     until = time.monotonic() + LEASE
     if store.capabilities.shared:
         log.info("store '%s': another process upgrades it; waiting", store.name)
@@ -146,9 +164,13 @@ class _Run:
         self._reported = time.monotonic()
 
     async def to_the_end(self) -> None:
-        """Run the upgrade, and raise the number last. Where it is cut off, the next opening runs it again at once."""
+        """Run the upgrade, and raise the number last. Where it is cut off, the next
+        opening runs it again at once.
+        """
         upgrade = next(one for one in UPGRADES if one.to == self._note.to)
-        log.info("store '%s': upgrading from format %d to %d", self._store.name, self._note.format, self._note.to)
+        log.info(
+            "store '%s': upgrading from format %d to %d", self._store.name, self._note.format, self._note.to
+        )
         renewal = asyncio.ensure_future(self._renew())
         work = asyncio.ensure_future(upgrade.run(self._store, self._report))
         try:
@@ -174,13 +196,18 @@ class _Run:
     async def _swap(self, note: FormatNote) -> None:
         async with self._turn:
             if not await self._store.swap_format(str(self._note), str(note)):
-                raise StoreError(self._store.name, "another process took over the upgrade of this store, which stood still too long; open it again")
+                raise StoreError(
+                    self._store.name,
+                    "another process took over the upgrade of this store, which stood still too long; open it again",
+                )
             self._note = note
 
     def _report(self, done: int) -> None:
         if time.monotonic() - self._reported >= REPORT_EVERY:
             self._reported = time.monotonic()
-            log.info("store '%s': upgrading to format %d: %d records done", self._store.name, self._note.to, done)
+            log.info(
+                "store '%s': upgrading to format %d: %d records done", self._store.name, self._note.to, done
+            )
 
 
 async def _stop(task: asyncio.Future[None]) -> None:

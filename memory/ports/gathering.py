@@ -1,4 +1,6 @@
-"""Candidates of a store that has no way of its own to bring them in one trip: gathered by its questions and searches, and laid out as columns."""
+"""Candidates of a store that has no way of its own to bring them in one trip: gathered
+by its questions and searches, and laid out as columns.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,22 @@ from memory.ports.by_words import rank_by_words
 from memory.ports.candidates import Around, Candidates, Measured, Statistics
 from memory.ports.nearness import best, by_nearness
 from memory.ports.pace import paced
-from memory.ports.query import MAX_LIMIT, VECTOR, WORDS, And, Eq, Filter, Head, In, Near, Or, Query, Search, Words, all_of
+from memory.ports.query import (
+    MAX_LIMIT,
+    VECTOR,
+    WORDS,
+    And,
+    Eq,
+    Filter,
+    Head,
+    In,
+    Near,
+    Or,
+    Query,
+    Search,
+    Words,
+    all_of,
+)
 from memory.ports.scanning import scan
 from memory.ports.store import Store
 
@@ -19,11 +36,15 @@ if TYPE_CHECKING:
     from memory.ports.candidates import Floats
 
 PLACES_ASKED = 300
-"""Places that one question asks for: of as many groups, a filter has three parts for each."""
+"""Places that one question asks for: of as many groups, a filter has three parts for
+each.
+"""
 
 
 async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Measured:
-    """The candidates, by the store's own searches where it has an index, else by looking through all there is. The statistics are the store's."""
+    """The candidates, by the store's own searches where it has an index, else by
+    looking through all there is. The statistics are the store's.
+    """
     select = selected(asked)
     found: dict[str, Head] = {}
     can, by_words = store.capabilities, bool(asked.text.strip())
@@ -32,10 +53,16 @@ async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Mea
         heads = [head async for page in scan(store, _query(asked, select), MAX_LIMIT) for head in page.heads]
     if by_words:
         search = _search(asked, Words(asked.text), select)
-        hits = await store.search(search) if can.lexical else await rank_by_words(heads, asked.collection, asked.text, asked.limit)
+        hits = (
+            await store.search(search)
+            if can.lexical
+            else await rank_by_words(heads, asked.collection, asked.text, asked.limit)
+        )
         found |= {hit.head.key.id: hit.head for hit in hits}
     if asked.near is not None and can.semantic:
-        found |= {hit.head.key.id: hit.head for hit in await store.search(_search(asked, Near(asked.near), select))}
+        found |= {
+            hit.head.key.id: hit.head for hit in await store.search(_search(asked, Near(asked.near), select))
+        }
     elif asked.near is not None:
         found |= {head.key.id: head for head, _ in best(by_nearness(asked.near, heads), asked.limit)}
     if unread := frozenset(asked.among) - found.keys():
@@ -43,15 +70,23 @@ async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Mea
         found |= await _chosen(store, asked, select, parts, lambda head: head.key.id in unread)
     if (around := asked.around) is not None and (wanted := neighbours(found.values(), around)):
         parts = list(asking_for(wanted, around)) if can.filter else [None]
-        beside_them = await _chosen(store, asked, select, parts, lambda head: place_of(head, around) in wanted)
+        beside_them = await _chosen(
+            store, asked, select, parts, lambda head: place_of(head, around) in wanted
+        )
         found = {**beside_them, **found}
     return await measured(asked, list(found.values()), statistics)
 
 
 async def _chosen(
-    store: Store, asked: Candidates, select: frozenset[str], parts: Sequence[Filter | None], is_chosen: Callable[[Head], bool]
+    store: Store,
+    asked: Candidates,
+    select: frozenset[str],
+    parts: Sequence[Filter | None],
+    is_chosen: Callable[[Head], bool],
 ) -> dict[str, Head]:
-    """The chosen heads, by id, of what these filters let through. A store without filters is asked for all there is."""
+    """The chosen heads, by id, of what these filters let through. A store without
+    filters is asked for all there is.
+    """
     chosen: dict[str, Head] = {}
     for part in parts:
         async for page in scan(store, _query(asked, select, part), MAX_LIMIT):
@@ -62,7 +97,9 @@ async def _chosen(
 async def count_through(store: Store, asked: Candidates) -> Statistics:
     """The statistics, by looking through the words of all there is."""
     documents, words, containing = 0, 0, dict.fromkeys(asked.counted, 0)
-    query = replace(_query(asked, selected(replace(asked, near=None, around=None, select=frozenset()))), filter=None)
+    query = replace(
+        _query(asked, selected(replace(asked, near=None, around=None, select=frozenset()))), filter=None
+    )
     async for page in scan(store, query, MAX_LIMIT):
         async for head in paced(page.heads, 100):
             documents += 1
@@ -95,8 +132,12 @@ def neighbours(heads: Iterable[Head], around: Around) -> frozenset[Place]:
 
 def beside(there: Set[Place], reach: int) -> frozenset[Place]:
     """The places within reach of these that are none of them."""
-    around = {(scope, group, number + step) for scope, group, number in there for step in range(-reach, reach + 1)}
-    return frozenset({place for place in around - there if -(2**63) <= place[2] < 2**63})  # an integer field has no others
+    around = {
+        (scope, group, number + step) for scope, group, number in there for step in range(-reach, reach + 1)
+    }
+    return frozenset(
+        {place for place in around - there if -(2**63) <= place[2] < 2**63}
+    )  # an integer field has no others
 
 
 def asking_for(wanted: Iterable[Place], around: Around) -> Iterator[Filter]:
@@ -106,11 +147,25 @@ def asking_for(wanted: Iterable[Place], around: Around) -> Iterator[Filter]:
         groups: dict[str, list[int]] = {}
         for group, number in places[start : start + PLACES_ASKED]:
             groups.setdefault(group, []).append(number)
-        yield Or(tuple([And((Eq(around.group, group), In(around.number, tuple(numbers)))) for group, numbers in groups.items()]))
+        yield Or(
+            tuple(
+                [
+                    And((Eq(around.group, group), In(around.number, tuple(numbers))))
+                    for group, numbers in groups.items()
+                ]
+            )
+        )
 
 
 def _query(asked: Candidates, select: frozenset[str], part: Filter | None = None) -> Query:
-    return Query(asked.collection, asked.where, all_of(asked.filter, part), limit=MAX_LIMIT, roles=asked.roles, select=select)
+    return Query(
+        asked.collection,
+        asked.where,
+        all_of(asked.filter, part),
+        limit=MAX_LIMIT,
+        roles=asked.roles,
+        select=select,
+    )
 
 
 def _search(asked: Candidates, by: Words | Near, select: frozenset[str]) -> Search:

@@ -1,4 +1,6 @@
-"""Heads of records in hand: what `select` names, and nothing else. For adapters that read whole records, and for cutting what others selected."""
+"""Heads of records in hand: what `select` names, and nothing else. For adapters that
+read whole records, and for cutting what others selected.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ BESIDE = frozenset({WORDS, VECTOR})
 
 
 def head_of(collection: Collection, record: Record, select: Set[str], words: bytes | None = None) -> Head:
-    """The record's head with exactly what is named. `words` are its packed words, where they are known: else its texts are cut."""
+    """The record's head with exactly what is named. `words` are its packed words, where
+    they are known: else its texts are cut.
+    """
     fields = {name: value for name in select - BESIDE if (value := value_of(record, name)) is not None}
     return Head(
         record.key,
@@ -34,4 +38,9 @@ def head_of(collection: Collection, record: Record, select: Set[str], words: byt
 def cut(head: Head, select: Set[str]) -> Head:
     """The head with no more than what is named."""
     fields = {name: value for name, value in head.fields.items() if name in select}
-    return replace(head, fields=fields, words=head.words if WORDS in select else None, vector=head.vector if VECTOR in select else None)
+    return replace(
+        head,
+        fields=fields,
+        words=head.words if WORDS in select else None,
+        vector=head.vector if VECTOR in select else None,
+    )

@@ -1,6 +1,8 @@
-"""A record's words as one column of bytes: how many there are, and how often each of their stems stands in which part of the text.
+"""A record's words as one column of bytes: how many there are, and how often each of
+their stems stands in which part of the text.
 
-Made from the texts once, it ranks the record for any question without cutting a text again. Words are cut and stemmed by `memory.ports.text`.
+Made from the texts once, it ranks the record for any question without cutting a text
+again. Words are cut and stemmed by `memory.ports.text`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from memory.ports.collections import Collection
 from memory.ports.text import cut_to_index, stem
 
 LONGEST = 128
-"""Characters of a token. A longer stem is told by its digest: no text is refused for its words."""
+"""Characters of a token. A longer stem is told by its digest: no text is refused for
+its words.
+"""
 NO_WORDS = b"0"
 """Those of no texts."""
 _BITS = 60
@@ -26,7 +30,11 @@ _BITS = 60
 @lru_cache(maxsize=65_536)
 def token(stem: str) -> str:
     """A stem as it is kept. No stem has a '#' in it."""
-    return stem if len(stem) <= LONGEST else "#" + blake2b(stem.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return (
+        stem
+        if len(stem) <= LONGEST
+        else "#" + blake2b(stem.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    )
 
 
 @lru_cache(maxsize=65_536)
@@ -36,7 +44,9 @@ def _token_of(word: str) -> str:
 
 
 def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
-    """The texts' words, packed. The same texts give the same bytes, in whatever order they come."""
+    """The texts' words, packed. The same texts give the same bytes, in whatever order
+    they come.
+    """
     bits = _bits(collection)
     most = 2**bits - 1
     total, packed = 0, dict[str, int]()
@@ -55,11 +65,15 @@ def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
 
 
 def _packed(total: int, counted: Mapping[str, int]) -> bytes:
-    """The number of words, and behind semicolons each number of counts with the tokens that have it. A token has letters and digits alone."""
+    """The number of words, and behind semicolons each number of counts with the tokens
+    that have it. A token has letters and digits alone.
+    """
     alike: dict[int, list[str]] = {}
     for found, numbers in counted.items():
         alike.setdefault(numbers, []).append(found)
-    return ";".join([str(total), *[f"{numbers} {' '.join(found)}" for numbers, found in alike.items()]]).encode()
+    return ";".join(
+        [str(total), *[f"{numbers} {' '.join(found)}" for numbers, found in alike.items()]]
+    ).encode()
 
 
 def length(packed: bytes) -> int:
@@ -77,25 +91,36 @@ def packed_counts(packed: bytes) -> dict[str, int]:
 
 
 def weighed(collection: Collection, numbers: Any) -> Any:
-    """Such a number's counts, summed under the parts' weights; also of a whole array at once."""
+    """Such a number's counts, summed under the parts' weights; also of a whole array at
+    once.
+    """
     bits = _bits(collection)
     most = 2**bits - 1
-    return sum((part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts)), 0.0 * numbers)
+    return sum(
+        (part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts)),
+        0.0 * numbers,
+    )
 
 
 def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
-    """How often each of these stems stands in the texts, summed under the parts' weights; those that do not are left out."""
+    """How often each of these stems stands in the texts, summed under the parts'
+    weights; those that do not are left out.
+    """
     named = {stem: b" %b " % token(stem).encode("utf-8", "surrogatepass") for stem in stems}
     found: dict[str, float] = {}
     for line in packed.split(b";")[1:]:
         line += b" "
-        if here := [stem for stem, word in named.items() if word in line]:  # looked up where they stand: all else would be read for nothing
+        if here := [
+            stem for stem, word in named.items() if word in line
+        ]:  # looked up where they stand: all else would be read for nothing
             found |= dict.fromkeys(here, float(weighed(collection, int(line.partition(b" ")[0]))))
     return found
 
 
 def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
-    """Every token of the texts, and how often it stands in them, summed under the parts' weights."""
+    """Every token of the texts, and how often it stands in them, summed under the
+    parts' weights.
+    """
     counted = packed_counts(packed)
     weights = {numbers: float(weighed(collection, numbers)) for numbers in set(counted.values())}
     return {found: weights[numbers] for found, numbers in counted.items()}
@@ -107,7 +132,9 @@ def tokens(packed: bytes) -> list[str]:
 
 
 def shortened(packed: bytes, most: int) -> bytes:
-    """About so many bytes of it at most, its first tokens with their counts. The length stays."""
+    """About so many bytes of it at most, its first tokens with their counts. The length
+    stays.
+    """
     room, kept = most - 64, dict[str, int]()
     for word, numbers in packed_counts(packed).items():
         room -= len(word.encode()) + 22

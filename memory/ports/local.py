@@ -1,10 +1,12 @@
-"""Where on this machine a store's URL points: one rule for every adapter that keeps a file or a folder.
+"""Where on this machine a store's URL points: one rule for every adapter that keeps a
+file or a folder.
 
     scheme:path               the path as it is, relative to the working directory or absolute
     scheme:///path            absolute, as RFC 8089 has it for `file:`; more slashes add nothing, and `~` is the user's folder
     sqlite:///path            SQLite alone: the path as it is, as everybody writes it since SQLAlchemy; absolute with four slashes
 
-So `scheme:folder/name`, `scheme:/srv/name`, `scheme:~/name` and `scheme:////srv/name` mean the same everywhere, and only three slashes do not.
+So `scheme:folder/name`, `scheme:/srv/name`, `scheme:~/name` and `scheme:////srv/name`
+mean the same everywhere, and only three slashes do not.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ LOCAL_SCHEMES = ("sqlite", "file", "qdrant+edge")
 
 
 def local_path(url: str) -> str | None:
-    """The path that the URL names, its percent signs as they are and options left out; None where it names none, or another machine."""
+    """The path that the URL names, its percent signs as they are and options left out;
+    None where it names none, or another machine.
+    """
     scheme, colon, rest = url.partition(":")
     place = rest.partition("?")[0]
     if not colon or not place:
@@ -34,7 +38,9 @@ def local_path(url: str) -> str | None:
 
 
 def absolute_path(given: str | PathLike[str]) -> Path:
-    """The path in the working directory of this moment, `~` being the user's folder: it stays the same when the process changes its directory."""
+    """The path in the working directory of this moment, `~` being the user's folder: it
+    stays the same when the process changes its directory.
+    """
     return Path(given).expanduser().absolute()
 
 

@@ -1,4 +1,6 @@
-"""What embedded stores say of the machine they run on, where they do not wait for its disk."""
+"""What embedded stores say of the machine they run on, where they do not wait for its
+disk.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 
 WRITTEN_BACK = timedelta(seconds=35)
-"""By when Linux has written to the disk what it was given, as it is set up by default: after 30 seconds, looked at every 5."""
+"""By when Linux has written to the disk what it was given, as it is set up by default:
+after 30 seconds, looked at every 5.
+"""
 
 
 def run_of_the_machine() -> str:

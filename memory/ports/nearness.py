@@ -1,4 +1,6 @@
-"""Nearest by meaning among what is in hand, exactly: for stores without an index of vectors, and for those that rank again what theirs found."""
+"""Nearest by meaning among what is in hand, exactly: for stores without an index of
+vectors, and for those that rank again what theirs found.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,28 @@ R = TypeVar("R", Record, Head)
 
 
 def exact_cosines(asked: bytes, vectors: Sequence[bytes | None]) -> list[float]:
-    """The cosines in double precision: equal vectors get equal scores to the last bit. Infinite for what is no such vector."""
+    """The cosines in double precision: equal vectors get equal scores to the last bit.
+    Infinite for what is no such vector.
+    """
     import numpy
 
     a = numpy.frombuffer(asked, dtype="<f4").astype("f8")
-    whole = [v if isinstance(v, bytes) and len(v) == len(asked) else b"\xff" * len(asked) for v in vectors]  # of bytes ff: NaN
+    whole = [
+        v if isinstance(v, bytes) and len(v) == len(asked) else b"\xff" * len(asked) for v in vectors
+    ]  # of bytes ff: NaN
     b = numpy.frombuffer(b"".join(whole), dtype="<f4").reshape(len(whole), len(a)).astype("f8")
     with numpy.errstate(all="ignore"):
-        # Multiply and sum row by row: a matrix product does not promise equal scores for equal vectors.
+        # Multiply and sum row by row: a matrix product does not promise equal scores
+        # for equal vectors.
         cosines = (b * a).sum(axis=1) / (numpy.sqrt((b * b).sum(axis=1)) * numpy.sqrt((a * a).sum()))
     found: list[float] = numpy.where(numpy.isnan(cosines), numpy.inf, cosines).tolist()
     return found
 
 
 def by_nearness(vector: bytes, records: Sequence[R]) -> list[tuple[R, float]]:
-    """Every record, or head with its vector, that has one of the same dimensions, with its cosine, unsorted."""
+    """Every record, or head with its vector, that has one of the same dimensions, with
+    its cosine, unsorted.
+    """
     having = [r for r in records if r.vector is not None and len(r.vector) == len(vector)]
     return list(zip(having, exact_cosines(vector, [r.vector for r in having]), strict=True))
 

@@ -1,6 +1,8 @@
-"""What a store may be told, as the query part of its URL or a configuration says it: one model a kind of store.
+"""What a store may be told, as the query part of its URL or a configuration says it:
+one model a kind of store.
 
-Errors name the store and the option, and say what it may be. A URL is never repeated: it may hold a password.
+Errors name the store and the option, and say what it may be. A URL is never repeated:
+it may hold a password.
 """
 
 from __future__ import annotations
@@ -33,9 +35,19 @@ _Text = Annotated[str, Field(min_length=1)]
 _Count = Annotated[int, BeforeValidator(_number), Field(ge=1, lt=10_000)]
 _A_TEXT, _A_COUNT = "a text that is not empty", "a whole number from 1 to 9999"
 
-Seconds = Annotated[float, BeforeValidator(_number), Field(gt=0, le=86_400, description="a number of seconds above 0, at most a day")]
-SecondsOrZero = Annotated[float, BeforeValidator(_number), Field(ge=0, le=86_400, description="a number of seconds of at least 0, at most a day")]
-Whole = Annotated[int, BeforeValidator(_number), Field(ge=0, lt=2**62, description="a whole number of at least 0")]
+Seconds = Annotated[
+    float,
+    BeforeValidator(_number),
+    Field(gt=0, le=86_400, description="a number of seconds above 0, at most a day"),
+]
+SecondsOrZero = Annotated[
+    float,
+    BeforeValidator(_number),
+    Field(ge=0, le=86_400, description="a number of seconds of at least 0, at most a day"),
+]
+Whole = Annotated[
+    int, BeforeValidator(_number), Field(ge=0, lt=2**62, description="a whole number of at least 0")
+]
 Count = Annotated[_Count, Field(description=_A_COUNT)]
 MaybeCount = Annotated[_Count | None, Field(description=_A_COUNT)]
 Text = Annotated[_Text, Field(description=_A_TEXT)]
@@ -48,9 +60,11 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class StoreOptions:
-    """Where a store is and how it is used: the base of a frozen pydantic dataclass. Its secrets are declared with `repr=False`.
+    """Where a store is and how it is used: the base of a frozen pydantic dataclass. Its
+    secrets are declared with `repr=False`.
 
-    Fields named in `where` follow from the URL, or are for code alone, and are no options.
+    Fields named in `where` follow from the URL, or are for code alone, and are no
+    options.
     """
 
     __slots__ = ()
@@ -69,16 +83,21 @@ class StoreOptions:
         among: Collection[str] | None = None,
         **found: Any,
     ) -> Self:
-        """The options of the URL's query part and those given apart, beside what else was found in the URL, which both overrule. Where both name an
-        option they must agree.
+        """The options of the URL's query part and those given apart, beside what else
+        was found in the URL, which both overrule. Where both name an option they must
+        agree.
 
-        `spelled` has other names of options; `among` names those that count here, where not all do.
+        `spelled` has other names of options; `among` names those that count here, where
+        not all do.
         """
         in_url = {spelled.get(name, name): value for name, value in parse_qsl(query, keep_blank_values=True)}
         apart = {spelled.get(name, name): value for name, value in options.items()}
         for name in sorted(in_url.keys() & apart.keys()):
             if not _agree(in_url[name], apart[name]):
-                raise wrong(store, f"the option {name} has one value in the URL and another in options; give it in one place")
+                raise wrong(
+                    store,
+                    f"the option {name} has one value in the URL and another in options; give it in one place",
+                )
         given = in_url | apart
         if unknown := sorted(given.keys() - (cls.names() if among is None else set(among) - cls.where)):
             raise wrong(store, f"{cls.product} has no option {', '.join(map(repr, unknown))}")
@@ -121,7 +140,9 @@ def wrong(store: str, problem: str) -> ConfigError:
 
 
 class ServerUrl:
-    """The parts of the URL of one server: `scheme://user:password@host:port/path?options`."""
+    """The parts of the URL of one server:
+    `scheme://user:password@host:port/path?options`.
+    """
 
     def __init__(self, store: str, product: str, schemes: tuple[str, ...], url: str) -> None:
         self._store = store
@@ -130,9 +151,13 @@ class ServerUrl:
             parts = urlsplit(url)
             self.port = parts.port
         except ValueError:  # whose text repeats what stands in the URL
-            raise wrong(store, f"the URL cannot be read; write {self._example}, special characters as %23 for #") from None
+            raise wrong(
+                store, f"the URL cannot be read; write {self._example}, special characters as %23 for #"
+            ) from None
         if parts.scheme not in schemes or not url.startswith(f"{parts.scheme}://"):
-            raise wrong(store, f"the URL of a {product} store begins with '{schemes[0]}://', not '{parts.scheme}'")
+            raise wrong(
+                store, f"the URL of a {product} store begins with '{schemes[0]}://', not '{parts.scheme}'"
+            )
         if parts.fragment:
             raise wrong(store, "the URL has a '#' in it; write it as %23")
         self._parts: SplitResult = parts
@@ -150,7 +175,11 @@ class ServerUrl:
     def found(self) -> dict[str, str]:
         """Host, user and password, as far as the URL names them."""
         parts = self._parts
-        named = {"host": parts.hostname, "user": unquote(parts.username or ""), "password": unquote(parts.password or "")}
+        named = {
+            "host": parts.hostname,
+            "user": unquote(parts.username or ""),
+            "password": unquote(parts.password or ""),
+        }
         return {name: value for name, value in named.items() if value}
 
     @property

@@ -13,8 +13,10 @@ AT_A_TIME = 4
 
 
 async def paced(things: Iterable[T], at_a_time: int = AT_A_TIME) -> AsyncIterator[T]:
-    """The things, in order; other tasks have a turn after every few, unless that was all. By number, not by time: the same run goes the same way
-    again. What is asked for meanwhile may have changed in between: what must not is to be kept from changing."""
+    """The things, in order; other tasks have a turn after every few, unless that was
+    all. By number, not by time: the same run goes the same way again. What is asked for
+    meanwhile may have changed in between: what must not is to be kept from changing.
+    """
     for number, thing in enumerate(things):
         if number and number % at_a_time == 0:
             await asyncio.sleep(0)

@@ -1,4 +1,6 @@
-"""Damaged rows: they are moved out of the way as they are found, so that limits and statistics are of what can be read, and every reader is told."""
+"""Damaged rows: they are moved out of the way as they are found, so that limits and
+statistics are of what can be read, and every reader is told.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,15 @@ ROUNDS = 8
 log = logging.getLogger(__name__)
 
 
-async def sound(read: Callable[[], Awaitable[tuple[T, Sequence[Found]]]], quarantine: Callable[[Sequence[Found]], Awaitable[bool]]) -> T:
-    """What `read` answers: the answer, and what it met that is damaged and still in its place. That is quarantined and the reading done again.
+async def sound(
+    read: Callable[[], Awaitable[tuple[T, Sequence[Found]]]],
+    quarantine: Callable[[Sequence[Found]], Awaitable[bool]],
+) -> T:
+    """What `read` answers: the answer, and what it met that is damaged and still in its
+    place. That is quarantined and the reading done again.
 
-    Where it cannot be quarantined, or others damage rows as quickly, the last answer counts: a damaged row is never served.
+    Where it cannot be quarantined, or others damage rows as quickly, the last answer
+    counts: a damaged row is never served.
     """
     for _ in range(ROUNDS):
         answer, damaged = await read()
@@ -33,12 +40,19 @@ async def quarantined(
     damaged: Sequence[Found],
     translate: Callable[[Exception], Exception | None],
 ) -> bool:
-    """Whether `move` could take them out of the way. It cannot on a full disk or a standby, which is logged; what is no driver's error is raised."""
+    """Whether `move` could take them out of the way. It cannot on a full disk or a
+    standby, which is logged; what is no driver's error is raised.
+    """
     try:
         await move(damaged)
     except Exception as exc:
         if translate(exc) is None:
             raise
-        log.warning("store '%s': %d corrupt records could not be moved to quarantine: %s", store, len(damaged), type(exc).__name__)
+        log.warning(
+            "store '%s': %d corrupt records could not be moved to quarantine: %s",
+            store,
+            len(damaged),
+            type(exc).__name__,
+        )
         return False
     return True

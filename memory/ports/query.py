@@ -1,9 +1,11 @@
-"""How stores are asked: where to look, filters, order, keyset cursors, counts and searches.
+"""How stores are asked: where to look, filters, order, keyset cursors, counts and
+searches.
 
-A `Query` or `Search` names partitions or one whole tenant; without either it cannot be built. `Everywhere` is for maintenance
-alone: no facade call produces one.
+A `Query` or `Search` names partitions or one whole tenant; without either it cannot be
+built. `Everywhere` is for maintenance alone: no facade call produces one.
 
-Clauses (`memory.ports.contract.clauses`): query.*, filter.*, search.*, lexical.*, semantic.*, isolation.where, everywhere.all, refused.questions.
+Clauses (`memory.ports.contract.clauses`): query.*, filter.*, search.*, lexical.*,
+semantic.*, isolation.where, everywhere.all, refused.questions.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from memory.domain.time import micros, moment
 from memory.ports.collections import Collection
 from memory.ports.record import FieldValue, Key, Partition, Role, Stored
 
-# -- where ------------------------------------------------------------------------------------------------------------
+# -- where -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,10 @@ def within(*partitions: Partition) -> Partitions:
     return Partitions(partitions)
 
 
-# -- filters ----------------------------------------------------------------------------------------------------------
-# Two-valued: a comparison with a missing value is false, and `Not` of it true. Text compares by code point, case-sensitively.
-# Fields are the collection's declared ones and the system's: see SYSTEM_FIELDS.
+# -- filters ---------------------------------------------------------------------------
+# Two-valued: a comparison with a missing value is false, and `Not` of it true. Text
+# compares by code point, case-sensitively. Fields are the collection's declared ones
+# and the system's: see SYSTEM_FIELDS.
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +143,11 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """The text begins with these characters, each as it is; with none of them, the field has a value. Of text fields, the id aside.
+    """The text begins with these characters, each as it is; with none of them, the
+    field has a value. Of text fields, the id aside.
 
-    No adapter knows it: `BaseStore` asks for the range of texts instead. See `memory.ports.questions`.
+    No adapter knows it: `BaseStore` asks for the range of texts instead. See
+    `memory.ports.questions`.
     """
 
     field: str
@@ -163,11 +168,15 @@ def all_of(*parts: Filter | None) -> Filter | None:
     return None if not kept else kept[0] if len(kept) == 1 else And(kept)
 
 
-SYSTEM_FIELDS = frozenset("id scope version created_at updated_at expires_at generation role tier owing discard_at accesses accessed_at".split())
-"""Fields every record has: usable in filters and orders beside the declared ones. `owing` is true where steps are owed."""
+SYSTEM_FIELDS = frozenset(
+    "id scope version created_at updated_at expires_at generation role tier owing discard_at accesses accessed_at".split()
+)
+"""Fields every record has: usable in filters and orders beside the declared ones.
+`owing` is true where steps are owed.
+"""
 
 
-# -- queries ----------------------------------------------------------------------------------------------------------
+# -- queries ---------------------------------------------------------------------------
 
 
 class RowType(StrEnum):
@@ -187,9 +196,13 @@ class Order:
 HOMES = frozenset({Role.HOME})
 WORDS = "#words"
 VECTOR = "#vector"
-"""Named in `select` as fields are: a record's counted words, as `memory.ports.lexical` packs them, and its vector."""
+"""Named in `select` as fields are: a record's counted words, as `memory.ports.lexical`
+packs them, and its vector.
+"""
 MAX_LIMIT = 10_000
-"""The most that one question answers. Who wants all there is walks the pages: `memory.ports.scanning`."""
+"""The most that one question answers. Who wants all there is walks the pages:
+`memory.ports.scanning`.
+"""
 MAX_ORDERS = 8
 
 
@@ -197,12 +210,16 @@ MAX_ORDERS = 8
 class Query:
     """Records of one collection in these roles, ordered, a page at a time.
 
-    The id is the last sort key, in the direction of the last order given, so that every order is total. Missing values sort before all
-    others ascending and after all others descending. `cursor` continues after the record it was made from: no record is lost or repeated
-    under ties and concurrent inserts (D52). `limit` is from 1 to `MAX_LIMIT`; counting and deleting take no notice of it, `order` and `cursor`.
-    With `select` the page has heads instead of records, each with exactly what is named: declared fields, system fields, `WORDS`, `VECTOR`. Heads
-    are not held against a record's checksum: who needs to be sure reads the record by its key.
-    With `types` of marks or tombstones (under `Everywhere` only) the filter may use `id`, `version`, `owing` and `discard_at`.
+    The id is the last sort key, in the direction of the last order given, so that every
+    order is total. Missing values sort before all others ascending and after all others
+    descending. `cursor` continues after the record it was made from: no record is lost
+    or repeated under ties and concurrent inserts (D52). `limit` is from 1 to
+    `MAX_LIMIT`; counting and deleting take no notice of it, `order` and `cursor`. With
+    `select` the page has heads instead of records, each with exactly what is named:
+    declared fields, system fields, `WORDS`, `VECTOR`. Heads are not held against a
+    record's checksum: who needs to be sure reads the record by its key. With `types` of
+    marks or tombstones (under `Everywhere` only) the filter may use `id`, `version`,
+    `owing` and `discard_at`.
     """
 
     collection: Collection
@@ -218,7 +235,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What tells a record's copy from others, and what was asked for besides: of `fields` those named that have a value."""
+    """What tells a record's copy from others, and what was asked for besides: of
+    `fields` those named that have a value.
+    """
 
     key: Key
     scope: str
@@ -237,7 +256,8 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a query found, in order; `cursor` is None on the last page. `corrupt` names records that were passed over as unreadable.
+    """What a query found, in order; `cursor` is None on the last page. `corrupt` names
+    records that were passed over as unreadable.
 
     `heads` instead of `records` where the query selects.
     """
@@ -250,7 +270,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many records match and what they take, in bytes as near as the store can tell."""
+    """How many records match and what they take, in bytes as near as the store can
+    tell.
+    """
 
     records: int
     bytes: int
@@ -258,10 +280,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Found by words: any record holding at least one of the text's content words, best first.
+    """Found by words: any record holding at least one of the text's content words, best
+    first.
 
-    The text is never syntax: quotes, operators, wildcards and NUL are just characters (D62). Analysis is that of `memory.ports.text`
-    unless the adapter documents its own table (D57). A text without any word finds nothing.
+    The text is never syntax: quotes, operators, wildcards and NUL are just characters
+    (D62). Analysis is that of `memory.ports.text` unless the adapter documents its own
+    table (D57). A text without any word finds nothing.
     """
 
     text: str
@@ -269,20 +293,24 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Found by meaning: the records whose vectors have the highest cosine similarity to this one (packed float32, same dimensions)."""
+    """Found by meaning: the records whose vectors have the highest cosine similarity to
+    this one (packed float32, same dimensions).
+    """
 
     vector: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The best `limit` records, from 1 to `MAX_LIMIT`, of one collection by words or by meaning, among those the filter lets through.
+    """The best `limit` records, from 1 to `MAX_LIMIT`, of one collection by words or by
+    meaning, among those the filter lets through.
 
-    Hits carry heads with what `select` names, as in `Query`. It spares stores from reading, checking and sending fifty records of which ten are
-    shown; who shows them reads them by key.
+    Hits carry heads with what `select` names, as in `Query`. It spares stores from
+    reading, checking and sending fifty records of which ten are shown; who shows them
+    reads them by key.
 
-    A search may be approximate. An engine may miss a record that matches, for example while it moves records between its files. `get` and
-    `query` never do.
+    A search may be approximate. An engine may miss a record that matches, for example
+    while it moves records between its files. `get` and `query` never do.
     """
 
     collection: Collection
@@ -296,7 +324,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The head of a found record and its score: higher is better. Scores of one search compare with each other, and for `Near` are cosines."""
+    """The head of a found record and its score: higher is better. Scores of one search
+    compare with each other, and for `Near` are cosines.
+    """
 
     head: Head
     score: float
@@ -304,26 +334,40 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPage:
-    """Partitions and the generation of each, ordered by tenant and scope; `cursor` is None on the last page."""
+    """Partitions and the generation of each, ordered by tenant and scope; `cursor` is
+    None on the last page.
+    """
 
     partitions: tuple[tuple[Partition, int], ...] = ()
     cursor: str | None = None
 
 
-# -- cursors ----------------------------------------------------------------------------------------------------------
+# -- cursors ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a page ended: the sort values and the id of its last record. The same on every adapter, so that pages of several stores merge."""
+    """Where a page ended: the sort values and the id of its last record. The same on
+    every adapter, so that pages of several stores merge.
+    """
 
     values: tuple[FieldValue, ...] = field(default=())
     id: str = ""
 
 
 def encode_cursor(values: Sequence[FieldValue], record_id: str) -> str:
-    """An opaque cursor. It holds sort values, without the sign of nought, which a store may have lost, and an id, no text of the record."""
-    return _opaque([[{"t": micros(v)} if isinstance(v, datetime) else v + 0.0 if isinstance(v, float) else v for v in values], record_id])
+    """An opaque cursor. It holds sort values, without the sign of nought, which a store
+    may have lost, and an id, no text of the record.
+    """
+    return _opaque(
+        [
+            [
+                {"t": micros(v)} if isinstance(v, datetime) else v + 0.0 if isinstance(v, float) else v
+                for v in values
+            ],
+            record_id,
+        ]
+    )
 
 
 def encode_partition(partition: Partition) -> str:
@@ -332,7 +376,9 @@ def encode_partition(partition: Partition) -> str:
 
 
 def decode_partition(cursor: str) -> Partition:
-    """The partition behind which such a cursor goes on; another cursor is refused as `InvalidInput`."""
+    """The partition behind which such a cursor goes on; another cursor is refused as
+    `InvalidInput`.
+    """
     try:
         tenant, scope = _read(cursor)
     except (ValueError, TypeError) as exc:
@@ -357,7 +403,9 @@ def _read(cursor: str) -> list[Any]:
 
 
 def decode_cursor(cursor: str, order: Sequence[Order]) -> Position:
-    """The position a cursor holds. One that was not made for this order is refused as `InvalidInput`."""
+    """The position a cursor holds. One that was not made for this order is refused as
+    `InvalidInput`.
+    """
     try:
         values, record_id = _read(cursor)
         restored = tuple(moment(v["t"]) if isinstance(v, dict) else v for v in values)

@@ -1,7 +1,10 @@
-"""What may be asked: limits, orders and filters that every store refuses or answers alike.
+"""What may be asked: limits, orders and filters that every store refuses or answers
+alike.
 
-`BaseStore` asks here before an adapter is called, so no adapter meets a filter too deep to be walked, a value that its field cannot have, or a
-`StartsWith`, which is asked as a range of texts. `memory.ports.contract.refusals` has the table that the contract holds every store to.
+`BaseStore` asks here before an adapter is called, so no adapter meets a filter too deep
+to be walked, a value that its field cannot have, or a `StartsWith`, which is asked as a
+range of texts. `memory.ports.contract.refusals` has the table that the contract holds
+every store to.
 """
 
 from __future__ import annotations
@@ -111,7 +114,9 @@ def type_of(collection: Collection, field: str) -> FieldType:
 
 
 def checked(collection: Collection, part: Filter | None) -> Filter | None:
-    """The filter as adapters are asked it: bounded, of known fields and fit values, without `StartsWith`. Anything else is refused by name."""
+    """The filter as adapters are asked it: bounded, of known fields and fit values,
+    without `StartsWith`. Anything else is refused by name.
+    """
     return None if part is None else _Checker(collection).checked(part, MAX_FILTER_DEPTH)
 
 
@@ -131,7 +136,11 @@ class _Checker:
         match part:
             case And(parts) | Or(parts):
                 made = tuple([self.checked(p, room - 1) for p in parts])
-                return part if all(new is old for new, old in zip(made, parts, strict=True)) else type(part)(made)
+                return (
+                    part
+                    if all(new is old for new, old in zip(made, parts, strict=True))
+                    else type(part)(made)
+                )
             case Not(inner):
                 new = self.checked(inner, room - 1)
                 return part if new is inner else Not(new)
@@ -190,13 +199,17 @@ class _Checker:
 
 
 def text_range(part: StartsWith) -> Filter:
-    """The texts from the prefix up to the first that is behind all that begin with it, by code points; every text, where there is none behind."""
+    """The texts from the prefix up to the first that is behind all that begin with it,
+    by code points; every text, where there is none behind.
+    """
     start, end = Ge(part.field, part.prefix), behind_prefix(part.prefix)
     return start if end is None else And((start, Lt(part.field, end)))
 
 
 def behind_prefix(prefix: str) -> str | None:
-    """The first text behind all that begin with the prefix, by code points; None where there is none behind."""
+    """The first text behind all that begin with the prefix, by code points; None where
+    there is none behind.
+    """
     room = prefix.rstrip(_LAST)
     return room[:-1] + _next(room[-1]) if room else None
 

@@ -1,7 +1,9 @@
-"""What stores keep: records, and the marks and tombstones that stand where a record was.
+"""What stores keep: records, and the marks and tombstones that stand where a record
+was.
 
-A record is addressed by `Key(tenant, id)` and belongs to a `Partition(tenant, scope)`. Adapters see only what is in this
-file: they know nothing of entries, conversations or policies.
+A record is addressed by `Key(tenant, id)` and belongs to a `Partition(tenant, scope)`.
+Adapters see only what is in this file: they know nothing of entries, conversations or
+policies.
 """
 
 from __future__ import annotations
@@ -15,27 +17,37 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 JsonValue: TypeAlias = Any
-"""None, bool, int (64 bit), float (finite), str (NUL is a character, half of a surrogate pair is none), or lists and string-keyed dicts of
-these, at most `MAX_DEPTH` deep. A tuple is no list."""
+"""None, bool, int (64 bit), float (finite), str (NUL is a character, half of a
+surrogate pair is none), or lists and string-keyed dicts of these, at most `MAX_DEPTH`
+deep. A tuple is no list.
+"""
 
 MAX_DEPTH = 64
-"""Levels of lists and dicts in a body, a note or the data of a step, the outermost counted. The door lets through 32; what carries a whole
-record along (a step that owes it) adds some."""
+"""Levels of lists and dicts in a body, a note or the data of a step, the outermost
+counted. The door lets through 32; what carries a whole record along (a step that owes
+it) adds some.
+"""
 
 MAX_GENERATION = 2**53
-"""Generations count erasures of one partition, and every engine counts that far exactly."""
+"""Generations count erasures of one partition, and every engine counts that far
+exactly.
+"""
 
 FieldValue: TypeAlias = str | int | float | bool | datetime | bytes | tuple[str, ...] | None
-"""The value of one declared field; datetimes are UTC with microseconds, in the years 1 to 9999 there; tags are tuples of strings. An integer
-in a field of real numbers is one that 64 bits of those hold exactly."""
+"""The value of one declared field; datetimes are UTC with microseconds, in the years 1
+to 9999 there; tags are tuples of strings. An integer in a field of real numbers is one
+that 64 bits of those hold exactly.
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """One tenant's one scope: the unit of isolation, of generations and of ranking statistics.
+    """One tenant's one scope: the unit of isolation, of generations and of ranking
+    statistics.
 
-    `scope` is the scope's canonical text (see `memory.domain.scope`); stores treat it as opaque bytes: case, accents,
-    trailing spaces and glob characters all tell two partitions apart.
+    `scope` is the scope's canonical text (see `memory.domain.scope`); stores treat it
+    as opaque bytes: case, accents, trailing spaces and glob characters all tell two
+    partitions apart.
     """
 
     tenant: str
@@ -44,8 +56,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """The address of a record. `id` is a UUID made for its partition, whose digest it carries (`memory.domain.ids`): what stands under a key is never
-    of another scope. A foreign id reads as not found.
+    """The address of a record. `id` is a UUID made for its partition, whose digest it
+    carries (`memory.domain.ids`): what stands under a key is never of another scope. A
+    foreign id reads as not found.
     """
 
     tenant: str
@@ -63,10 +76,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """One step that remains to be done for a record: set in the same write as the record, settled when done, never overwritten (see `writes`).
+    """One step that remains to be done for a record: set in the same write as the
+    record, settled when done, never overwritten (see `writes`).
 
-    `id` is unique in its holder. `step` names what is to be done (the orchestrator's business), `data` is JSON that it needs. Stores keep all
-    three untouched.
+    `id` is unique in its holder. `step` names what is to be done (the orchestrator's
+    business), `data` is JSON that it needs. Stores keep all three untouched.
     """
 
     id: str
@@ -78,14 +92,16 @@ class Owed:
 class Record:
     """One live copy of a record.
 
-    Content is what the record says: everything from `scope` to `generation`. Bookkeeping is the rest: it may change
-    without a new version (see `Annotate`).
+    Content is what the record says: everything from `scope` to `generation`.
+    Bookkeeping is the rest: it may change without a new version (see `Annotate`).
 
-    `version` is a positive integer that only grows: writers take `max(stored + 1, now in microseconds since 1970)`.
-    `expires_at` hides the record from readers strictly after that moment (A34); a store only keeps it.
-    `texts` maps the collection's text parts to what is found by words; `vector` is packed little-endian float32
-    (see `pack_vector`). A field of None is the same as no field: stores may hand out either.
-    `generation` of None in a `Put` means "the partition's current one"; stored records always have a number.
+    `version` is a positive integer that only grows: writers take `max(stored + 1, now
+    in microseconds since 1970)`. `expires_at` hides the record from readers strictly
+    after that moment (A34); a store only keeps it. `texts` maps the collection's text
+    parts to what is found by words; `vector` is packed little-endian float32 (see
+    `pack_vector`). A field of None is the same as no field: stores may hand out either.
+    `generation` of None in a `Put` means "the partition's current one"; stored records
+    always have a number.
     """
 
     key: Key
@@ -114,7 +130,9 @@ class Record:
         return Partition(self.key.tenant, self.scope)
 
     def same_content(self, other: Record) -> bool:
-        """Whether both copies say the same: every content field equal, bookkeeping aside."""
+        """Whether both copies say the same: every content field equal, bookkeeping
+        aside.
+        """
         return (
             self.key == other.key
             and self.scope == other.scope
@@ -132,9 +150,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Stands where a record was before it moved on: its home is now tier `to`. Never carries text.
+    """Stands where a record was before it moved on: its home is now tier `to`. Never
+    carries text.
 
-    Kept at least until `discard_at`, and for good while it owes a step or `discard_at` is None.
+    Kept at least until `discard_at`, and for good while it owes a step or `discard_at`
+    is None.
     """
 
     key: Key
@@ -147,10 +167,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Stands where a record was before it was deleted: id, version and nothing of what it said.
+    """Stands where a record was before it was deleted: id, version and nothing of what
+    it said.
 
-    `note` is small JSON the deleter leaves (such as a digest), never text of the record.
-    Kept at least until `discard_at`, and for good while it owes a step or `discard_at` is None.
+    `note` is small JSON the deleter leaves (such as a digest), never text of the
+    record. Kept at least until `discard_at`, and for good while it owes a step or
+    `discard_at` is None.
     """
 
     key: Key
@@ -162,7 +184,9 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """Stands where a record cannot be read: its checksum fails. The store serves its neighbours."""
+    """Stands where a record cannot be read: its checksum fails. The store serves its
+    neighbours.
+    """
 
     key: Key
     problem: str
@@ -180,7 +204,9 @@ def _given(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
 
 
 def pack_vector(values: Sequence[float]) -> bytes:
-    """A vector as stored: little-endian float32, four bytes a dimension. Callers check that it is finite and not all zero."""
+    """A vector as stored: little-endian float32, four bytes a dimension. Callers check
+    that it is finite and not all zero.
+    """
     packed = array.array("f", values)
     if sys.byteorder == "big":
         packed.byteswap()
@@ -188,7 +214,9 @@ def pack_vector(values: Sequence[float]) -> bytes:
 
 
 def unpack_vector(packed: bytes) -> list[float]:
-    """The numbers of a packed vector, for adapters whose engine takes lists. Numpy users read the bytes as dtype '<f4'."""
+    """The numbers of a packed vector, for adapters whose engine takes lists. Numpy
+    users read the bytes as dtype '<f4'.
+    """
     values = array.array("f", packed)
     if sys.byteorder == "big":
         values.byteswap()

@@ -1,6 +1,8 @@
-"""The one form below the port: what stands under a key as a flat row, made and read here, so that an adapter only lays its columns out.
+"""The one form below the port: what stands under a key as a flat row, made and read
+here, so that an adapter only lays its columns out.
 
-Moments are microseconds since 1970, truth is 0 or 1, what is JSON in a record is text, written once. Nothing in a row belongs to a caller.
+Moments are microseconds since 1970, truth is 0 or 1, what is JSON in a record is text,
+written once. Nothing in a row belongs to a caller.
 """
 
 from __future__ import annotations
@@ -17,20 +19,37 @@ from memory.domain.time import micros, moment
 from memory.ports import lexical
 from memory.ports.collections import Collection, FieldType
 from memory.ports.query import RowType
-from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Mark, Owed, Record, Role, Standing, Tombstone
+from memory.ports.record import (
+    Corrupt,
+    FieldValue,
+    JsonValue,
+    Key,
+    Mark,
+    Owed,
+    Record,
+    Role,
+    Standing,
+    Tombstone,
+)
 
 RECORD, MARK, TOMBSTONE = RowType.RECORD.value, RowType.MARK.value, RowType.TOMBSTONE.value
 CORRUPT = "corrupt"
-"""The type of the bare row that an adapter leaves where it has moved a damaged one into its quarantine. It says key and version, nothing else."""
+"""The type of the bare row that an adapter leaves where it has moved a damaged one into
+its quarantine. It says key and version, nothing else.
+"""
 
 _ROLES = {role.value: role for role in Role}
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _scanned = json.JSONDecoder().raw_decode
-cached_moment = lru_cache(maxsize=4096)(moment)  # one record has the same moment several times, and so have records written together
+cached_moment = lru_cache(maxsize=4096)(
+    moment
+)  # one record has the same moment several times, and so have records written together
 
 
 class Row(NamedTuple):
-    """What stands under a key. What its type does not have is None, and 0 or empty where that cannot be."""
+    """What stands under a key. What its type does not have is None, and 0 or empty
+    where that cannot be.
+    """
 
     tenant: str
     id: str
@@ -57,34 +76,57 @@ class Row(NamedTuple):
     body: str | None = None
     """JSON; None where it is empty."""
     fields: Mapping[str, Any] = {}
-    """Fields that have a value: texts, integers (truth, moments), real numbers, bytes, and tags as tuples of texts."""
+    """Fields that have a value: texts, integers (truth, moments), real numbers, bytes,
+    and tags as tuples of texts.
+    """
     texts: Mapping[str, str] = {}
     vector: bytes | None = None
     words: bytes | None = None
-    """The texts' words as `memory.ports.lexical` packs them; None of a collection without texts. Derived: no checksum covers it."""
+    """The texts' words as `memory.ports.lexical` packs them; None of a collection
+    without texts. Derived: no checksum covers it.
+    """
 
     @property
     def key(self) -> Key:
         return Key(self.tenant, self.id)
 
 
-# -- to rows ----------------------------------------------------------------------------------------------------------
+# -- to rows ---------------------------------------------------------------------------
 
 
 def row_of(collection: Collection, standing: Standing, words: bytes | None = None) -> Row:
-    """The row of what is to stand under a key, which the port's checks have let through (`memory.ports.checking`).
+    """The row of what is to stand under a key, which the port's checks have let through
+    (`memory.ports.checking`).
 
-    `words` are those of the same texts, where they are known: they are counted otherwise.
+    `words` are those of the same texts, where they are known: they are counted
+    otherwise.
     """
     key = standing.key
     tenant, record_id = _text(key.tenant), _text(key.id)
     owed = json_of([[o.id, o.step, dict(o.data)] for o in standing.owed]) if standing.owed else None
     if isinstance(standing, Mark):
         scope, to = _text(standing.scope), _text(standing.to)
-        return Row(tenant, record_id, MARK, standing.version, scope, tier=to, discard_at=_micros(standing.discard_at), owed=owed)
+        return Row(
+            tenant,
+            record_id,
+            MARK,
+            standing.version,
+            scope,
+            tier=to,
+            discard_at=_micros(standing.discard_at),
+            owed=owed,
+        )
     if isinstance(standing, Tombstone):
         note = json_of(dict(standing.note)) if standing.note else None
-        return Row(tenant, record_id, TOMBSTONE, standing.version, discard_at=_micros(standing.discard_at), owed=owed, note=note)
+        return Row(
+            tenant,
+            record_id,
+            TOMBSTONE,
+            standing.version,
+            discard_at=_micros(standing.discard_at),
+            owed=owed,
+            note=note,
+        )
     texts = {name: _text(text) for name, text in standing.texts.items()}
     if words is None and collection.texts:
         words = lexical.index(collection, texts)
@@ -122,7 +164,9 @@ def corrupt_row(key: Key, version: int) -> Row:
 
 
 def json_of(value: JsonValue) -> str:
-    """The one text of a JSON value: no spaces, every character but quotes, backslashes and control characters as it is."""
+    """The one text of a JSON value: no spaces, every character but quotes, backslashes
+    and control characters as it is.
+    """
     return _to_json(value)
 
 
@@ -155,7 +199,9 @@ _DECODERS: dict[FieldType, Callable[[Any], FieldValue]] = {
 
 
 def encoded(kind: FieldType, value: FieldValue) -> Any:
-    """A field's value as rows have it. A comparison with None holds of nothing, and has no such value."""
+    """A field's value as rows have it. A comparison with None holds of nothing, and has
+    no such value.
+    """
     return _ENCODERS[kind](value)
 
 
@@ -165,9 +211,13 @@ def decoded(kind: FieldType, value: Any) -> FieldValue:
 
 
 def _fields(collection: Collection, given: Mapping[str, FieldValue]) -> dict[str, Any]:
-    """Those that have a value. One that is not declared was read of a row of a later release's, and is as it stood there."""
+    """Those that have a value. One that is not declared was read of a row of a later
+    release's, and is as it stood there.
+    """
     types = _types(collection)
-    fields = {name: _ENCODERS[kind](value) for name, kind in types.items() if (value := given.get(name)) is not None}
+    fields = {
+        name: _ENCODERS[kind](value) for name, kind in types.items() if (value := given.get(name)) is not None
+    }
     if len(fields) < len(given):
         fields |= {name: value for name, value in given.items() if name not in types and value is not None}
     return fields
@@ -183,11 +233,13 @@ def _decoders(collection: Collection) -> Sequence[tuple[str, Callable[[Any], Fie
     return [(f.name, _DECODERS[f.type]) for f in collection.fields if f.type in _DECODERS]
 
 
-# -- from rows --------------------------------------------------------------------------------------------------------
+# -- from rows -------------------------------------------------------------------------
 
 
 def standing_of(collection: Collection, row: Row) -> Standing:
-    """What the row says. Raises `TypeError`, `ValueError`, `KeyError` or `OverflowError` where a value of it is none."""
+    """What the row says. Raises `TypeError`, `ValueError`, `KeyError` or
+    `OverflowError` where a value of it is none.
+    """
     (
         tenant, record_id, kind, version, scope, generation, role, tier, created_at, updated_at, expires_at, discard_at, accesses, accessed_at,
         cached_at, epoch, previous, owed, note, body, fields, texts, vector, _,
@@ -228,7 +280,9 @@ def standing_of(collection: Collection, row: Row) -> Standing:
 
 
 def stored_of(collection: Collection, row: Row, problem: str = "") -> Standing | Corrupt:
-    """What a reader is answered: `Corrupt` where there is a problem already, or the row cannot be read."""
+    """What a reader is answered: `Corrupt` where there is a problem already, or the row
+    cannot be read.
+    """
     if problem:
         return Corrupt(row.key, problem)
     try:
@@ -242,21 +296,26 @@ def _moment(at: int | None) -> datetime | None:
 
 
 def _from_json(text: str) -> JsonValue:
-    """The value of what `json_of` wrote: without the search for spaces around it, which takes as long as the rest."""
+    """The value of what `json_of` wrote: without the search for spaces around it, which
+    takes as long as the rest.
+    """
     value, end = _scanned(text)
     if end != len(text):
         raise ValueError("there is more behind the value")
     return value
 
 
-# -- checksum and size ------------------------------------------------------------------------------------------------
+# -- checksum and size -----------------------------------------------------------------
 
 
 def checksum(row: Row) -> int:
-    """A 64-bit digest of everything the row says, its words aside: for adapters that store columns, not one sealed text.
+    """A 64-bit digest of everything the row says, its words aside: for adapters that
+    store columns, not one sealed text.
 
-    What is digested is what marshal's version 2 writes: type, length and content of each value. It is by far the quickest way to bytes; that every
-    Python writes the same is pinned by a test. Fields and texts go in by name: a field more in a declaration changes no checksum.
+    What is digested is what marshal's version 2 writes: type, length and content of
+    each value. It is by far the quickest way to bytes; that every Python writes the
+    same is pinned by a test. Fields and texts go in by name: a field more in a
+    declaration changes no checksum.
     """
     said: Any = (*row[:20], _by_name(row.fields), _by_name(row.texts), row.vector)
     return int.from_bytes(blake2b(marshal.dumps(said, 2), digest_size=8).digest(), "big", signed=True)
@@ -268,7 +327,12 @@ def _by_name(values: Mapping[str, Any]) -> Sequence[tuple[str, Any]] | None:
 
 def size_of(row: Row) -> int:
     """About how many bytes the content takes: its texts in UTF-8, and its vector."""
-    return sum(map(_room, row.texts.values())) + _room(row.body) + _room(row.vector) + sum(map(_room, row.fields.values()))
+    return (
+        sum(map(_room, row.texts.values()))
+        + _room(row.body)
+        + _room(row.vector)
+        + sum(map(_room, row.fields.values()))
+    )
 
 
 def _room(value: Any) -> int:

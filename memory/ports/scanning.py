@@ -12,7 +12,8 @@ from memory.ports.store import Store
 async def scan(store: Store, query: Query, page: int = 500) -> AsyncIterator[Page]:
     """Every page of the query, of `page` records each, from its cursor on.
 
-    No snapshot: each page is read only once the one before it has been dealt with, and is of its own moment. What stays as it is comes exactly once.
+    No snapshot: each page is read only once the one before it has been dealt with, and
+    is of its own moment. What stays as it is comes exactly once.
     """
     async for found in follow(store.query, replace(query, limit=page)):
         yield found

@@ -1,7 +1,9 @@
-"""The records of one partition in the form that answers `Candidates`: which words stand where, lengths, vectors, and what filters ask for.
+"""The records of one partition in the form that answers `Candidates`: which words stand
+where, lengths, vectors, and what filters ask for.
 
-A process keeps it beside a store that has no index of its own, and changes it record by record (`put`, `drop`). What was changed or left keeps its
-place, empty, until the form is `worn` and better made anew: postings and vectors only grow.
+A process keeps it beside a store that has no index of its own, and changes it record by
+record (`put`, `drop`). What was changed or left keeps its place, empty, until the form
+is `worn` and better made anew: postings and vectors only grow.
 """
 
 from __future__ import annotations
@@ -35,12 +37,16 @@ _FORM_BYTES, _RECORD_BYTES, _WORD_BYTES, _POSTING_BYTES = 2_000, 1_400, 200, 20
 
 
 class Form:
-    """The records of one partition. None of its methods waits: it changes for nobody in the middle of a question."""
+    """The records of one partition. None of its methods waits: it changes for nobody in
+    the middle of a question.
+    """
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.records: list[Record | None] = []
-        """By place, without bodies, texts, vectors and what they owe; None where nothing stands any more."""
+        """By place, without bodies, texts, vectors and what they owe; None where
+        nothing stands any more.
+        """
         self.vectors: list[bytes | None] = []
         self.bytes = _FORM_BYTES
         """About what all of it takes in memory."""
@@ -59,10 +65,12 @@ class Form:
         """Whether more has left it than stands in it."""
         return len(self.records) > 2 * len(self._places) + 64
 
-    # -- changing -----------------------------------------------------------------------------------------------------
+    # -- changing ----------------------------------------------------------------------
 
     def put(self, record: Record, words: bytes | None) -> None:
-        """The record stands, in place of what was kept of its id. `words` are its packed words, None of a collection without texts."""
+        """The record stands, in place of what was kept of its id. `words` are its
+        packed words, None of a collection without texts.
+        """
         self.drop(record.key.id)
         place = len(self.records)
         kept = replace(record, body={}, texts={}, vector=None, owed=_OWES if record.owed else ())
@@ -71,7 +79,9 @@ class Form:
         self.vectors.append(record.vector)
         self._roles.append(_CODES[record.role])
         self._lengths.append(0 if words is None else lexical.length(words))
-        self.bytes += _RECORD_BYTES + sum([len(v) for v in record.fields.values() if isinstance(v, str | bytes | tuple)])
+        self.bytes += _RECORD_BYTES + sum(
+            [len(v) for v in record.fields.values() if isinstance(v, str | bytes | tuple)]
+        )
         for token, numbers in lexical.packed_counts(words or lexical.NO_WORDS).items():
             postings = self._words.get(token)
             if postings is None:
@@ -97,7 +107,7 @@ class Form:
             self.records[place] = self.vectors[place] = None
             self._roles[place] = _GONE
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------
 
     def place_of(self, record_id: str) -> int | None:
         return self._places.get(record_id)
@@ -113,7 +123,9 @@ class Form:
         return np.array(self._lengths, np.int64)
 
     def holding(self, stem: str) -> tuple[Ints, Scores]:
-        """The places whose records hold or held the stem, and how often, summed under the parts' weights."""
+        """The places whose records hold or held the stem, and how often, summed under
+        the parts' weights.
+        """
         postings = self._words.get(lexical.token(stem))
         if postings is None:
             return np.empty(0, np.int64), np.empty(0)
@@ -121,14 +133,18 @@ class Form:
         return pairs[:, 0], lexical.weighed(self.collection, pairs[:, 1])
 
     def cosines(self, near: bytes) -> tuple[Ints, Floats]:
-        """The places whose records have or had a vector of these dimensions, and its cosine to this one, in single precision."""
+        """The places whose records have or had a vector of these dimensions, and its
+        cosine to this one, in single precision.
+        """
         compared = self._compared.get(len(near) // 4)
         if compared is None:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         return np.array(compared.places, np.int64), compared.units.cosines(near)
 
     def beside(self, around: Around) -> Mapping[Place, list[int]]:
-        """The places of the records, by where they stand among others of their group; of some nothing stands there any more."""
+        """The places of the records, by where they stand among others of their group;
+        of some nothing stands there any more.
+        """
         by = (around.group, around.number)
         if by not in self._beside:
             self._beside[by] = {}
@@ -138,10 +154,19 @@ class Form:
         return self._beside[by]
 
     def content(self) -> dict[str, Any]:
-        """Everything it would answer, by id: two forms of the same records say the same, however they came to be."""
+        """Everything it would answer, by id: two forms of the same records say the
+        same, however they came to be.
+        """
         said: dict[str, Any] = {}
         for record_id, place in self._places.items():
-            said[record_id] = [self.records[place], self.vectors[place], self._roles[place], self._lengths[place], {}, []]
+            said[record_id] = [
+                self.records[place],
+                self.vectors[place],
+                self._roles[place],
+                self._lengths[place],
+                {},
+                [],
+            ]
         for token, postings in self._words.items():
             for place, numbers in zip(postings[::2], postings[1::2], strict=True):
                 if (record := self.records[place]) is not None:

@@ -1,4 +1,6 @@
-"""Candidates from the scored forms of the asked partitions: ranked over arrays, filtered from the best down."""
+"""Candidates from the scored forms of the asked partitions: ranked over arrays,
+filtered from the best down.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,15 @@ if TYPE_CHECKING:
     from memory.ports.candidates import Floats, Ints, Scores
 
 _SLACK = 1e-5
-"""Cosines in single precision that are so near each other may change places once computed exactly."""
+"""Cosines in single precision that are so near each other may change places once
+computed exactly.
+"""
 
 
 def candidates_of(asked: Candidates, forms: Sequence[Form]) -> Measured:
-    """What the question asks for of these forms' records, all of which lie in its partitions."""
+    """What the question asks for of these forms' records, all of which lie in its
+    partitions.
+    """
     pool = _Pool(asked, forms)
     found = dict.fromkeys([*pool.by_words(), *pool.by_meaning(), *pool.named()])
     found |= dict.fromkeys(pool.beside(found))
@@ -32,7 +38,9 @@ def candidates_of(asked: Candidates, forms: Sequence[Form]) -> Measured:
 
 
 def nearest(asked: Candidates, forms: Sequence[Form]) -> list[str]:
-    """The ids of the best by meaning among these forms' records, all of which lie in its partitions; best first."""
+    """The ids of the best by meaning among these forms' records, all of which lie in
+    its partitions; best first.
+    """
     pool = _Pool(asked, forms)
     return [pool.record(place).key.id for place in pool.by_meaning()]
 
@@ -43,17 +51,23 @@ class _Pool:
     def __init__(self, asked: Candidates, forms: Sequence[Form]) -> None:
         self._asked = asked
         self._forms = list(zip(np.cumsum([0, *map(len, forms)]).tolist(), forms, strict=False))
-        self._records = forms[0].records if len(forms) == 1 else [record for form in forms for record in form.records]
-        self._vectors = forms[0].vectors if len(forms) == 1 else [vector for form in forms for vector in form.vectors]
+        self._records = (
+            forms[0].records if len(forms) == 1 else [record for form in forms for record in form.records]
+        )
+        self._vectors = (
+            forms[0].vectors if len(forms) == 1 else [vector for form in forms for vector in form.vectors]
+        )
         self._there = np.concatenate([form.having(asked.roles) for form in forms])
         self._lengths = np.concatenate([form.lengths() for form in forms])
         self._documents, self._words = int(self._there.sum()), int(self._lengths[self._there].sum())
         self._lets_through = condition(asked.filter)
 
-    # -- who ----------------------------------------------------------------------------------------------------------
+    # -- who ---------------------------------------------------------------------------
 
     def by_words(self) -> list[int]:
-        """Weighed by all records there are, before the filter: what it hides still tells how rare a word is."""
+        """Weighed by all records there are, before the filter: what it hides still
+        tells how rare a word is.
+        """
         scores, matched = np.zeros(len(self._there)), np.zeros(len(self._there), np.bool_)
         average = self._words / self._documents if self._documents else 0.0
         norm = norms(self._lengths, average)
@@ -68,31 +82,65 @@ class _Pool:
         if near is None:
             return []
         parts = [(start, *form.cosines(near)) for start, form in self._forms]
-        places, cosines = np.concatenate([start + at for start, at, _ in parts]), np.concatenate([c for _, _, c in parts])
+        places, cosines = (
+            np.concatenate([start + at for start, at, _ in parts]),
+            np.concatenate([c for _, _, c in parts]),
+        )
         there = self._there[places]
-        return self._best(places[there], cosines[there], _SLACK, lambda these: exact_cosines(near, [self._vectors[place] for place in these]))
+        return self._best(
+            places[there],
+            cosines[there],
+            _SLACK,
+            lambda these: exact_cosines(near, [self._vectors[place] for place in these]),
+        )
 
     def named(self) -> list[int]:
-        places = [start + at for start, form in self._forms for i in self._asked.among if (at := form.place_of(i)) is not None]
+        places = [
+            start + at
+            for start, form in self._forms
+            for i in self._asked.among
+            if (at := form.place_of(i)) is not None
+        ]
         return self._passing(places)
 
     def beside(self, found: Iterable[int]) -> list[int]:
         around = self._asked.around
         if around is None:
             return []
-        there = {stands for place in found if (stands := stands_at(self.record(place), around.group, around.number)) is not None}
+        there = {
+            stands
+            for place in found
+            if (stands := stands_at(self.record(place), around.group, around.number)) is not None
+        }
         wanted = beside(there, around.reach)
-        return self._passing([start + at for start, form in self._forms for w in wanted for at in form.beside(around).get(w, ())])
+        return self._passing(
+            [
+                start + at
+                for start, form in self._forms
+                for w in wanted
+                for at in form.beside(around).get(w, ())
+            ]
+        )
 
     def _best(
-        self, places: Ints, scores: Scores | Floats, slack: float = 0.0, exactly: Callable[[Sequence[int]], Sequence[float]] | None = None
+        self,
+        places: Ints,
+        scores: Scores | Floats,
+        slack: float = 0.0,
+        exactly: Callable[[Sequence[int]], Sequence[float]] | None = None,
     ) -> list[int]:
-        """The best `limit` that the filter lets through, ties by id: most pass, so little more than these are looked at. Scores are within half of
-        `slack` of what `exactly` tells."""
+        """The best `limit` that the filter lets through, ties by id: most pass, so
+        little more than these are looked at. Scores are within half of `slack` of what
+        `exactly` tells.
+        """
         limit = self._asked.limit
         looked = limit + limit // 4
         while True:
-            lowest = -np.inf if looked >= len(scores) else np.partition(scores, len(scores) - looked)[len(scores) - looked]
+            lowest = (
+                -np.inf
+                if looked >= len(scores)
+                else np.partition(scores, len(scores) - looked)[len(scores) - looked]
+            )
             chosen = np.flatnonzero(scores >= lowest - slack)
             passing = np.array([at for at in chosen.tolist() if self._passes(int(places[at]))], np.int64)
             if looked >= len(scores) or int((scores[passing] >= lowest).sum()) >= limit:
@@ -113,7 +161,7 @@ class _Pool:
         """Of a place where one stands."""
         return cast("Record", self._records[place])
 
-    # -- what ---------------------------------------------------------------------------------------------------------
+    # -- what --------------------------------------------------------------------------
 
     def measured(self, places: Sequence[int]) -> Measured:
         asked, counted = self._asked, self._asked.counted
@@ -141,6 +189,9 @@ class _Pool:
     def _holding(self, stem: str) -> tuple[Ints, Scores]:
         """The places of the asked roles whose records hold it, and how often."""
         parts = [(start, *form.holding(stem)) for start, form in self._forms]
-        places, frequencies = np.concatenate([start + at for start, at, _ in parts]), np.concatenate([f for _, _, f in parts])
+        places, frequencies = (
+            np.concatenate([start + at for start, at, _ in parts]),
+            np.concatenate([f for _, _, f in parts]),
+        )
         there = self._there[places]
         return places[there], frequencies[there]

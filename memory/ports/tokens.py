@@ -7,7 +7,8 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Counts tokens. The same text always costs the same, and a text that goes on costs no less (A113): budgets are kept with it.
+    """Counts tokens. The same text always costs the same, and a text that goes on costs
+    no less (A113): budgets are kept with it.
 
     `name` is stored beside what was counted, so that another counter counts again.
     """

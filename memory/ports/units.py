@@ -1,4 +1,6 @@
-"""Vectors of one length, each brought to norm 1, that are compared with another all at once: what a process keeps of them to find by meaning with."""
+"""Vectors of one length, each brought to norm 1, that are compared with another all at
+once: what a process keeps of them to find by meaning with.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,19 @@ if TYPE_CHECKING:
     from memory.ports.candidates import Floats
 
 BLOCK = 8192
-"""Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads at 9,216, and on a busy machine these wait for each other."""
+"""Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads
+at 9,216, and on a busy machine these wait for each other.
+"""
 _TOGETHER = 4096
-"""Vectors that are brought to norm 1 at once, in double precision, which takes three times their room."""
+"""Vectors that are brought to norm 1 at once, in double precision, which takes three
+times their room.
+"""
 
 
 class Units:
-    """They stand at places, from 0. One that goes leaves its place to the last; adding one is cheap."""
+    """They stand at places, from 0. One that goes leaves its place to the last; adding
+    one is cheap.
+    """
 
     def __init__(self, dimensions: int, block: int = BLOCK) -> None:
         self._block = max(1, block // dimensions)
@@ -57,8 +65,12 @@ class Units:
         self._take_in()
         (unit,) = _of_norm_1([near])
         blocks = -(-self._count // self._block)
-        with np.errstate(invalid="ignore"):  # OpenBLAS may say so of lanes that it does not use (numpy/numpy#24067): what is of norm 1 has a product
-            products: Floats = np.matmul(self._rows[: blocks * self._block].reshape(blocks, self._block, len(unit)), unit).reshape(-1)
+        with np.errstate(
+            invalid="ignore"
+        ):  # OpenBLAS may say so of lanes that it does not use (numpy/numpy#24067): what is of norm 1 has a product
+            products: Floats = np.matmul(
+                self._rows[: blocks * self._block].reshape(blocks, self._block, len(unit)), unit
+            ).reshape(-1)
         return products[: self._count]
 
     def _take_in(self) -> None:

@@ -1,4 +1,6 @@
-"""Every acceptance test runs over each way of placing the three tiers: one store or several, durable or not."""
+"""Every acceptance test runs over each way of placing the three tiers: one store or
+several, durable or not.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,19 @@ def _one_file(folder: Path) -> dict[str, Any]:
 
 
 def _behind_a_cache(folder: Path) -> dict[str, Any]:
-    return {"tiers": {"short": "memory://", "mid": f"sqlite:///{folder / 'mid.db'}", "long": f"sqlite:///{folder / 'long.db'}"}}
+    return {
+        "tiers": {
+            "short": "memory://",
+            "mid": f"sqlite:///{folder / 'mid.db'}",
+            "long": f"sqlite:///{folder / 'long.db'}",
+        }
+    }
 
 
 def _on_servers(placing: Placing, *, in_ci: bool = False) -> Any:
-    return pytest.param(placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *([] if in_ci else [NIGHTLY])])
+    return pytest.param(
+        placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *([] if in_ci else [NIGHTLY])]
+    )
 
 
 DEFAULT = pytest.param(_one_file, id="one-file", marks=SQLITE)
@@ -46,16 +56,24 @@ DEFAULT = pytest.param(_one_file, id="one-file", marks=SQLITE)
 
 
 def topologies(*, mixed: bool) -> list[Any]:
-    """The default, and what `make nightly` asks besides; with `mixed`, CI asks Redis + PostgreSQL + Edge too."""
+    """The default, and what `make nightly` asks besides; with `mixed`, CI asks Redis +
+    PostgreSQL + Edge too.
+    """
     return [
         DEFAULT,
         pytest.param(_in_memory, id="in-memory", marks=(IN_MEMORY, NIGHTLY)),
         pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY, NIGHTLY)),
-        *(_on_servers(placing, in_ci=mixed and placing is PLACINGS[0]) for placing in PLACINGS if run_here(*placing.backends)),
+        *(
+            _on_servers(placing, in_ci=mixed and placing is PLACINGS[0])
+            for placing in PLACINGS
+            if run_here(*placing.backends)
+        ),
     ]
 
 
-CASES = [_on_servers(placing) for placing in STORIES if placing not in PLACINGS and run_here(*placing.backends)]
+CASES = [
+    _on_servers(placing) for placing in STORIES if placing not in PLACINGS and run_here(*placing.backends)
+]
 """Where the cases of sessions and providers run besides, in `make nightly`."""
 
 
@@ -64,15 +82,25 @@ EVERYWHERE = depth.THOROUGH or sys.gettrace() is not None
 
 
 def asked(everywhere: list[Any]) -> list[Any]:
-    """The topologies that this run asks: the others are not collected, because that takes as long for each test as many tests take."""
+    """The topologies that this run asks: the others are not collected, because that
+    takes as long for each test as many tests take.
+    """
     if not EVERYWHERE:
         return [DEFAULT]
-    return everywhere if depth.NIGHTLY else [param for param in everywhere if NIGHTLY.mark not in [getattr(m, "mark", m) for m in param.marks]]
+    return (
+        everywhere
+        if depth.NIGHTLY
+        else [
+            param for param in everywhere if NIGHTLY.mark not in [getattr(m, "mark", m) for m in param.marks]
+        ]
+    )
 
 
 def keeping_bytes(*more: str) -> Any:
-    """The fixture `config` of a module whose tests keep bytes: on every topology, on those whose stores keep them each in its own way, on `more`; in
-    everyone's run on the default."""
+    """The fixture `config` of a module whose tests keep bytes: on every topology, on
+    those whose stores keep them each in its own way, on `more`; in everyone's run on
+    the default.
+    """
     names = {"redis-mongo-edge", "mariadb-only", "files-only", "split", *more}
     beside = [placing for placing in MONTHS if placing.name in names and run_here(*placing.backends)]
 
@@ -88,7 +116,9 @@ def keeping_bytes(*more: str) -> Any:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "config" in metafunc.fixturenames and not hasattr(metafunc.module, "config"):
-        numbers = [str(number) for marker in metafunc.definition.iter_markers("behaviour") for number in marker.args]
+        numbers = [
+            str(number) for marker in metafunc.definition.iter_markers("behaviour") for number in marker.args
+        ]
         everywhere = topologies(mixed=any(number.startswith("AC-") for number in numbers))
         everywhere += CASES * any(number.startswith(("AC-B", "AC-C")) for number in numbers)
         metafunc.parametrize("config", asked(everywhere), indirect=True)
@@ -133,6 +163,10 @@ async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
 
 @pytest.fixture
 async def plain(clock: Clock) -> AsyncIterator[Memory]:
-    """For what is refused before any store is touched, and so is the same over all of them."""
-    async with Memory({"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock) as opened:
+    """For what is refused before any store is touched, and so is the same over all of
+    them.
+    """
+    async with Memory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock
+    ) as opened:
         yield opened

@@ -1,4 +1,6 @@
-"""What the acceptance tests share: a clock that obeys, scopes, and a watch on the stores."""
+"""What the acceptance tests share: a clock that obeys, scopes, and a watch on the
+stores.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock:
-    """Time passes a microsecond whenever somebody looks, and otherwise when it is told to."""
+    """Time passes a microsecond whenever somebody looks, and otherwise when it is told
+    to.
+    """
 
     def __init__(self, moment: datetime = START) -> None:
         self.moment = moment
@@ -88,17 +92,23 @@ def watching(memory: Memory) -> Iterator[list[str]]:
 
 
 async def left_in(memory: Memory) -> list[tuple[str, str, str]]:
-    """The live records of callers' scopes in every store, whatever their role: store, collection and id."""
+    """The live records of callers' scopes in every store, whatever their role: store,
+    collection and id.
+    """
     found = []
     for store in stores_of(memory):
         for kind in KINDS.scoped:
-            page = await store.query(Query(kind.collection, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT))
+            page = await store.query(
+                Query(kind.collection, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT)
+            )
             found += [(store.name, kind.collection.name, record.key.id) for record in page.records]
     return found
 
 
 async def everything_stored(memory: Memory) -> list[Any]:
-    """All that stands in the stores for this tenant's entries: to compare before and after."""
+    """All that stands in the stores for this tenant's entries: to compare before and
+    after.
+    """
     await memory.admin.flush()
     found = []
     async for entry in memory.entries.all():

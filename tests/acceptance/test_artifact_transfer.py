@@ -1,4 +1,6 @@
-"""Artifacts in exports and imports: they come along whole, what points to them follows, and of what is damaged nothing stands. On every topology."""
+"""Artifacts in exports and imports: they come along whole, what points to them follows,
+and of what is damaged nothing stands. On every topology.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ from memory.orchestrator.conversations import manifests
 from tests.acceptance.support import HOUR, USER, Clock
 from tests.support.reserved import assert_reserved
 
-PLACED = {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none", "durations": {"sweep_every": "0s"}}
+PLACED = {
+    "tiers": dict.fromkeys(("short", "mid", "long"), "memory://"),
+    "embedder": "none",
+    "durations": {"sweep_every": "0s"},
+}
 Lines = list[dict[str, Any]]
 
 
@@ -74,16 +80,26 @@ def of(lines: Lines, form: str) -> list[int]:
 @pytest.fixture
 def in_tens() -> Any:
     """Chunks of ten bytes."""
-    with patch.object(manifests, "CHUNK_BYTES", 10), patch.object(manifests, "PORTION", 2), patch.object(artifact_lines, "CHUNK_BYTES", 10):
+    with (
+        patch.object(manifests, "CHUNK_BYTES", 10),
+        patch.object(manifests, "PORTION", 2),
+        patch.object(artifact_lines, "CHUNK_BYTES", 10),
+    ):
         yield
 
 
 @pytest.mark.behaviour("D6")
 @pytest.mark.parametrize("same_ids", [True, False])
-async def test_artifacts_come_along_and_what_points_to_them_follows(memory: Memory, other: Memory, same_ids: bool) -> None:
+async def test_artifacts_come_along_and_what_points_to_them_follows(
+    memory: Memory, other: Memory, same_ids: bool
+) -> None:
     await lived_in(memory, bytes(range(256)) * 9_000)
     lines = await exported(memory)
-    assert [len(b64decode(lines[at]["data"])) for at in of(lines, CHUNK_FORMAT)] == [2**20, 2**20, 256 * 9_000 - 2 * 2**20]
+    assert [len(b64decode(lines[at]["data"])) for at in of(lines, CHUNK_FORMAT)] == [
+        2**20,
+        2**20,
+        256 * 9_000 - 2 * 2**20,
+    ]
     report = await other.admin.import_(lines, same_ids=same_ids)
     assert (report.sessions, report.artifacts, report.imported, report.problems) == (2, 2, 4, [])
     assert await files(other) == await files(memory)
@@ -108,7 +124,9 @@ async def test_artifacts_come_along_and_what_points_to_them_follows(memory: Memo
 
 @pytest.mark.behaviour("D6")
 @pytest.mark.parametrize("same_ids", [True, False])
-async def test_an_import_puts_back_what_is_lacking_and_replaces_nothing(memory: Memory, other: Memory, same_ids: bool) -> None:
+async def test_an_import_puts_back_what_is_lacking_and_replaces_nothing(
+    memory: Memory, other: Memory, same_ids: bool
+) -> None:
     await lived_in(other)
     lines = await exported(other)
     await memory.admin.import_(lines, same_ids=same_ids)
@@ -131,10 +149,14 @@ async def test_an_import_puts_back_what_is_lacking_and_replaces_nothing(memory: 
         await theirs.sessions.delete("s1")
         report = await theirs.admin.import_(lines)
         assert (report.artifacts, set(await files(theirs))) == (0, {("s/2", "empty")})
-        assert await pointing(theirs) == {"findings": None, "former": None, "none": None}, "the session took its own along"
+        assert await pointing(theirs) == {"findings": None, "former": None, "none": None}, (
+            "the session took its own along"
+        )
 
 
-async def test_an_entry_whose_artifact_does_not_come_along_points_to_none_and_is_named(plain: Memory, other: Memory) -> None:
+async def test_an_entry_whose_artifact_does_not_come_along_points_to_none_and_is_named(
+    plain: Memory, other: Memory
+) -> None:
     await lived_in(other)
     lines = await exported(other, "user:u1")
     assert of(lines, ARTIFACT_FORMAT) == []
@@ -152,10 +174,14 @@ async def test_an_entry_whose_artifact_does_not_come_along_points_to_none_and_is
 
 
 @pytest.mark.parametrize("same_ids", [True, False])
-async def test_an_artifact_that_comes_later_changes_nothing_of_what_was_imported_without_it(plain: Memory, other: Memory, same_ids: bool) -> None:
+async def test_an_artifact_that_comes_later_changes_nothing_of_what_was_imported_without_it(
+    plain: Memory, other: Memory, same_ids: bool
+) -> None:
     await lived_in(other)
     lines = await exported(other)
-    first = await plain.admin.import_([line for line in lines if line["format"] not in (ARTIFACT_FORMAT, CHUNK_FORMAT)], same_ids=same_ids)
+    first = await plain.admin.import_(
+        [line for line in lines if line["format"] not in (ARTIFACT_FORMAT, CHUNK_FORMAT)], same_ids=same_ids
+    )
     assert (first.imported, first.artifacts, len(first.unlinked_lines)) == (4, 0, 5 if same_ids else 3)
     report = await plain.admin.import_(lines, same_ids=same_ids)
     assert (report.artifacts, report.imported, report.already_there, report.refused_lines) == (2, 0, 4, [])
@@ -173,15 +199,21 @@ async def test_of_a_session_that_has_expired_no_artifact_is_carried(plain: Memor
 @pytest.mark.usefixtures("in_tens")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.thorough
-async def test_drawn_artifacts_come_back_and_of_a_damaged_one_nothing_stands(plain: Memory, other: Memory, seed: int) -> None:
-    """Sizes around those of chunks; then one line of the bytes is lost, doubled, swapped, changed or cut, and only its artifact is missing."""
+async def test_drawn_artifacts_come_back_and_of_a_damaged_one_nothing_stands(
+    plain: Memory, other: Memory, seed: int
+) -> None:
+    """Sizes around those of chunks; then one line of the bytes is lost, doubled,
+    swapped, changed or cut, and only its artifact is missing.
+    """
     draw = random.Random(seed)  # noqa: S311
     for session in ("s1", "s2"):
         await other.sessions.create(session)
         for number in range(draw.randrange(1, 5)):
             size = max(draw.choice([0, 1, 10, 20, 30, 57]) + draw.choice([-1, 0, 1]), 0)
             one = await other.artifacts.put(session, f"d/{number}", draw.randbytes(size))
-            await other.write(f"about {session} {number}", scope=draw.choice(["user:u1", "session:s1"]), artifact_id=one.id)
+            await other.write(
+                f"about {session} {number}", scope=draw.choice(["user:u1", "session:s1"]), artifact_id=one.id
+            )
     await other.artifacts.put("s1", "long", draw.randbytes(41))
     lines, whole = await exported(other), await files(other)
     async with plain.for_tenant("whole") as there:
@@ -200,16 +232,24 @@ async def test_drawn_artifacts_come_back_and_of_a_damaged_one_nothing_stands(pla
             said = " ".join(report.problems)
             assert how == "first" or artifact_id in said
             assert how != "swapped" or "belongs" in said, "the line where it breaks off is told"
-            assert await pointing(there) == {text: None if at == path else at for text, at in (await pointing(other)).items()}
+            assert await pointing(there) == {
+                text: None if at == path else at for text, at in (await pointing(other)).items()
+            }
             await assert_reserved(there._access.engine, there.tenant)
             assert (await there.admin.import_(lines)).artifacts == 1
             assert await files(there) == whole
 
 
 def _damaged(lines: Sequence[dict[str, Any]], how: str, draw: random.Random) -> tuple[Lines, str]:
-    """The lines with one chunk damaged of the artifact that has several, and the id of that."""
+    """The lines with one chunk damaged of the artifact that has several, and the id of
+    that.
+    """
     damaged = [dict(line) for line in lines]
-    chunks = [at for at in of(damaged, CHUNK_FORMAT) if damaged[at]["artifact_id"] == damaged[at - 1].get("artifact_id")]
+    chunks = [
+        at
+        for at in of(damaged, CHUNK_FORMAT)
+        if damaged[at]["artifact_id"] == damaged[at - 1].get("artifact_id")
+    ]
     at = draw.choice(chunks)
     said, artifact_id = damaged[at], damaged[at]["artifact_id"]
     if how == "lost":
@@ -237,7 +277,9 @@ def _damaged(lines: Sequence[dict[str, Any]], how: str, draw: random.Random) -> 
 
 
 @pytest.mark.usefixtures("in_tens")
-async def test_what_is_replaced_or_deleted_while_it_is_written_out_is_carried_as_it_is_then(memory: Memory, other: Memory) -> None:
+async def test_what_is_replaced_or_deleted_while_it_is_written_out_is_carried_as_it_is_then(
+    memory: Memory, other: Memory
+) -> None:
     await memory.sessions.create("s1")
     gone = await memory.artifacts.put("s1", "a", b"x" * 50)
     one = await memory.artifacts.put("s1", "b", b"y" * 50)
@@ -261,7 +303,9 @@ async def test_what_is_replaced_or_deleted_while_it_is_written_out_is_carried_as
 async def test_quotas_and_limits_hold_for_what_is_imported(other: Memory, clock: Clock) -> None:
     await lived_in(other)
     lines = await exported(other)
-    async with Memory(PLACED, clock=clock, quotas=[{"name": "files", "per": "tenant", "artifact_bytes": 89}]) as memory:
+    async with Memory(
+        PLACED, clock=clock, quotas=[{"name": "files", "per": "tenant", "artifact_bytes": 89}]
+    ) as memory:
         with pytest.raises(QuotaExceeded):
             await memory.admin.import_(lines)
         assert await memory._access.engine.conversations.reservations.reserved(memory.tenant) == 0
@@ -276,12 +320,24 @@ async def test_quotas_and_limits_hold_for_what_is_imported(other: Memory, clock:
 @pytest.mark.parametrize(
     ("form", "changes", "problem"),
     [
-        *((ARTIFACT_FORMAT, {name: wrong}, name) for name, wrong in (("path", "../a"), ("media_type", "x"), ("size", -1), ("size", True))),
-        *((ARTIFACT_FORMAT, {name: wrong}, name) for name, wrong in (("sha256", "x"), ("sha256", None), ("id", ""), ("session_id", None))),
+        *(
+            (ARTIFACT_FORMAT, {name: wrong}, name)
+            for name, wrong in (("path", "../a"), ("media_type", "x"), ("size", -1), ("size", True))
+        ),
+        *(
+            (ARTIFACT_FORMAT, {name: wrong}, name)
+            for name, wrong in (("sha256", "x"), ("sha256", None), ("id", ""), ("session_id", None))
+        ),
         (ARTIFACT_FORMAT, {"session_id": "s3"}, "does not stand above it"),
         (ARTIFACT_FORMAT, {"format": "memory-artifact/2"}, "this version reads"),
-        *((CHUNK_FORMAT, {name: wrong}, name) for name, wrong in (("number", "1"), ("number", -1), ("artifact_id", ""), ("broken", "otherwise"))),
-        *((CHUNK_FORMAT, {"data": wrong}, "data") for wrong in (None, 7, "", "é", b64encode(b"x" * 11).decode())),
+        *(
+            (CHUNK_FORMAT, {name: wrong}, name)
+            for name, wrong in (("number", "1"), ("number", -1), ("artifact_id", ""), ("broken", "otherwise"))
+        ),
+        *(
+            (CHUNK_FORMAT, {"data": wrong}, "data")
+            for wrong in (None, 7, "", "é", b64encode(b"x" * 11).decode())
+        ),
         (CHUNK_FORMAT, {"artifact_id": "another"}, "does not stand above it"),
     ],
 )
@@ -306,7 +362,10 @@ async def test_no_artifact_is_in_memory_as_a_whole(tmp_path: Path) -> None:
         for number in range(size // 2**20):
             yield bytes([number]) * 2**20
 
-    async with Memory(f"sqlite:///{tmp_path}/a.db", embedder="none") as memory, Memory(f"sqlite:///{tmp_path}/b.db", embedder="none") as there:
+    async with (
+        Memory(f"sqlite:///{tmp_path}/a.db", embedder="none") as memory,
+        Memory(f"sqlite:///{tmp_path}/b.db", embedder="none") as there,
+    ):
         await memory.sessions.create("s1")
         await memory.artifacts.put("s1", "large", pieces())
         tracemalloc.start()

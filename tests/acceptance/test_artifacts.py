@@ -1,4 +1,6 @@
-"""Messages that hold large things (images, files, long results): given back whole, changed, carried and erased as any other, on every topology."""
+"""Messages that hold large things (images, files, long results): given back whole,
+changed, carried and erased as any other, on every topology.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ config = keeping_bytes("redis-only")
 @pytest.fixture
 async def other(clock: Clock) -> AsyncIterator[Memory]:
     """An empty memory of its own, of the same tenant."""
-    async with Memory({"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock) as opened:
+    async with Memory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock
+    ) as opened:
         yield opened
 
 
@@ -40,10 +44,18 @@ async def _sound(memory: Memory) -> AsyncIterator[None]:
 
 
 async def stored(memory: Memory) -> str:
-    return await everything(*[leaf for store in memory._access.engine.topology.homes for leaf in leaves_of(store)])
+    return await everything(
+        *[leaf for store in memory._access.engine.topology.homes for leaf in leaves_of(store)]
+    )
 
 
-OPENAI = {"role": "user", "content": [{"type": "text", "text": "what is this?"}, {"type": "image_url", "image_url": {"url": IMAGE}}]}
+OPENAI = {
+    "role": "user",
+    "content": [
+        {"type": "text", "text": "what is this?"},
+        {"type": "image_url", "image_url": {"url": IMAGE}},
+    ],
+}
 ANTHROPIC = {
     "role": "user",
     "content": [
@@ -52,18 +64,30 @@ ANTHROPIC = {
     ],
 }
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": large("räksmörgås", 150_000)}
-OURS = {"role": "assistant", "content": "well", "metadata": {"trace": [large("step")]}, "unknown": {"blob": large("x")}}
+OURS = {
+    "role": "assistant",
+    "content": "well",
+    "metadata": {"trace": [large("step")]},
+    "unknown": {"blob": large("x")},
+}
 
 
 async def test_every_shape_is_given_back_as_it_came(memory: Memory) -> None:
     session = memory.session("s1")
-    call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "look", "arguments": f'{{"at": "{large("y")}"}}'}]}
+    call = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "c1", "name": "look", "arguments": f'{{"at": "{large("y")}"}}'}],
+    }
     said = [await session.append(one) for one in (OPENAI, call, RESULT, ANTHROPIC, OURS)]
     stored = [message for messages in said for message in messages]
     for handle in (session, memory.session("s1", create=False)):
         assert (await handle.context()).messages == stored
         assert [item.message for item in (await handle.history()).items] == stored
-        assert [given_as([stored[at]], shape) for at, shape in ((0, "openai"), (3, "anthropic"))] == [[OPENAI], [ANTHROPIC]]
+        assert [given_as([stored[at]], shape) for at, shape in ((0, "openai"), (3, "anthropic"))] == [
+            [OPENAI],
+            [ANTHROPIC],
+        ]
         assert given_as(stored[4:], "plain") == [{**OURS, "id": stored[4].id}]
     assert [message.text for message in (await session.context(budget=40)).messages] == ["read it"]
 
@@ -84,7 +108,11 @@ async def test_it_is_changed_and_erased_as_any_other(memory: Memory) -> None:
     await session.append([user(large("nest"), "u1"), user(large("reed"), "u2"), assistant("short", "a1")])
     await session.update("u1", content=large("heron", 400_000))
     await session.append(assistant("short" + large("owl"), "a1"))
-    assert [message.text for message in (await session.context()).messages] == [large("heron", 400_000), large("reed"), "short" + large("owl")]
+    assert [message.text for message in (await session.context()).messages] == [
+        large("heron", 400_000),
+        large("reed"),
+        "short" + large("owl"),
+    ]
     assert "nest" not in await stored(memory)
     assert await session.erase("u1")
     assert await session.exclude("u2")
@@ -127,7 +155,11 @@ async def told(memory: Memory) -> None:
 
 async def seen(memory: Memory) -> list[Any]:
     session = memory.session("s1", create=False)
-    return [(await session.context()).to_dict(), (await session.history()).to_dict(), [made.summary for made in await session.compactions()]]
+    return [
+        (await session.context()).to_dict(),
+        (await session.history()).to_dict(),
+        [made.summary for made in await session.compactions()],
+    ]
 
 
 @pytest.mark.parametrize("same_ids", [True, False])
@@ -155,7 +187,10 @@ async def test_what_an_export_lacks_is_refused_and_not_made_up(memory: Memory, o
     assert len(report.refused_lines) == 1
     assert "artifacts: 1 of their chunks do not stand before it in this file" in report.problems[0]
     damaged = [
-        {**line, "fields": {**line["fields"], "data": b64encode(b"another").decode()}} if at == chunk else line for at, line in enumerate(lines)
+        {**line, "fields": {**line["fields"], "data": b64encode(b"another").decode()}}
+        if at == chunk
+        else line
+        for at, line in enumerate(lines)
     ]
     with pytest.raises(BadFile, match="data: is not what its digest tells"):
         await other.admin.import_(damaged)

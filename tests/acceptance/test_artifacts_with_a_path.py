@@ -1,4 +1,6 @@
-"""Artifacts with a path: put, read, listed, replaced, deleted, with their session too. On every topology."""
+"""Artifacts with a path: put, read, listed, replaced, deleted, with their session too.
+On every topology.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +28,35 @@ config = keeping_bytes()
 async def chunks(memory: Memory) -> int:
     """How many chunks and manifests stand."""
     archive = memory._access.engine.topology.archive
-    return sum([len((await archive.query(Query(kind, Tenant(memory.tenant)))).records) for kind in (ARTIFACTS, MANIFESTS)])
+    return sum(
+        [
+            len((await archive.query(Query(kind, Tenant(memory.tenant)))).records)
+            for kind in (ARTIFACTS, MANIFESTS)
+        ]
+    )
 
 
 @pytest.mark.behaviour("D6")
 async def test_an_artifact_is_put_read_replaced_and_deleted(memory: Memory) -> None:
     await memory.sessions.create("s1")
     first = await memory.artifacts.put("s1", "out/żółć.md", b"# Findings", media_type="text/markdown")
-    assert (first.session_id, first.path, first.media_type, first.size) == ("s1", "out/żółć.md", "text/markdown", 10)
+    assert (first.session_id, first.path, first.media_type, first.size) == (
+        "s1",
+        "out/żółć.md",
+        "text/markdown",
+        10,
+    )
     assert first.sha256 == sha256(b"# Findings").hexdigest()
     assert first.created_at == first.updated_at
     assert await memory.artifacts.get(first.id) == await memory.artifacts.get(("s1", "out/żółć.md")) == first
     assert await memory.artifacts.read(first.id) == b"# Findings"
     second = await memory.artifacts.put("s1", "out/żółć.md", b"\x00\xff" * 5_000)
-    assert (second.id, second.created_at, second.size, second.media_type) == (first.id, first.created_at, 10_000, "application/octet-stream")
+    assert (second.id, second.created_at, second.size, second.media_type) == (
+        first.id,
+        first.created_at,
+        10_000,
+        "application/octet-stream",
+    )
     assert second.updated_at > first.updated_at
     assert await memory.artifacts.read(("s1", "out/żółć.md")) == b"\x00\xff" * 5_000
     empty = await memory.artifacts.put("s1", "empty", b"")
@@ -81,7 +98,10 @@ async def test_what_is_large_comes_back_whole_however_it_is_handed_in(memory: Me
         assert (await memory.artifacts.put("s1", "file", file)).size == len(data) - 3_000_000
     with pytest.raises(InvalidInput, match="limit"):
         await memory.artifacts.read(artifact.id, limit=72_002)
-    assert await memory._access.engine.conversations.reservations.reserved(memory.tenant) == len(data) - 3_000_000
+    assert (
+        await memory._access.engine.conversations.reservations.reserved(memory.tenant)
+        == len(data) - 3_000_000
+    )
 
 
 @pytest.mark.behaviour("D6", "D19")
@@ -128,7 +148,9 @@ async def test_a_quota_refuses_what_has_no_room_and_evicts_nothing(config: dict[
                 yield b"y" * 1_000
 
         for data in (b"y" * 4_001, pieces()):
-            with pytest.raises(QuotaExceeded, match=r"'files': tenant '.*' holds 6,000 of at most 10,000 bytes of artifacts"):
+            with pytest.raises(
+                QuotaExceeded, match=r"'files': tenant '.*' holds 6,000 of at most 10,000 bytes of artifacts"
+            ):
                 await memory.artifacts.put("s1", "b", data)
         assert (await memory.artifacts.list("s1")).artifacts == [first]
         await memory.artifacts.put("s1", "b", b"y" * 4_000)
@@ -138,8 +160,15 @@ async def test_a_quota_refuses_what_has_no_room_and_evicts_nothing(config: dict[
         await memory.artifacts.put("s1", "c", b"z" * 6_000)
         together = [memory.artifacts.delete(("s1", "b")), memory.artifacts.delete(("s1", "c"))]
         assert await asyncio.gather(*together) == [True, True]
-        outcomes = await asyncio.gather(*(memory.artifacts.put("s1", f"{n}", b"x" * 4_000) for n in range(4)), return_exceptions=True)
-        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Artifact", "Artifact", "QuotaExceeded", "QuotaExceeded"]
+        outcomes = await asyncio.gather(
+            *(memory.artifacts.put("s1", f"{n}", b"x" * 4_000) for n in range(4)), return_exceptions=True
+        )
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == [
+            "Artifact",
+            "Artifact",
+            "QuotaExceeded",
+            "QuotaExceeded",
+        ]
         assert len((await memory.artifacts.list("s1")).artifacts) == 2
 
 
@@ -175,15 +204,42 @@ async def test_what_is_under_legal_hold_is_neither_replaced_nor_deleted(plain: M
     [
         *(
             ("path", path)
-            for path in ("", "/a", "a//b", "a/", ".", "..", "a/../b", "./a", "a\\b", "a\x00b", "x" * 1_025, "ż" * 513, 7, None, "\ud800")
+            for path in (
+                "",
+                "/a",
+                "a//b",
+                "a/",
+                ".",
+                "..",
+                "a/../b",
+                "./a",
+                "a\\b",
+                "a\x00b",
+                "x" * 1_025,
+                "ż" * 513,
+                7,
+                None,
+                "\ud800",
+            )
         ),
-        *(("media_type", kind) for kind in ("", "text", "text/", "/plain", "text/plain\n", "text/pl ain", "a/" + "b" * 254, 7)),
+        *(
+            ("media_type", kind)
+            for kind in ("", "text", "text/", "/plain", "text/plain\n", "text/pl ain", "a/" + "b" * 254, 7)
+        ),
         *(("data", data) for data in ("text", None, 7, [b"a"])),
         ("session_id", ""),
     ],
 )
-async def test_what_cannot_be_put_is_refused_before_any_store_is_touched(plain: Memory, field: str, given: Any) -> None:
-    arguments: dict[str, Any] = {"session_id": "s1", "path": "a", "data": b"", "media_type": "text/plain; charset=utf-8", field: given}
+async def test_what_cannot_be_put_is_refused_before_any_store_is_touched(
+    plain: Memory, field: str, given: Any
+) -> None:
+    arguments: dict[str, Any] = {
+        "session_id": "s1",
+        "path": "a",
+        "data": b"",
+        "media_type": "text/plain; charset=utf-8",
+        field: given,
+    }
     with watching(plain) as touched, pytest.raises(InvalidInput, match=field):
         await plain.artifacts.put(**arguments)
     assert touched == []
@@ -205,7 +261,12 @@ async def test_what_is_too_large_is_refused_and_leaves_nothing(config: dict[str,
         async def letters() -> AsyncIterator[Any]:
             yield "text"
 
-        for data, error in ((b"y" * 1_001, InvalidInput), (pieces(), InvalidInput), (fails(), OSError), (letters(), InvalidInput)):
+        for data, error in (
+            (b"y" * 1_001, InvalidInput),
+            (pieces(), InvalidInput),
+            (fails(), OSError),
+            (letters(), InvalidInput),
+        ):
             with pytest.raises(error):
                 await memory.artifacts.put("s1", "a", data)
         assert await memory.artifacts.read(kept.id) == b"x" * 1_000
@@ -213,7 +274,7 @@ async def test_what_is_too_large_is_refused_and_leaves_nothing(config: dict[str,
         assert await memory._access.engine.conversations.reservations.reserved(memory.tenant) == 1_000
 
 
-# -- entries that point to artifacts ---------------------------------------------------------------------------------------
+# -- entries that point to artifacts ---------------------------------------------------
 
 
 @pytest.mark.behaviour("D6", "D14", "D15", "D18")
@@ -235,7 +296,10 @@ async def test_an_entry_points_to_an_artifact_and_a_read_of_it_tells_of_that(mem
     assert (await memory.get(entry.id)).artifact == second  # type: ignore[union-attr]
     assert (await memory.update(entry.id, artifact_id=None)).artifact_id is None
     assert (await memory.get(entry.id)).artifact is None  # type: ignore[union-attr]
-    keyed = [await memory.write("x", scope=USER, key="k", artifact_id=one, on_conflict="update") for one in (first.id, second.id, None)]
+    keyed = [
+        await memory.write("x", scope=USER, key="k", artifact_id=one, on_conflict="update")
+        for one in (first.id, second.id, None)
+    ]
     assert [one.artifact_id for one in keyed] == [first.id, second.id, None]
 
 
@@ -256,7 +320,9 @@ async def test_an_artifact_that_is_not_there_is_refused_and_nothing_is_written(m
         with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
             await memory.write("x", scope=USER, artifact_id=unknown, key="k", on_conflict="update")
         with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
-            await memory.write_many([{"content": "y", "scope": USER}, {"content": "x", "scope": USER, "artifact_id": unknown}])
+            await memory.write_many(
+                [{"content": "y", "scope": USER}, {"content": "x", "scope": USER, "artifact_id": unknown}]
+            )
         with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
             await memory.update(entry.id, artifact_id=unknown)
     assert await memory.retrieve(USER) == [entry]
@@ -264,13 +330,17 @@ async def test_an_artifact_that_is_not_there_is_refused_and_nothing_is_written(m
 
 @pytest.mark.behaviour("D19")
 @pytest.mark.parametrize("how", ["artifact", "session"])
-async def test_what_pointed_to_an_artifact_that_is_deleted_stays_and_points_to_none(memory: Memory, how: str) -> None:
+async def test_what_pointed_to_an_artifact_that_is_deleted_stays_and_points_to_none(
+    memory: Memory, how: str
+) -> None:
     await memory.sessions.create("s1")
     await memory.sessions.create("s2")
     artifact, other = [await memory.artifacts.put(session, "a", b"a") for session in ("s1", "s2")]
     entry = await memory.write("The findings.", scope=USER, artifact_id=artifact.id)
     retired = await memory.write("Former findings.", scope=USER, artifact_id=artifact.id)
-    edited = await memory.update((await memory.write("Findings.", scope=USER, artifact_id=artifact.id)).id, content="All findings.")
+    edited = await memory.update(
+        (await memory.write("Findings.", scope=USER, artifact_id=artifact.id)).id, content="All findings."
+    )
     apart = await memory.write("Others.", scope=USER, artifact_id=other.id)
     await memory.entries.invalidate(retired.id)
     before = {one.id: (await memory.entries.history(one.id))[-1] for one in (entry, retired, edited)}
@@ -290,7 +360,9 @@ async def test_what_pointed_to_an_artifact_that_is_deleted_stays_and_points_to_n
 @pytest.mark.behaviour("D19")
 async def test_a_roll_back_brings_no_artifact_back_that_is_gone(memory: Memory) -> None:
     await memory.sessions.create("s1")
-    gone, stays, other = [await memory.artifacts.put("s1", path, b"data") for path in ("gone", "stays", "other")]
+    gone, stays, other = [
+        await memory.artifacts.put("s1", path, b"data") for path in ("gone", "stays", "other")
+    ]
     for before in (gone, stays):
         entry = await memory.write(f"see {before.path}", scope=USER, artifact_id=before.id)
         await memory.update(entry.id, artifact_id=other.id, tags=["changed"], agent="mallory")

@@ -1,4 +1,6 @@
-"""Which store serves which tier, chosen by configuration: unknown ones, drivers that are not there, stores that fail to open, and who is closed."""
+"""Which store serves which tier, chosen by configuration: unknown ones, drivers that
+are not there, stores that fail to open, and who is closed.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,17 @@ asyncio.run(main())
     ],
 )
 @pytest.mark.thorough
-def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(driver: str, url: str, extra: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT, driver, url], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(
+    driver: str, url: str, extra: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, driver, url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert f"needs '{driver}'; pip install 'memory-tiers[{extra}]'" in done.stdout
 
@@ -88,7 +99,9 @@ PLANNED = Adapter(("gopher",), InMemoryStore("planned").capabilities, _unwritten
 
 
 @pytest.mark.behaviour("B3")
-async def test_a_memory_on_an_adapter_that_is_planned_is_made_and_says_so_when_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_memory_on_an_adapter_that_is_planned_is_made_and_says_so_when_it_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     point = EntryPoint("gopher", f"{__name__}:PLANNED", "memory.adapters")
     monkeypatch.setattr("memory.facade.build._registered", lambda: (point,))
     memory = Memory(on("gopher://hole"))
@@ -129,21 +142,33 @@ async def test_tasks_that_share_one_memory_while_it_opens_all_find_it_open() -> 
 
 @pytest.mark.behaviour("B79")
 async def test_what_is_short_lived_begins_in_short_and_what_must_last_in_mid(tmp_path: Path) -> None:
-    async with Memory({"tiers": {tier: f"sqlite:///{tmp_path / tier}.db" for tier in TIERS}, "embedder": "none"}) as memory:
+    async with Memory(
+        {"tiers": {tier: f"sqlite:///{tmp_path / tier}.db" for tier in TIERS}, "embedder": "none"}
+    ) as memory:
         turn = await memory.write("a turn", scope=SESSION)
         facts = [await memory.write(f"fact {n}", scope=USER, consistency="replicated") for n in range(2)]
         await memory.relations.relate(facts[0].id, "supports", facts[1].id)
         stores = memory._engine.topology.serving
-        kept = {tier: (await store.count(Query(RELATIONS, Tenant("default")))).records for tier, store in stores.items()}
+        kept = {
+            tier: (await store.count(Query(RELATIONS, Tenant("default")))).records
+            for tier, store in stores.items()
+        }
         assert kept == {"short": 0, "mid": 1, "long": 0}
         assert [(c.tier, c.role) for c in await memory.admin.where(turn.id)] == [("short", "home")]
-        assert [(c.tier, c.role) for c in await memory.admin.where(facts[0].id)] == [("mid", "home"), ("long", "replica")]
+        assert [(c.tier, c.role) for c in await memory.admin.where(facts[0].id)] == [
+            ("mid", "home"),
+            ("long", "replica"),
+        ]
 
 
 @pytest.mark.behaviour("B80")
 async def test_nothing_is_lost_with_a_short_store_that_forgets(tmp_path: Path) -> None:
     config = {
-        "tiers": {"short": "memory://", "mid": f"sqlite:///{tmp_path / 'mid.db'}", "long": f"sqlite:///{tmp_path / 'long.db'}"},
+        "tiers": {
+            "short": "memory://",
+            "mid": f"sqlite:///{tmp_path / 'mid.db'}",
+            "long": f"sqlite:///{tmp_path / 'long.db'}",
+        },
         "embedder": "none",
     }
     async with Memory(config) as memory:
@@ -155,15 +180,22 @@ async def test_nothing_is_lost_with_a_short_store_that_forgets(tmp_path: Path) -
 
 
 @pytest.mark.behaviour("B81")
-async def test_one_tier_may_be_overridden_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_tier_may_be_overridden_and_the_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORY__TIERS__LONG", f"sqlite:///{tmp_path / 'long.db'}")
     async with Memory(f"sqlite:///{tmp_path / 'main.db'}", embedder="none") as memory:
-        assert {store.store: store.tiers for store in await memory.admin.check()} == {"sqlite": ("short", "mid", "long")}  # an argument is stronger
+        assert {store.store: store.tiers for store in await memory.admin.check()} == {
+            "sqlite": ("short", "mid", "long")
+        }  # an argument is stronger
     monkeypatch.setenv("MEMORY_CONFIG", f"sqlite:///{tmp_path / 'main.db'}")
     async with Memory(embedder="none") as memory:
         entry = await memory.write("kept twice", scope=OTHER_USER, consistency="replicated")
         assert sorted(store.tiers for store in await memory.admin.check()) == [("long",), ("short", "mid")]
-        assert [(c.tier, c.role) for c in await memory.admin.where(entry.id)] == [("mid", "home"), ("long", "replica")]
+        assert [(c.tier, c.role) for c in await memory.admin.where(entry.id)] == [
+            ("mid", "home"),
+            ("long", "replica"),
+        ]
 
 
 @pytest.mark.behaviour("B82")

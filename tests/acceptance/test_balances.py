@@ -1,5 +1,6 @@
-"""How much room a tenant's artifacts and large texts take, where the record of it is damaged: nothing stops, and nothing is counted wrong. On several
-stores."""
+"""How much room a tenant's artifacts and large texts take, where the record of it is
+damaged: nothing stops, and nothing is counted wrong. On several stores.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ HERE = [placing for placing in MONTHS if placing.name in NAMES and run_here(*pla
 
 @pytest.fixture(
     params=[
-        pytest.param(placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, {"default"}, {"postgres-only"})])
+        pytest.param(
+            placing.config,
+            id=placing.name,
+            marks=[*marks_of(*placing.backends), *beyond(placing.name, {"default"}, {"postgres-only"})],
+        )
         for placing in HERE
     ]
 )
@@ -37,8 +42,12 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str,
 
 @pytest.fixture
 async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
-    """With a quota. Whatever a test does: in the end all that is reserved is what stands."""
-    async with Memory(config, clock=clock, quotas=[{"name": "files", "per": "tenant", "artifact_bytes": MOST}]) as opened:
+    """With a quota. Whatever a test does: in the end all that is reserved is what
+    stands.
+    """
+    async with Memory(
+        config, clock=clock, quotas=[{"name": "files", "per": "tenant", "artifact_bytes": MOST}]
+    ) as opened:
         yield opened
         await assert_reserved(opened._access.engine, opened.tenant)
 
@@ -46,18 +55,27 @@ async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
 @pytest.fixture
 def damaged(memory: Memory, config: dict[str, Any]) -> Callable[[], Awaitable[None]]:
     """Damages the balance."""
-    return lambda: damage(memory._access.engine.topology.archive, config["tiers"]["mid"], RESERVATIONS, balance_key(memory.tenant))
+    return lambda: damage(
+        memory._access.engine.topology.archive,
+        config["tiers"]["mid"],
+        RESERVATIONS,
+        balance_key(memory.tenant),
+    )
 
 
 def part(word: str) -> Message:
-    return Message(id=word, role="user", content="".join([f"{word}{number} " for number in range(PART // 2)])[:PART])
+    return Message(
+        id=word, role="user", content="".join([f"{word}{number} " for number in range(PART // 2)])[:PART]
+    )
 
 
 async def reserved(memory: Memory) -> int:
     return await memory._access.engine.conversations.reservations.reserved(memory.tenant)
 
 
-async def test_a_damaged_balance_stops_neither_writes_nor_erasures(memory: Memory, damaged: Callable[[], Awaitable[None]]) -> None:
+async def test_a_damaged_balance_stops_neither_writes_nor_erasures(
+    memory: Memory, damaged: Callable[[], Awaitable[None]]
+) -> None:
     session = memory.session("s1")
     await session.append(part("a"))
     file = await memory.artifacts.put("s1", "out.txt", b"x" * PART)
@@ -79,7 +97,9 @@ async def test_a_damaged_balance_stops_neither_writes_nor_erasures(memory: Memor
     assert await reserved(memory) == 0
 
 
-async def test_a_damaged_balance_is_named_and_counted_by_a_repair(memory: Memory, damaged: Callable[[], Awaitable[None]]) -> None:
+async def test_a_damaged_balance_is_named_and_counted_by_a_repair(
+    memory: Memory, damaged: Callable[[], Awaitable[None]]
+) -> None:
     await memory.session("s1").append(part("a"))
     await damaged()
     said = f"the balance of tenant '{memory.tenant}' cannot be read, and its artifacts and large texts take {PART:,}"

@@ -1,4 +1,6 @@
-"""Browsing by the last change, page by page, over the whole tenant or some of its scopes."""
+"""Browsing by the last change, page by page, over the whole tenant or some of its
+scopes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ from memory import BlockingMemory, InvalidInput
 from memory.facade.memory import Memory
 from memory.orchestrator.browsing import Retrieved
 from memory.ports.contract.cells import cells
-from tests.acceptance.support import HOUR, MICROSECOND, OTHER_USER, SESSION, START, USER, WORKSPACE, Clock, contents
+from tests.acceptance.support import (
+    HOUR,
+    MICROSECOND,
+    OTHER_USER,
+    SESSION,
+    START,
+    USER,
+    WORKSPACE,
+    Clock,
+    contents,
+)
 
 
 async def _pages(memory: Memory, scope: Any = None, **asked: Any) -> AsyncIterator[Retrieved]:
@@ -27,9 +39,14 @@ async def _paged(memory: Memory, scope: Any = None, **asked: Any) -> list[str]:
 
 
 async def _tied(memory: Memory, count: int) -> list[str]:
-    """Entries of several scopes, changed last at one of three moments, many at each; their texts, the newest first."""
+    """Entries of several scopes, changed last at one of three moments, many at each;
+    their texts, the newest first.
+    """
     scopes = (USER, SESSION, WORKSPACE, OTHER_USER)
-    drafts = [{"content": f"n{n:02}", "scope": scopes[n % 4], "created_at": START + HOUR * (n // (count // 3 + 1))} for n in range(count)]
+    drafts = [
+        {"content": f"n{n:02}", "scope": scopes[n % 4], "created_at": START + HOUR * (n // (count // 3 + 1))}
+        for n in range(count)
+    ]
     entries = await memory.write_many(drafts)
     return contents(sorted(entries, key=lambda entry: entry.updated_at)[::-1])
 
@@ -37,7 +54,11 @@ async def _tied(memory: Memory, count: int) -> list[str]:
 @pytest.mark.behaviour("D47", "D49", "D50", "D52", "AC-D05")
 async def test_what_changed_last_comes_first_and_every_filter_is_hard(memory: Memory, clock: Clock) -> None:
     written = []
-    for content, kind, tags in (("A alpha", "project", ["red"]), ("B beta", "reference", ["red", "blue"]), ("C gamma", "project", ["blue"])):
+    for content, kind, tags in (
+        ("A alpha", "project", ["red"]),
+        ("B beta", "reference", ["red", "blue"]),
+        ("C gamma", "project", ["blue"]),
+    ):
         clock.advance()
         written.append(await memory.write(content, scope=USER, type=kind, tags=tags))
     a, b, c = (entry.content for entry in written)
@@ -49,7 +70,9 @@ async def test_what_changed_last_comes_first_and_every_filter_is_hard(memory: Me
     assert [hit.entry.content for hit in await memory.search("gamma", scope=USER)] == [c]
     assert contents(await memory.browse(updated_before=written[2].updated_at)) == [b, a]
     assert contents(await memory.browse(since=written[1].created_at)) == [c, b]
-    assert contents(await memory.browse(since=written[1].created_at, updated_before=written[2].updated_at)) == [b]
+    assert contents(
+        await memory.browse(since=written[1].created_at, updated_before=written[2].updated_at)
+    ) == [b]
     first = await memory.browse(limit=1)
     assert contents(first) == [c]
     assert contents(await memory.browse(cursor=first.cursor)) == [b, a]
@@ -66,7 +89,11 @@ async def test_an_edit_brings_to_the_front_and_since_goes_by_creation(memory: Me
     assert contents(await memory.browse()) == ["one", "three", "two"]
     assert contents(await memory.browse(since=entries[1].created_at)) == ["three", "two"]
     assert contents(await memory.browse(updated_before=edited.updated_at)) == ["three", "two"]
-    assert contents(await memory.browse(updated_before=edited.updated_at + MICROSECOND)) == ["one", "three", "two"]
+    assert contents(await memory.browse(updated_before=edited.updated_at + MICROSECOND)) == [
+        "one",
+        "three",
+        "two",
+    ]
     assert contents(await memory.retrieve(USER)) == ["three", "two", "one"]
 
 
@@ -87,7 +114,9 @@ async def test_what_is_moved_or_read_keeps_its_place(memory: Memory, clock: Cloc
 
 
 @pytest.mark.behaviour("D52", "AC-D07")
-async def test_pages_hold_every_entry_of_the_tenant_once_also_of_one_moment(memory: Memory, clock: Clock) -> None:
+async def test_pages_hold_every_entry_of_the_tenant_once_also_of_one_moment(
+    memory: Memory, clock: Clock
+) -> None:
     clock.advance(4 * HOUR)
     texts = await _tied(memory, 20)
     await memory.for_tenant("other").write("another's", scope=USER)
@@ -102,12 +131,16 @@ async def test_pages_hold_every_entry_of_the_tenant_once_also_of_one_moment(memo
 @pytest.mark.behaviour("D52")
 async def test_ten_of_one_moment_in_pages_of_five_are_ten(memory: Memory, clock: Clock) -> None:
     clock.advance(HOUR)
-    await memory.write_many({"content": f"n{n}", "scope": USER, "created_at": START, "key": f"k{n}"} for n in range(10))
+    await memory.write_many(
+        {"content": f"n{n}", "scope": USER, "created_at": START, "key": f"k{n}"} for n in range(10)
+    )
     assert await _paged(memory, limit=5) == [f"n{n}" for n in range(9, -1, -1)]
 
 
 @pytest.mark.behaviour("D52")
-async def test_what_nobody_edits_is_shown_once_while_others_write_edit_retire_and_delete(memory: Memory, clock: Clock) -> None:
+async def test_what_nobody_edits_is_shown_once_while_others_write_edit_retire_and_delete(
+    memory: Memory, clock: Clock
+) -> None:
     clock.advance(4 * HOUR)
     texts = await _tied(memory, 18)
     touched, seen = set[str](), list[str]()
@@ -115,7 +148,11 @@ async def test_what_nobody_edits_is_shown_once_while_others_write_edit_retire_an
         seen += contents(page)
         for n, at in enumerate((START, START + HOUR, START + 2 * HOUR, None)):
             await memory.write(f"later {len(seen)} {n}", scope=USER, created_at=at)
-        ahead = [entry for entry in await memory.browse(limit=1_000) if entry.content in texts and entry.content not in seen]
+        ahead = [
+            entry
+            for entry in await memory.browse(limit=1_000)
+            if entry.content in texts and entry.content not in seen
+        ]
         for entry, act in zip(ahead[::-2], ("delete", "retire", "edit"), strict=False):
             touched.add(entry.content)
             if act == "edit":
@@ -125,7 +162,9 @@ async def test_what_nobody_edits_is_shown_once_while_others_write_edit_retire_an
         if ahead:
             await memory.admin.move([ahead[0].id], "long")
     assert len(set(seen)) == len(seen)
-    assert [text for text in seen if not text.startswith("later") and text not in touched] == [text for text in texts if text not in touched]
+    assert [text for text in seen if not text.startswith("later") and text not in touched] == [
+        text for text in texts if text not in touched
+    ]
     assert 0 < len(touched) < len(texts)
 
 
@@ -148,7 +187,13 @@ async def test_fifty_are_shown_unless_told_and_any_limit_up_to_a_thousand_exactl
 async def test_of_a_conversation_is_what_is_pinned_to_it_or_to_none(memory: Memory, clock: Clock) -> None:
     for session in ("c1", "c2", "C1", "c_"):
         await memory.sessions.create(session)
-    for content, conversation in (("here", "c1"), ("free", None), ("elsewhere", "c2"), ("like it", "C1"), ("wild", "c_")):
+    for content, conversation in (
+        ("here", "c1"),
+        ("free", None),
+        ("elsewhere", "c2"),
+        ("like it", "C1"),
+        ("wild", "c_"),
+    ):
         clock.advance()
         await memory.write(content, scope=USER, conversation_id=conversation)
     assert contents(await memory.browse(conversation="c1")) == ["free", "here"]
@@ -168,8 +213,12 @@ async def test_tags_match_whole_and_to_the_letter(memory: Memory, asked: str) ->
 
 
 @pytest.mark.behaviour("D13", "D21", "D22", "D29", "D35", "AC-D09")
-async def test_only_what_is_active_is_shown_unless_a_moment_is_asked_about(memory: Memory, clock: Clock) -> None:
-    kept, retired, deleted, expiring = [await memory.write(text, scope=USER) for text in ("kept", "retired", "deleted", "expiring")]
+async def test_only_what_is_active_is_shown_unless_a_moment_is_asked_about(
+    memory: Memory, clock: Clock
+) -> None:
+    kept, retired, deleted, expiring = [
+        await memory.write(text, scope=USER) for text in ("kept", "retired", "deleted", "expiring")
+    ]
     await memory.update(expiring.id, expires_at=clock.moment + 100 * HOUR)
     before = clock.advance()
     clock.advance()
@@ -194,10 +243,18 @@ async def test_a_blank_query_browses_by_the_last_change(memory: Memory, clock: C
     for text in ("one", "two", "three"):
         clock.advance()
         entries.append(await memory.write(text, scope=USER))
-    assert [hit.entry.content for hit in await memory.search(" \n", scope=USER)] == contents(await memory.browse(USER)) == ["three", "two", "one"]
+    assert (
+        [hit.entry.content for hit in await memory.search(" \n", scope=USER)]
+        == contents(await memory.browse(USER))
+        == ["three", "two", "one"]
+    )
     clock.advance()
     await memory.update(entries[0].id, title="edited")
-    assert [hit.entry.content for hit in await memory.search(" \n", scope=USER)] == contents(await memory.browse(USER)) == ["one", "three", "two"]
+    assert (
+        [hit.entry.content for hit in await memory.search(" \n", scope=USER)]
+        == contents(await memory.browse(USER))
+        == ["one", "three", "two"]
+    )
     assert [hit.entry.content for hit in await memory.search("", scope=USER, limit=1)] == ["one"]
 
 
@@ -251,7 +308,9 @@ async def test_a_damaged_cursor_is_refused(plain: Memory) -> None:
     await plain.write_many({"content": "x", "scope": USER} for _ in range(3))
     cursor = (await plain.browse(limit=1)).cursor
     assert cursor is not None
-    damaged = [cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :] for at in range(len(cursor))]
+    damaged = [
+        cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :] for at in range(len(cursor))
+    ]
     for one in [*damaged, cursor[:-1], cursor + "A", cursor + "=", "W10", "é"]:
         with pytest.raises(InvalidInput) as caught:
             await plain.browse(cursor=one)
@@ -259,7 +318,9 @@ async def test_a_damaged_cursor_is_refused(plain: Memory) -> None:
 
 
 def test_a_blocking_memory_and_its_view_browse_alike() -> None:
-    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}) as memory:
+    with BlockingMemory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}
+    ) as memory:
         ada = memory.scoped("user:ada")
         for n in range(3):
             ada.write(f"n{n}", tags=["a"])

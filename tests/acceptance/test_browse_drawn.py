@@ -1,5 +1,7 @@
-"""Drawn histories: entries are written, edited, retired, deleted, moved and erased, many at one moment, while pages are turned. What each page shows
-is what a list in plain Python says."""
+"""Drawn histories: entries are written, edited, retired, deleted, moved and erased,
+many at one moment, while pages are turned. What each page shows is what a list in plain
+Python says.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ ELSEWHERE = "other"
 
 @dataclass
 class Asked:
-    """A question, where it has come to, and what was not touched since it was asked first."""
+    """A question, where it has come to, and what was not touched since it was asked
+    first.
+    """
 
     scopes: list[Scope] | None
     conversation: str | None
@@ -52,7 +56,10 @@ class Asked:
 
     @property
     def options(self) -> dict[str, Any]:
-        said = {name: getattr(self, name) for name in ("conversation", "types", "tags", "since", "updated_before", "cursor")}
+        said = {
+            name: getattr(self, name)
+            for name in ("conversation", "types", "tags", "since", "updated_before", "cursor")
+        }
         return {name: value for name, value in said.items() if value not in (None, [])}
 
 
@@ -84,7 +91,7 @@ class History:
             problems += self.over(asked)
         return problems
 
-    # -- pages --------------------------------------------------------------------------------------------------------
+    # -- pages -------------------------------------------------------------------------
 
     async def turned(self) -> list[str]:
         """Ask a new question, or go on with one."""
@@ -110,9 +117,17 @@ class History:
     async def page(self, asked: Asked) -> list[str]:
         limit = self.draw.choice([1, 2, 3, 5, 50])
         found = await self.memory.browse(asked.scopes, **asked.options, limit=limit)
-        behind = [e for e in self.active.values() if asked.lets_through(e) and (asked.behind is None or self._place(e) < asked.behind)]
+        behind = [
+            e
+            for e in self.active.values()
+            if asked.lets_through(e) and (asked.behind is None or self._place(e) < asked.behind)
+        ]
         meant = sorted(behind, key=self._place, reverse=True)
-        problems = [] if [_told(e) for e in found] == [_told(e) for e in meant[:limit]] else [f"{asked} shows {found}, not {meant[:limit]}"]
+        problems = (
+            []
+            if [_told(e) for e in found] == [_told(e) for e in meant[:limit]]
+            else [f"{asked} shows {found}, not {meant[:limit]}"]
+        )
         if (found.cursor is None) != (len(meant) <= limit):
             problems.append(f"{asked} ends too early or too late")
         asked.cursor, asked.behind = found.cursor, self._place(found[-1]) if found else None
@@ -123,16 +138,31 @@ class History:
         return entry.updated_at, self.order[entry.id]
 
     def over(self, asked: Asked) -> list[str]:
-        """What the pages of a question showed in all: nothing twice, and what nobody touched."""
+        """What the pages of a question showed in all: nothing twice, and what nobody
+        touched.
+        """
         missed = asked.untouched - set(asked.shown)
-        return [f"{asked} showed some twice or not at all"] if missed or len(set(asked.shown)) < len(asked.shown) else []
+        return (
+            [f"{asked} showed some twice or not at all"]
+            if missed or len(set(asked.shown)) < len(asked.shown)
+            else []
+        )
 
-    # -- acts ---------------------------------------------------------------------------------------------------------
+    # -- acts --------------------------------------------------------------------------
 
     @property
     def acts(self) -> list[Callable[[], Any]]:
         edits = [self.edit, self.retire, self.delete, self.move] if self.active else []
-        return [self.write, self.write, self.write, *edits, *edits, self.erase, partial(self.write, ELSEWHERE), self.sweep]
+        return [
+            self.write,
+            self.write,
+            self.write,
+            *edits,
+            *edits,
+            self.erase,
+            partial(self.write, ELSEWHERE),
+            self.sweep,
+        ]
 
     async def write(self, tenant: str | None = None) -> None:
         draw = self.draw
@@ -160,7 +190,9 @@ class History:
 
     async def edit(self) -> None:
         chosen = self.one()
-        self.active[chosen] = await self.memory.update(chosen, tags=self.draw.sample(TAGS, 2), content=f"edited {self.draw.random()}")
+        self.active[chosen] = await self.memory.update(
+            chosen, tags=self.draw.sample(TAGS, 2), content=f"edited {self.draw.random()}"
+        )
         self.touched([chosen])
 
     async def retire(self) -> None:
@@ -174,7 +206,9 @@ class History:
         self.gone([chosen])
 
     async def move(self) -> None:
-        await self.memory.admin.move(self.draw.sample(list(self.active), min(3, len(self.active))), self.draw.choice(["mid", "long"]))
+        await self.memory.admin.move(
+            self.draw.sample(list(self.active), min(3, len(self.active))), self.draw.choice(["mid", "long"])
+        )
 
     async def erase(self) -> None:
         if self.draw.random() < 0.2:
@@ -203,7 +237,11 @@ def _told(entry: Entry) -> dict[str, Any]:
 
 
 TIERS = ("short", "mid", "long")
-APART: dict[str, Any] = {"stores": {tier: {"url": "memory://"} for tier in TIERS}, "tiers": {tier: tier for tier in TIERS}, "embedder": "none"}
+APART: dict[str, Any] = {
+    "stores": {tier: {"url": "memory://"} for tier in TIERS},
+    "tiers": {tier: tier for tier in TIERS},
+    "embedder": "none",
+}
 """A store for each tier."""
 
 
@@ -226,18 +264,34 @@ async def test_every_page_is_what_a_list_says_over_these_stores(memory: Memory, 
 
 
 SLIPS = {
-    "ordered by creation": Slip(browsing, "_place", 'record.updated_at if asked.along == "updated_at" else record.created_at', "record.created_at"),
-    "stores are asked by creation": Slip(browsing, "Browsing._query", "asked, asked.along, None", 'asked, "created_at", None'),
-    "a page is cut among ties as they came": Slip(browsing, "Browsing._gather", "moments) < asked.limit", "moments) < 0"),
-    "a page begins among ties as they came": Slip(browsing, "Browsing._gather", "asked.after is not None", "False"),
+    "ordered by creation": Slip(
+        browsing,
+        "_place",
+        'record.updated_at if asked.along == "updated_at" else record.created_at',
+        "record.created_at",
+    ),
+    "stores are asked by creation": Slip(
+        browsing, "Browsing._query", "asked, asked.along, None", 'asked, "created_at", None'
+    ),
+    "a page is cut among ties as they came": Slip(
+        browsing, "Browsing._gather", "moments) < asked.limit", "moments) < 0"
+    ),
+    "a page begins among ties as they came": Slip(
+        browsing, "Browsing._gather", "asked.after is not None", "False"
+    ),
     "ties are passed over": Slip(browsing, "_add", "place < asked.after", "place[0] < asked.after[0]"),
     "there is always more": Slip(browsing, "Browsing.browse", "len(ordered) > len(shown)", "shown"),
     "only the first store is asked": Slip(
-        browsing, "Browsing.sources", "topology.since(topology.home(born))", "topology.since(topology.home(born))[:1]"
+        browsing,
+        "Browsing.sources",
+        "topology.since(topology.home(born))",
+        "topology.since(topology.home(born))[:1]",
     ),
     "what is pinned to none is left out": Slip(visibility, "filter_of", ' IsNull("conversation_id")', ""),
     "before a moment is up to it": Slip(visibility, "filter_of", 'Lt("updated_at"', 'Le("updated_at"'),
-    "retired ones are shown": Slip(visibility, "filter_of", 'Or((IsNull("valid_to"), Gt("valid_to", at or now)))', "None"),
+    "retired ones are shown": Slip(
+        visibility, "filter_of", 'Or((IsNull("valid_to"), Gt("valid_to", at or now)))', "None"
+    ),
 }
 
 

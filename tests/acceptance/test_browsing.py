@@ -1,4 +1,6 @@
-"""Browsing page by page, and the filters that browsing has: by any tag, by metadata, from one moment until before another."""
+"""Browsing page by page, and the filters that browsing has: by any tag, by metadata,
+from one moment until before another.
+"""
 
 from __future__ import annotations
 
@@ -28,26 +30,35 @@ async def _paged(memory: Memory, scope: Any = USER, **asked: Any) -> list[str]:
 
 async def _tied(memory: Memory, count: int, **more: Any) -> list[str]:
     """Entries of three moments, many of each; their texts, oldest first."""
-    drafts = [{"content": f"n{n:02}", "scope": USER, "created_at": START + HOUR * (n // (count // 3 + 1)), **more} for n in range(count)]
+    drafts = [
+        {"content": f"n{n:02}", "scope": USER, "created_at": START + HOUR * (n // (count // 3 + 1)), **more}
+        for n in range(count)
+    ]
     await memory.write_many(drafts)
     return contents(await memory.retrieve(USER, limit=count, order="oldest"))
 
 
 @pytest.mark.behaviour("D52")
 @pytest.mark.parametrize("order", ["oldest", "newest"])
-async def test_pages_hold_every_entry_once_in_order_also_of_one_moment(memory: Memory, clock: Clock, order: Any) -> None:
+async def test_pages_hold_every_entry_once_in_order_also_of_one_moment(
+    memory: Memory, clock: Clock, order: Any
+) -> None:
     clock.advance(4 * HOUR)
     texts = await _tied(memory, 20)
     await memory.write("another's", scope=OTHER_USER)
     for limit, sizes in ((1, [1] * 20), (3, [3] * 6 + [2]), (5, [5] * 4), (20, [20]), (1_000, [20])):
         pages = [page async for page in _pages(memory, order=order, limit=limit)]
-        assert [text for page in pages for text in contents(page)] == (texts if order == "oldest" else texts[::-1])
+        assert [text for page in pages for text in contents(page)] == (
+            texts if order == "oldest" else texts[::-1]
+        )
         assert [len(page) for page in pages] == sizes
 
 
 @pytest.mark.behaviour("D52")
 @pytest.mark.parametrize("order", ["oldest", "newest"])
-async def test_pages_lose_and_repeat_nothing_while_others_write_edit_and_delete(memory: Memory, clock: Clock, order: Any) -> None:
+async def test_pages_lose_and_repeat_nothing_while_others_write_edit_and_delete(
+    memory: Memory, clock: Clock, order: Any
+) -> None:
     clock.advance(4 * HOUR)
     texts = await _tied(memory, 18)
     seen, written = list[str](), 0
@@ -58,15 +69,24 @@ async def test_pages_lose_and_repeat_nothing_while_others_write_edit_and_delete(
             written += 1
         await memory.update(page[0].id, tags=["edited"])
         await memory.delete(page[-1].id)
-    assert [text for text in seen if not text.startswith("later")] == (texts if order == "oldest" else texts[::-1])
+    assert [text for text in seen if not text.startswith("later")] == (
+        texts if order == "oldest" else texts[::-1]
+    )
     assert len(set(seen)) == len(seen)
 
 
 @pytest.mark.behaviour("D52")
-async def test_pages_go_over_several_scopes_and_go_on_while_entries_move_onward(memory: Memory, clock: Clock) -> None:
+async def test_pages_go_over_several_scopes_and_go_on_while_entries_move_onward(
+    memory: Memory, clock: Clock
+) -> None:
     clock.advance(HOUR)
     entries = await memory.write_many(
-        {"content": f"n{n:02}", "scope": SESSION if n % 3 else USER, "created_at": START + MICROSECOND * (n // 4)} for n in range(20)
+        {
+            "content": f"n{n:02}",
+            "scope": SESSION if n % 3 else USER,
+            "created_at": START + MICROSECOND * (n // 4),
+        }
+        for n in range(20)
     )
     both: dict[str, Any] = {"include_narrower": True, "session_id": SESSION.id}
     whole = contents(await memory.retrieve(USER, **both))
@@ -99,7 +119,13 @@ async def test_a_cursor_goes_on_with_its_own_question_only(memory: Memory, clock
     cursor = (await memory.retrieve(USER, **asked)).cursor
     assert cursor is not None
     assert len(await memory.retrieve(USER, cursor=cursor, **(asked | {"limit": 5}))) == 5
-    changes: list[dict[str, Any]] = [{"tags": ["b"]}, {"any_tags": ["a"]}, {"metadata": {"n": 1.5}}, {"types": ["user"]}, {"order": "oldest"}]
+    changes: list[dict[str, Any]] = [
+        {"tags": ["b"]},
+        {"any_tags": ["a"]},
+        {"metadata": {"n": 1.5}},
+        {"types": ["user"]},
+        {"order": "oldest"},
+    ]
     changes += [{name: START} for name in ("since", "before", "as_of", "known_at")]
     for change in changes:
         with pytest.raises(InvalidInput, match="another question"):
@@ -114,8 +140,21 @@ async def test_a_damaged_cursor_is_refused(plain: Memory) -> None:
     await plain.write_many({"content": "x", "scope": USER} for _ in range(3))
     cursor = (await plain.retrieve(USER, limit=1)).cursor
     assert cursor is not None
-    damaged = [cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :] for at in range(len(cursor))]
-    damaged += [cursor[:-1], cursor + "A", cursor + "=", " " + cursor, cursor + "!", "W10", "bnVsbA", "W1tdLCJ4Il0", "é", "x" * 600]
+    damaged = [
+        cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :] for at in range(len(cursor))
+    ]
+    damaged += [
+        cursor[:-1],
+        cursor + "A",
+        cursor + "=",
+        " " + cursor,
+        cursor + "!",
+        "W10",
+        "bnVsbA",
+        "W1tdLCJ4Il0",
+        "é",
+        "x" * 600,
+    ]
     for one in damaged:
         with pytest.raises(InvalidInput) as caught:
             await plain.retrieve(USER, cursor=one)
@@ -136,11 +175,23 @@ async def test_what_was_created_before_a_moment_and_since_another(memory: Memory
     for n in range(4):
         await memory.write(f"n{n}", scope=USER, created_at=START + n * HOUR)
     assert await _paged(memory, before=START + 2 * HOUR) == ["n1", "n0"]
-    assert await _paged(memory, before=START + 2 * HOUR + MICROSECOND, since=START + HOUR, limit=1) == ["n2", "n1"]
+    assert await _paged(memory, before=START + 2 * HOUR + MICROSECOND, since=START + HOUR, limit=1) == [
+        "n2",
+        "n1",
+    ]
     assert await _paged(memory, before=START) == []
 
 
-SCALARS: dict[str, Any] = {"one": 1, "true": True, "text": "1", "nought": 0, "false": False, "null": None, "empty": "", "half": 0.5}
+SCALARS: dict[str, Any] = {
+    "one": 1,
+    "true": True,
+    "text": "1",
+    "nought": 0,
+    "false": False,
+    "null": None,
+    "empty": "",
+    "half": 0.5,
+}
 NESTED: dict[str, Any] = {"list": [1], "object": {"a": 1}}
 
 
@@ -164,18 +215,33 @@ async def test_metadata_that_cannot_be_compared_are_refused_by_name(plain: Memor
     assert caught.value.field == "metadata.v"
 
 
-async def test_what_is_rare_by_its_metadata_is_found_behind_all_that_is_not_it(memory: Memory, clock: Clock) -> None:
+async def test_what_is_rare_by_its_metadata_is_found_behind_all_that_is_not_it(
+    memory: Memory, clock: Clock
+) -> None:
     clock.advance(HOUR)
-    drafts = [{"content": f"n{n:03}", "scope": USER, "created_at": START + MICROSECOND * n, "metadata": {"third": n % 3 == 0}} for n in range(700)]
+    drafts = [
+        {
+            "content": f"n{n:03}",
+            "scope": USER,
+            "created_at": START + MICROSECOND * n,
+            "metadata": {"third": n % 3 == 0},
+        }
+        for n in range(700)
+    ]
     await memory.write_many(drafts)
     wanted = [f"n{n:03}" for n in range(0, 700, 3)]
-    assert contents(await memory.retrieve(USER, metadata={"third": True}, limit=200, order="oldest")) == wanted[:200]
+    assert (
+        contents(await memory.retrieve(USER, metadata={"third": True}, limit=200, order="oldest"))
+        == wanted[:200]
+    )
     assert await _paged(memory, metadata={"third": True}, limit=100, order="oldest") == wanted
     assert await _paged(memory, metadata={"third": True}, limit=100) == wanted[::-1]
 
 
 def test_a_blocking_memory_and_its_view_page_alike() -> None:
-    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}) as memory:
+    with BlockingMemory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}
+    ) as memory:
         ada = memory.scoped("user:ada")
         for n in range(3):
             ada.write(f"n{n}", tags=["a"], metadata={"n": n})

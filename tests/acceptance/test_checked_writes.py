@@ -1,4 +1,6 @@
-"""`write(check=True)` and what a manager adds: contradictions and duplicates are found and offered to somebody who decides (D104-D110)."""
+"""`write(check=True)` and what a manager adds: contradictions and duplicates are found
+and offered to somebody who decides (D104-D110).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from memory import BlockingMemory, Checked, Entry, EntryDraft, InvalidInput, MemoryManager, NamedStore, Scope, Verdict
+from memory import (
+    BlockingMemory,
+    Checked,
+    Entry,
+    EntryDraft,
+    InvalidInput,
+    MemoryManager,
+    NamedStore,
+    Scope,
+    Verdict,
+)
 from memory.facade.memory import Memory
 from tests.acceptance.support import SESSION, USER, contents
 
@@ -16,7 +28,9 @@ SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
 
 @pytest.mark.behaviour("D110")
 @SCOPES
-async def test_unless_somebody_decides_all_of_them_stand_and_the_entry_says_what_was_found(memory: Memory, scope: Scope) -> None:
+async def test_unless_somebody_decides_all_of_them_stand_and_the_entry_says_what_was_found(
+    memory: Memory, scope: Scope
+) -> None:
     old = await memory.write("Ada lives in Lisbon", scope=scope)
     assert old.checked is None
     new = await memory.write("Ada lives in Porto", scope=scope, check=True)
@@ -24,7 +38,10 @@ async def test_unless_somebody_decides_all_of_them_stand_and_the_entry_says_what
     assert [one.id for one in new.checked.found] == [old.id]
     assert (new.checked.action, new.checked.superseded) == ("keep", ())
     assert new.checked.note is not None
-    assert contents(await memory.retrieve(scope, order="oldest")) == ["Ada lives in Lisbon", "Ada lives in Porto"]
+    assert contents(await memory.retrieve(scope, order="oldest")) == [
+        "Ada lives in Lisbon",
+        "Ada lives in Porto",
+    ]
     (stored, _) = await memory.retrieve(scope)
     assert stored.checked is None
     assert stored.to_dict() == new.to_dict()
@@ -48,7 +65,10 @@ async def test_a_function_decides_what_gives_way(memory: Memory, scope: Scope) -
     assert asked == [("Ada lives in Porto", ["Ada lives in Lisbon"])]
     assert new.checked is not None
     assert new.checked.superseded == (old.id,)
-    assert contents(await memory.retrieve(scope, order="oldest")) == ["Ada sails in Lisbon", "Ada lives in Porto"]
+    assert contents(await memory.retrieve(scope, order="oldest")) == [
+        "Ada sails in Lisbon",
+        "Ada lives in Porto",
+    ]
     (link,) = await memory.relations.related(source_id=new.id)
     assert (link.label, link.target_id) == ("supersedes", old.id)
 
@@ -69,8 +89,17 @@ async def test_a_coroutine_merges_in_the_scope_of_a_view(memory: Memory) -> None
 
 @pytest.mark.behaviour("D108")
 async def test_with_ids_given_nothing_is_looked_for(memory: Memory) -> None:
-    old, other = await memory.write("Ada lives in Lisbon", scope=USER), await memory.write("Ada lives in Porto", scope=USER)
-    new = await memory.write("Ada lives in Faro", scope=USER, supersedes=[old.id], check=True, decide=lambda draft, entries: "supersede")
+    old, other = (
+        await memory.write("Ada lives in Lisbon", scope=USER),
+        await memory.write("Ada lives in Porto", scope=USER),
+    )
+    new = await memory.write(
+        "Ada lives in Faro",
+        scope=USER,
+        supersedes=[old.id],
+        check=True,
+        decide=lambda draft, entries: "supersede",
+    )
     assert new.checked is None
     assert {one.id for one in await memory.retrieve(USER)} == {other.id, new.id}
 

@@ -29,8 +29,12 @@ async def told(memory: Memory, text: str, **options: Any) -> list[str]:
     return [one.text.split("\n", 1)[1].removesuffix("\n[END MEMORY]") for one in found]
 
 
-@pytest.mark.behaviour("D112", "D113", "D114", "D115", "D116", "D117", "D118", "D119", "D120", "D121", "D107", "D131")
-async def test_an_agent_remembers_links_replaces_and_notes_in_one_text_after_the_other(memory: Memory) -> None:
+@pytest.mark.behaviour(
+    "D112", "D113", "D114", "D115", "D116", "D117", "D118", "D119", "D120", "D121", "D107", "D131"
+)
+async def test_an_agent_remembers_links_replaces_and_notes_in_one_text_after_the_other(
+    memory: Memory,
+) -> None:
     await memory.sessions.create("talk")
     agent: dict[str, Any] = {"conversation": "talk", "agent": "builder"}
     one, two, noted = await told(
@@ -77,12 +81,18 @@ async def test_agents_at_once_each_get_their_answers_and_one_of_them_retires_an_
     assert "#1" in (await told(memory, "/mem entries"))[0]
 
     async def works(agent: int) -> list[str]:
-        return await told(memory, f"/mem add entry user of {agent}\nx\n/endmem\n/mem invalidate 1\n/mem write n\n/mem entries", agent=f"a{agent}")
+        return await told(
+            memory,
+            f"/mem add entry user of {agent}\nx\n/endmem\n/mem invalidate 1\n/mem write n\n/mem entries",
+            agent=f"a{agent}",
+        )
 
     answers = await asyncio.gather(*map(works, range(4)))
     assert len({added for added, *_ in answers}) == 4, "each has a number of its own"
     gone = [invalidated.startswith("OK: ") for _, invalidated, *_ in answers]
     assert gone.count(True) == 1
-    assert all(f"  of {agent}  (source: agent)" in answer[3] for agent, answer in enumerate(answers)), "each reads what it wrote"
+    assert all(f"  of {agent}  (source: agent)" in answer[3] for agent, answer in enumerate(answers)), (
+        "each reads what it wrote"
+    )
     for agent in range(4):
         assert (await told(memory, "/mem scratchpad", agent=f"a{agent}"))[0].endswith("\nn")

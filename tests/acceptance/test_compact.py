@@ -1,4 +1,6 @@
-"""Compaction: one entry of several, made by a callback, with the provenance of them all."""
+"""Compaction: one entry of several, made by a callback, with the provenance of them
+all.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ async def test_a_target_scope_must_be_that_of_the_sources(memory: Memory) -> Non
 
 @pytest.mark.behaviour("A77", "A79")
 @pytest.mark.parametrize("scope", EVERY_KIND, ids=str)
-async def test_the_callback_gets_the_sources_in_the_order_given_and_may_be_async(memory: Memory, scope: Scope) -> None:
+async def test_the_callback_gets_the_sources_in_the_order_given_and_may_be_async(
+    memory: Memory, scope: Scope
+) -> None:
     one, two, three = await _sources(memory, scope, 3)
     seen: list[Entry] = []
 
@@ -73,7 +77,9 @@ async def test_the_callback_gets_the_sources_in_the_order_given_and_may_be_async
 
 @pytest.mark.behaviour("A78", "A18", "AC-A39")
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_failing_callback_changes_nothing_and_its_error_is_kept(memory: Memory, is_async: bool) -> None:
+async def test_a_failing_callback_changes_nothing_and_its_error_is_kept(
+    memory: Memory, is_async: bool
+) -> None:
     sources = await _sources(memory)
     before = await everything_stored(memory)
     cause = RuntimeError("LLM failed")
@@ -91,7 +97,12 @@ async def test_a_failing_callback_changes_nothing_and_its_error_is_kept(memory: 
 
 
 @pytest.mark.behaviour("A78")
-@cells("made", [None, 5, b"bytes", ["text"], "", "  ", "\x00", "\ud800", "x" * 65_537], ids=lambda made: repr(made)[:12], shared=True)
+@cells(
+    "made",
+    [None, 5, b"bytes", ["text"], "", "  ", "\x00", "\ud800", "x" * 65_537],
+    ids=lambda made: repr(made)[:12],
+    shared=True,
+)
 async def test_what_is_no_text_worth_keeping_is_refused(memory: Memory, made: str) -> None:
     sources = await _sources(memory)
     before = await everything_stored(memory)
@@ -102,15 +113,22 @@ async def test_what_is_no_text_worth_keeping_is_refused(memory: Memory, made: st
 
 @pytest.mark.behaviour("A80", "A81", "A82", "AC-A41")
 async def test_tags_are_united_and_metadata_merged_and_every_agent_is_known(memory: Memory) -> None:
-    one = await memory.write("1", scope=USER, tags=["x", "y"], metadata={"agentId": 1, "k": 1, "confidence": 0.5}, source="chat")
-    two = await memory.write("2", scope=USER, tags=["y", "z"], metadata={"agentId": 2, "m": 2, "source": "mail"})
+    one = await memory.write(
+        "1", scope=USER, tags=["x", "y"], metadata={"agentId": 1, "k": 1, "confidence": 0.5}, source="chat"
+    )
+    two = await memory.write(
+        "2", scope=USER, tags=["y", "z"], metadata={"agentId": 2, "m": 2, "source": "mail"}
+    )
     compacted = await memory.compact([one.id, two.id], joined)
     assert compacted.tags == ["x", "y", "z"]
     assert compacted.metadata == {"agentId": 1, "k": 1, "confidence": 0.5, "m": 2, "source": "mail"}
     read = await memory.get(compacted.id)
     assert read is not None
     assert read.contributors is not None
-    assert [(c.entry_id, c.agent_id, c.source, c.confidence) for c in read.contributors] == [(one.id, 1, "chat", 0.5), (two.id, 2, "mail", None)]
+    assert [(c.entry_id, c.agent_id, c.source, c.confidence) for c in read.contributors] == [
+        (one.id, 1, "chat", 0.5),
+        (two.id, 2, "mail", None),
+    ]
 
 
 @pytest.mark.behaviour("A80", "A81")
@@ -124,7 +142,9 @@ async def test_tags_given_replace_and_metadata_given_lies_on_top(memory: Memory)
 
 
 @pytest.mark.behaviour("A80", "A81", "D5")
-async def test_tags_and_metadata_beyond_an_entry_are_refused_before_the_callback_and_can_be_given_instead(memory: Memory) -> None:
+async def test_tags_and_metadata_beyond_an_entry_are_refused_before_the_callback_and_can_be_given_instead(
+    memory: Memory,
+) -> None:
     called: list[list[str]] = []
 
     def callback(entries: list[Entry]) -> str:
@@ -132,15 +152,22 @@ async def test_tags_and_metadata_beyond_an_entry_are_refused_before_the_callback
         return joined(entries)
 
     tagged = [await memory.write(f"{n}", scope=USER, tags=[f"{n}-{t}" for t in range(20)]) for n in range(2)]
-    described = [await memory.write(f"{n}", scope=USER, metadata={f"{n}": "x" * 40_000, "same": n}) for n in range(2)]
-    for sources, limit in ((tagged, r"40 different tags.*at most 32: give tags="), (described, r"beyond the limits.*give metadata=")):
+    described = [
+        await memory.write(f"{n}", scope=USER, metadata={f"{n}": "x" * 40_000, "same": n}) for n in range(2)
+    ]
+    for sources, limit in (
+        (tagged, r"40 different tags.*at most 32: give tags="),
+        (described, r"beyond the limits.*give metadata="),
+    ):
         before = await everything_stored(memory)
         with pytest.raises(CompactionError, match=f"{limit}.*The callback was not called"):
             await memory.compact([s.id for s in sources], callback, delete_sources=True)
         assert await everything_stored(memory) == before
     assert called == []
     assert (await memory.compact([s.id for s in tagged], callback, tags=["both"])).tags == ["both"]
-    assert (await memory.compact([s.id for s in described], callback, metadata={"same": "both"})).metadata == {"same": "both"}
+    assert (
+        await memory.compact([s.id for s in described], callback, metadata={"same": "both"})
+    ).metadata == {"same": "both"}
     assert called == [["0", "1"]] * 2
 
 
@@ -156,12 +183,17 @@ async def test_compacting_a_compacted_entry_keeps_every_agent_but_only_direct_pa
 
 
 @pytest.mark.behaviour("A83")
-@pytest.mark.parametrize(("days", "expected"), [((1, 3, 2), 3), ((1, None, 2), None), ((None, None), None), ((2,), 2)])
+@pytest.mark.parametrize(
+    ("days", "expected"), [((1, 3, 2), 3), ((1, None, 2), None), ((None, None), None), ((2,), 2)]
+)
 async def test_it_expires_with_the_latest_of_its_sources_and_never_if_one_never_does(
     memory: Memory, clock: Clock, days: tuple[int | None, ...], expected: int | None
 ) -> None:
     now = clock.moment
-    sources = [await memory.write(f"{n}", scope=USER, expires_at=None if d is None else now + d * DAY) for n, d in enumerate(days)]
+    sources = [
+        await memory.write(f"{n}", scope=USER, expires_at=None if d is None else now + d * DAY)
+        for n, d in enumerate(days)
+    ]
     compacted = await memory.compact([s.id for s in sources], joined)
     assert compacted.expires_at == (None if expected is None else now + expected * DAY)
 
@@ -179,7 +211,9 @@ async def test_sources_stay_unless_their_deletion_is_asked(memory: Memory, scope
 
 
 @pytest.mark.behaviour("A84")
-async def test_a_source_edited_while_the_callback_worked_is_not_deleted_and_its_old_text_is_not_stored(memory: Memory) -> None:
+async def test_a_source_edited_while_the_callback_worked_is_not_deleted_and_its_old_text_is_not_stored(
+    memory: Memory,
+) -> None:
     one, two = await _sources(memory)
 
     async def edits(entries: list[Entry]) -> str:

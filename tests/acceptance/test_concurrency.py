@@ -1,4 +1,6 @@
-"""Many callers at once, over every placing of the tiers: every acknowledged change counts once."""
+"""Many callers at once, over every placing of the tiers: every acknowledged change
+counts once.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ async def test_two_hundred_edits_at_once_are_all_in_the_entry(config: dict[str, 
 
 
 @pytest.mark.behaviour("A48", "D34")
-async def test_edits_that_get_no_turn_in_time_are_told_so_and_are_not_in_the_entry(config: dict[str, Any], clock: Clock) -> None:
+async def test_edits_that_get_no_turn_in_time_are_told_so_and_are_not_in_the_entry(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config | {"durations": {"deadline": timedelta(milliseconds=5)}}, clock=clock) as memory:
         entry = await memory.write("counted", scope=USER)
         edits = (memory.update(entry.id, metadata={f"k{n}": n}) for n in range(200))
@@ -81,7 +85,9 @@ async def test_of_invalidations_at_once_one_finds_the_entry_active(memory: Memor
 
 @pytest.mark.behaviour("A56")
 @SCOPES
-async def test_what_was_acknowledged_before_an_erasure_is_gone_and_what_came_after_stays(memory: Memory, scope: Scope) -> None:
+async def test_what_was_acknowledged_before_an_erasure_is_gone_and_what_came_after_stays(
+    memory: Memory, scope: Scope
+) -> None:
     before = await memory.write_many([{"content": f"before {n}", "scope": scope} for n in range(5)])
     edits: list[Any] = [memory.update(entry.id, content="edited") for entry in before]
     outcomes = await asyncio.gather(memory.admin.erase(scope), *edits, return_exceptions=True)
@@ -104,7 +110,9 @@ async def test_an_entry_is_in_every_answer_while_it_moves_and_changes(memory: Me
             await memory.update(entry.id, metadata={"n": n})
 
     async def reads() -> list[int]:
-        return [len(await memory.retrieve(SESSION)) + (await memory.get(entry.id) is not None) for _ in range(12)]
+        return [
+            len(await memory.retrieve(SESSION)) + (await memory.get(entry.id) is not None) for _ in range(12)
+        ]
 
     seen = await asyncio.gather(reads(), moves(), edits(), reads())
     assert set(seen[0]) | set(seen[3]) == {2}

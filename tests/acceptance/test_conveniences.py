@@ -21,7 +21,10 @@ async def test_a_confidence_is_an_argument_wherever_an_entry_is_written(memory: 
         await view.write("two", confidence=0.9),
         (await memory.remember("three", scope=USER, confidence=0.9)).entry,
         *await memory.write_many(
-            [{"content": "four", "scope": USER, "confidence": 0.9}, EntryDraft(scope=Scope.parse("user:u"), content="5", confidence=0.9)]
+            [
+                {"content": "four", "scope": USER, "confidence": 0.9},
+                EntryDraft(scope=Scope.parse("user:u"), content="5", confidence=0.9),
+            ]
         ),
         await memory.write("six", scope=USER, metadata={"confidence": 0.9, "other": 1}, confidence=0.9),
     ]
@@ -44,7 +47,9 @@ async def test_a_repeat_under_a_key_may_say_its_confidence_either_way(memory: Me
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, True, "0.9", float("nan")])
-async def test_what_is_no_confidence_is_refused_before_anything_is_stored(plain: Memory, wrong: object) -> None:
+async def test_what_is_no_confidence_is_refused_before_anything_is_stored(
+    plain: Memory, wrong: object
+) -> None:
     with pytest.raises(InvalidInput, match="confidence: must be a number from 0 to 1"):
         await plain.write("one", scope=USER, confidence=wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"confidence: is 0\.9 here and 0\.5 in the metadata"):
@@ -70,9 +75,14 @@ async def test_the_wrong_kind_of_with_says_which_one_to_use() -> None:
         Memory("memory://").session("s").stream(): "BlockingMemory",
     }
     for given, instead in named.items():
-        with pytest.raises(TypeError, match=f"{type(given).__name__} is async: use `async with`, or {instead} in"):
+        with pytest.raises(
+            TypeError, match=f"{type(given).__name__} is async: use `async with`, or {instead} in"
+        ):
             given.__enter__()
-    with pytest.raises(TypeError, match="Memory is async: use `async with`, or BlockingMemory in"), Memory("memory://"):
+    with (
+        pytest.raises(TypeError, match="Memory is async: use `async with`, or BlockingMemory in"),
+        Memory("memory://"),
+    ):
         pass
     with pytest.raises(TypeError, match="BlockingMemory blocks: use `with`, or Memory in async code"):
         async with BlockingMemory("memory://"):  # type: ignore[attr-defined]

@@ -1,4 +1,6 @@
-"""Nobody outside can change what is stored by changing what they handed in or were handed."""
+"""Nobody outside can change what is stored by changing what they handed in or were
+handed.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +53,16 @@ async def test_changing_what_was_handed_to_update_does_not_change_the_entry(memo
 @pytest.mark.behaviour("A9")
 async def test_drafts_that_share_an_object_are_stored_apart(memory: Memory) -> None:
     shared: dict[str, Any] = {"deep": {"list": []}}
-    one, two = await memory.write_many([{"content": c, "scope": USER, "metadata": shared} for c in ("one", "two")])
+    one, two = await memory.write_many(
+        [{"content": c, "scope": USER, "metadata": shared} for c in ("one", "two")]
+    )
     shared["deep"]["list"].append("late")
     one.metadata["deep"]["list"].append("damaged")
-    assert (await _stored(memory, one)).metadata == (await _stored(memory, two)).metadata == {"deep": {"list": []}}
+    assert (
+        (await _stored(memory, one)).metadata
+        == (await _stored(memory, two)).metadata
+        == {"deep": {"list": []}}
+    )
 
 
 @pytest.mark.behaviour("A10", "AC-A07")

@@ -7,14 +7,26 @@ import pytest
 from memory import NotFound, Scope
 from memory.domain.session import ErasedTenant
 from memory.facade.memory import Memory
-from tests.acceptance.support import EVERY_KIND, HOUR, OBJECT, OTHER_USER, SESSION, USER, Clock, contents, everything_stored
+from tests.acceptance.support import (
+    EVERY_KIND,
+    HOUR,
+    OBJECT,
+    OTHER_USER,
+    SESSION,
+    USER,
+    Clock,
+    contents,
+    everything_stored,
+)
 
 SCOPES = pytest.mark.parametrize("scope", [USER, SESSION, OBJECT], ids=str)
 
 
 @pytest.mark.behaviour("A55", "D29", "AC-A31", "AC-D01")
 @SCOPES
-async def test_deleting_twice_succeeds_and_says_which_time_there_was_one(memory: Memory, scope: Scope) -> None:
+async def test_deleting_twice_succeeds_and_says_which_time_there_was_one(
+    memory: Memory, scope: Scope
+) -> None:
     entry = await memory.write("gone", scope=scope)
     assert await memory.delete(entry.id)
     assert not await memory.delete(entry.id)
@@ -79,7 +91,9 @@ async def test_deleting_an_empty_scope_counts_nothing(memory: Memory) -> None:
 
 @pytest.mark.behaviour("A57")
 @SCOPES
-async def test_deleting_a_scope_takes_expired_and_retired_entries_too(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_deleting_a_scope_takes_expired_and_retired_entries_too(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     await memory.write("expired", scope=scope, expires_at=clock.moment - HOUR)
     retired = await memory.write("retired", scope=scope)
     edited = await memory.write("edited once", scope=scope)
@@ -121,7 +135,9 @@ async def test_an_entry_that_moved_onward_is_counted_once(memory: Memory) -> Non
 
 
 @pytest.mark.behaviour("D35")
-async def test_a_tenants_end_takes_everything_of_it_and_nothing_of_others(memory: Memory, clock: Clock) -> None:
+async def test_a_tenants_end_takes_everything_of_it_and_nothing_of_others(
+    memory: Memory, clock: Clock
+) -> None:
     other = memory.for_tenant("other")
     for whose in (memory, other):
         first = await whose.write("the sea is rough", scope=USER)

@@ -1,4 +1,6 @@
-"""The one input check: on every path hostile input is refused by name before any store is touched, and nothing is stored."""
+"""The one input check: on every path hostile input is refused by name before any store
+is touched, and nothing is stored.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,14 @@ class Nowhere(tzinfo):
         return None
 
 
-HOSTILE_TEXT = {"NUL": "a\x00b", "a lone surrogate": "a\ud800b", "half a pair": "\udc00", "a number": 5, "bytes": b"text", "a list": ["text"]}
+HOSTILE_TEXT = {
+    "NUL": "a\x00b",
+    "a lone surrogate": "a\ud800b",
+    "half a pair": "\udc00",
+    "a number": 5,
+    "bytes": b"text",
+    "a list": ["text"],
+}
 HOSTILE_JSON = {
     "NaN": {"a": float("nan")},
     "infinity": {"a": [1, {"b": float("inf")}]},
@@ -105,10 +114,18 @@ TEXT_PATHS: list[Any] = [
     pytest.param("source", lambda m, e, v: m.write("x", scope=USER, source=v), id="write source"),
     pytest.param("tags", lambda m, e, v: m.write("x", scope=USER, tags=[v]), id="write tags"),
     pytest.param("key", lambda m, e, v: m.write("x", scope=USER, key=v), id="write key"),
-    pytest.param("conversation_id", lambda m, e, v: m.write("x", scope=USER, conversation_id=v), id="write conversation"),
+    pytest.param(
+        "conversation_id",
+        lambda m, e, v: m.write("x", scope=USER, conversation_id=v),
+        id="write conversation",
+    ),
     pytest.param("speaker", lambda m, e, v: m.scoped(USER).write("x", speaker=v), id="write speaker"),
     pytest.param("type", lambda m, e, v: m.write("x", scope=USER, type=v), id="write type"),
-    pytest.param("content", lambda m, e, v: m.write_many([{"content": "x", "scope": USER}, {"content": v, "scope": USER}]), id="write_many"),
+    pytest.param(
+        "content",
+        lambda m, e, v: m.write_many([{"content": "x", "scope": USER}, {"content": v, "scope": USER}]),
+        id="write_many",
+    ),
     pytest.param("content", lambda m, e, v: m.scoped(USER).write(v), id="a view's write"),
     pytest.param("content", lambda m, e, v: m.update(e.id, content=v), id="update content"),
     pytest.param("title", lambda m, e, v: m.update(e.id, title=v), id="update title"),
@@ -117,10 +134,18 @@ TEXT_PATHS: list[Any] = [
     pytest.param("query", lambda m, e, v: m.search(v, scope=USER), id="search query"),
     pytest.param("tags", lambda m, e, v: m.search("x", scope=USER, tags=[v]), id="search tags"),
     pytest.param("types", lambda m, e, v: m.search("x", scope=USER, types=[v]), id="search types"),
-    pytest.param("only", lambda m, e, v: m.search("x", scope=USER, only={"tags": [v]}), id="search only tags"),
-    pytest.param("only", lambda m, e, v: m.search("x", scope=USER, only={"types": [v]}), id="search only types"),
+    pytest.param(
+        "only", lambda m, e, v: m.search("x", scope=USER, only={"tags": [v]}), id="search only tags"
+    ),
+    pytest.param(
+        "only", lambda m, e, v: m.search("x", scope=USER, only={"types": [v]}), id="search only types"
+    ),
     pytest.param("by", lambda m, e, v: m.search("x", scope=USER, by=v), id="search by"),
-    pytest.param("conversation_id", lambda m, e, v: m.search("x", scope=USER, conversation_id=v), id="search conversation_id"),
+    pytest.param(
+        "conversation_id",
+        lambda m, e, v: m.search("x", scope=USER, conversation_id=v),
+        id="search conversation_id",
+    ),
     pytest.param("tags", lambda m, e, v: m.retrieve(USER, tags=[v]), id="retrieve tags"),
     pytest.param("types", lambda m, e, v: m.retrieve(USER, types=[v]), id="retrieve types"),
     pytest.param("order", lambda m, e, v: m.retrieve(USER, order=v), id="retrieve order"),
@@ -159,13 +184,17 @@ TIME_PATHS: list[Any] = [
     pytest.param("before", lambda m, e, v: m.scoped(USER).retrieve(before=v), id="retrieve before"),
     pytest.param("as_of", lambda m, e, v: m.retrieve(USER, as_of=v), id="retrieve as_of"),
     pytest.param("known_at", lambda m, e, v: m.search("x", scope=USER, known_at=v), id="search known_at"),
-    pytest.param("only", lambda m, e, v: m.search("x", scope=USER, only={"since": v}), id="search only since"),
+    pytest.param(
+        "only", lambda m, e, v: m.search("x", scope=USER, only={"since": v}), id="search only since"
+    ),
     pytest.param("as_of", lambda m, e, v: m.get(e.id, as_of=v), id="get as_of"),
     pytest.param("known_at", lambda m, e, v: m.get(e.id, known_at=v), id="get known_at"),
 ]
 JSON_PATHS: list[Any] = [
     pytest.param(lambda m, e, v: m.write("x", scope=USER, metadata=v), id="write"),
-    pytest.param(lambda m, e, v: m.write_many([{"content": "x", "scope": USER, "metadata": v}]), id="write_many"),
+    pytest.param(
+        lambda m, e, v: m.write_many([{"content": "x", "scope": USER, "metadata": v}]), id="write_many"
+    ),
     pytest.param(lambda m, e, v: m.update(e.id, metadata=v), id="update"),
     pytest.param(lambda m, e, v: m.promote(e.id, to="org:o", metadata=v), id="promote"),
     pytest.param(lambda m, e, v: m.compact([e.id], lambda entries: "x", metadata=v), id="compact"),
@@ -180,7 +209,13 @@ async def test_hostile_text_is_refused(plain: Memory, field: str, path: Path, va
 
 
 @pytest.mark.behaviour("A1", "D11")
-@cells("value", _cases(HOSTILE_TEXT | {"no kind": "ada", "unknown kind": "team:a", "no id": "user:", "no object": "object:t"}), shared=True)
+@cells(
+    "value",
+    _cases(
+        HOSTILE_TEXT | {"no kind": "ada", "unknown kind": "team:a", "no id": "user:", "no object": "object:t"}
+    ),
+    shared=True,
+)
 @cells("path", SCOPE_PATHS, shared=True)
 async def test_a_hostile_scope_is_refused(plain: Memory, path: Path, value: Any) -> None:
     await _refused(plain, path, value, "")
@@ -218,7 +253,18 @@ async def test_metadata_may_nest_thirty_two_deep(memory: Memory) -> None:
 @pytest.mark.behaviour("D11")
 @cells(
     "drafts",
-    [None, 5, "text", [5], ["text"], [{}], [{"content": "x"}], [{1: "x"}], [{"model": 1, "scope": "user:a"}], [None]],
+    [
+        None,
+        5,
+        "text",
+        [5],
+        ["text"],
+        [{}],
+        [{"content": "x"}],
+        [{1: "x"}],
+        [{"model": 1, "scope": "user:a"}],
+        [None],
+    ],
     ids=repr,
     shared=True,
 )
@@ -236,7 +282,20 @@ async def test_filters_that_are_no_lists_are_refused(plain: Memory, field: str, 
 
 
 @pytest.mark.behaviour("D68")
-@cells("only", ["tags", ["tags"], 5, {"tag": ["a"]}, {"tags": ["a"], "types ": ["user"]}, {1: ["a"]}, {"scope": "user:a"}], ids=repr, shared=True)
+@cells(
+    "only",
+    [
+        "tags",
+        ["tags"],
+        5,
+        {"tag": ["a"]},
+        {"tags": ["a"], "types ": ["user"]},
+        {1: ["a"]},
+        {"scope": "user:a"},
+    ],
+    ids=repr,
+    shared=True,
+)
 async def test_what_only_does_not_know_is_refused(plain: Memory, only: Any) -> None:
     await _refused(plain, lambda m, e, v: m.search("x", scope=USER, only=v), only, "only")
 
@@ -245,7 +304,14 @@ async def test_what_only_does_not_know_is_refused(plain: Memory, only: Any) -> N
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *[("tags", ["a", ""]), ("tags", "a"), ("any_tags", ["a", ""]), ("any_tags", "a"), ("types", ["user", "note"]), ("types", "user")],
+        *[
+            ("tags", ["a", ""]),
+            ("tags", "a"),
+            ("any_tags", ["a", ""]),
+            ("any_tags", "a"),
+            ("types", ["user", "note"]),
+            ("types", "user"),
+        ],
         *[("since", "today"), ("before", "today"), ("metadata", "a")],
     ],
 )
@@ -266,11 +332,15 @@ NUMBERS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("field", NUMBERS)
-async def test_how_much_something_counts_in_a_search_is_refused_where_it_makes_no_sense(plain: Memory, field: str) -> None:
+async def test_how_much_something_counts_in_a_search_is_refused_where_it_makes_no_sense(
+    plain: Memory, field: str
+) -> None:
     for value in NUMBERS[field]:
         await _refused(plain, lambda m, e, v: m.search("x", scope=USER, **{field: v}), value, field)
     for given in ({"half_life": 30}, {"decay_floor": 0.4}):
-        await _refused(plain, lambda m, e, v: m.search("x", scope=USER, age_decay=False, **v), given, next(iter(given)))
+        await _refused(
+            plain, lambda m, e, v: m.search("x", scope=USER, age_decay=False, **v), given, next(iter(given))
+        )
 
 
 async def test_a_way_of_searching_that_there_is_not_is_refused(plain: Memory) -> None:
@@ -305,7 +375,11 @@ async def test_a_draft_changed_after_it_was_checked_is_checked_again(plain: Memo
         change(draft)
         return draft
 
-    for change in (lambda d: d.metadata.update(a=float("nan")), lambda d: d.tags.append("\x00"), lambda d: d.metadata["a"].append(2**63)):
+    for change in (
+        lambda d: d.metadata.update(a=float("nan")),
+        lambda d: d.tags.append("\x00"),
+        lambda d: d.metadata["a"].append(2**63),
+    ):
         await _refused(plain, lambda m, e, v: m.write_many([v]), changed(change), "")
     draft = changed(lambda d: None)
     (entry,) = await plain.write_many([draft])
@@ -318,7 +392,9 @@ async def test_a_draft_changed_after_it_was_checked_is_checked_again(plain: Memo
 
 @pytest.mark.behaviour("A37", "A63", "A84")
 @pytest.mark.parametrize("wrong", ["no", 0, 1, None])
-async def test_a_switch_is_on_or_off_and_nothing_is_deleted_for_another_word(memory: Memory, wrong: Any) -> None:
+async def test_a_switch_is_on_or_off_and_nothing_is_deleted_for_another_word(
+    memory: Memory, wrong: Any
+) -> None:
     first = await memory.write("kept", scope=SESSION)
     with pytest.raises(InvalidInput, match="delete_original: must be True or False"):
         await memory.promote(first.id, USER, delete_original=wrong)

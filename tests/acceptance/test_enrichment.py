@@ -1,4 +1,6 @@
-"""Enrichment behind the write: tags by an advisor, and older entries that give way to what it was shown (D100-D110)."""
+"""Enrichment behind the write: tags by an advisor, and older entries that give way to
+what it was shown (D100-D110).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
 
 
 class Scripted:
-    """An advisor by a script: what it answers about tags, and about what gives way; and what it was asked."""
+    """An advisor by a script: what it answers about tags, and about what gives way; and
+    what it was asked.
+    """
 
     model = "scripted-1"
 
@@ -40,7 +44,9 @@ class Scripted:
 def candidates(prompt: Prompt) -> list[str]:
     """The texts of the older entries that are shown, in the order of their numbers."""
     lines = prompt.user.splitlines()[2:]
-    assert [head.partition("]")[0] for head in lines[::2]] == [f"[id={number}" for number in range(1, len(lines) // 2 + 1)]
+    assert [head.partition("]")[0] for head in lines[::2]] == [
+        f"[id={number}" for number in range(1, len(lines) // 2 + 1)
+    ]
     return [json.loads(text) for text in lines[1::2]]
 
 
@@ -58,15 +64,19 @@ async def owed(memory: Memory) -> int:
     return await memory._engine.maintenance.owed()
 
 
-# -- tags -------------------------------------------------------------------------------------------------------------------
+# -- tags ------------------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("D102", "D109", "AC-D39")
 @SCOPES
-async def test_an_advisors_tags_come_behind_the_callers(config: dict[str, Any], clock: Clock, scope: Scope) -> None:
+async def test_an_advisors_tags_come_behind_the_callers(
+    config: dict[str, Any], clock: Clock, scope: Scope
+) -> None:
     advisor = Scripted('Machine Learning\n- "Tokyo Trip!"\nai\nx\nsushi')
     async with Memory(config, clock=clock, advisor=advisor) as memory:
-        written = await memory.remember("Eating there " + "é" * 1_000, scope=scope, title="A trip", tags=["Sushi"], auto_tag=True)
+        written = await memory.remember(
+            "Eating there " + "é" * 1_000, scope=scope, title="A trip", tags=["Sushi"], auto_tag=True
+        )
         assert isinstance(written, Written)
         assert written.auto_tag == AutoTag("scripted-1", True, ("machine-learning", "tokyo-trip", "ai"))
         assert written.entry.tags == ["Sushi", "machine-learning", "tokyo-trip", "ai"]
@@ -77,7 +87,9 @@ async def test_an_advisors_tags_come_behind_the_callers(config: dict[str, Any], 
         assert stored.updated_at == stored.created_at, "nobody has edited it"
         assert [entry.id for entry in await memory.retrieve(scope, tags=["tokyo-trip"])] == [stored.id]
         assert [one.tags for one in await memory.entries.history(stored.id)] == [["Sushi"], stored.tags]
-        assert await memory.enrichment(stored.id) == Enrichment(written.auto_tag, costs=(AdviceCost("auto_tag", "scripted-1"),))
+        assert await memory.enrichment(stored.id) == Enrichment(
+            written.auto_tag, costs=(AdviceCost("auto_tag", "scripted-1"),)
+        )
         (prompt,) = advisor.asked_for_tags
         title, text = map(json.loads, prompt.user.splitlines())
         assert (title, len(text.encode()) <= 1_500, text[:12]) == ("A trip", True, "Eating there")
@@ -99,7 +111,9 @@ async def test_tags_that_would_be_too_many_are_left_out_whole(config: dict[str, 
 
 @pytest.mark.behaviour("D103", "D110")
 @pytest.mark.parametrize("reply", ["ERR", "ERR: quota", 7, RuntimeError("no model there")], ids=str)
-async def test_an_advisor_that_fails_leaves_the_entry_as_it_is_and_is_asked_again(config: dict[str, Any], clock: Clock, reply: Any) -> None:
+async def test_an_advisor_that_fails_leaves_the_entry_as_it_is_and_is_asked_again(
+    config: dict[str, Any], clock: Clock, reply: Any
+) -> None:
     replies = [reply] * 2
 
     def advise(prompt: Prompt) -> str:
@@ -110,7 +124,9 @@ async def test_an_advisor_that_fails_leaves_the_entry_as_it_is_and_is_asked_agai
 
     async with Memory(config, clock=clock, advisor=advise) as memory:
         old = await memory.write("Ada lives in Lisbon", scope=USER)
-        written = await memory.remember("Ada lives in Porto", scope=USER, tags=["home"], auto_tag=True, auto_supersede=True)
+        written = await memory.remember(
+            "Ada lives in Porto", scope=USER, tags=["home"], auto_tag=True, auto_supersede=True
+        )
         assert written.entry.tags == ["home"]
         assert written.auto_tag is not None
         assert written.supersede is not None
@@ -125,7 +141,11 @@ async def test_an_advisor_that_fails_leaves_the_entry_as_it_is_and_is_asked_agai
         told = await memory.enrichment(written.entry.id)
         assert told.auto_tag is not None
         assert told.supersede is not None
-        assert (told.owed, told.auto_tag.added, told.supersede.note) == (False, ("sea",), "(auto-supersede advisor named none — all of them stand)")
+        assert (told.owed, told.auto_tag.added, told.supersede.note) == (
+            False,
+            ("sea",),
+            "(auto-supersede advisor named none — all of them stand)",
+        )
         assert await contents(memory, USER) == {"Ada lives in Lisbon", "Ada lives in Porto"}
         assert await memory.get(old.id) == old
 
@@ -141,7 +161,10 @@ async def test_in_the_end_the_notes_say_why_not(config: dict[str, Any], clock: C
             clock.advance()
             await memory.maintain()
         assert await memory.enrichment(written.entry.id) == Enrichment(
-            AutoTag("tests.acceptance.test_enrichment.test_in_the_end_the_notes_say_why_not.<locals>.advise", note=NO_MODEL)
+            AutoTag(
+                "tests.acceptance.test_enrichment.test_in_the_end_the_notes_say_why_not.<locals>.advise",
+                note=NO_MODEL,
+            )
         )
         assert await owed(memory) == 0
 
@@ -150,7 +173,9 @@ NO_MODEL = "(auto-tag advisor unavailable: no model there — caller tags only)"
 
 
 @pytest.mark.behaviour("D100", "D101")
-async def test_nothing_is_asked_unless_wanted_and_nothing_is_owed_without_an_advisor(config: dict[str, Any], clock: Clock) -> None:
+async def test_nothing_is_asked_unless_wanted_and_nothing_is_owed_without_an_advisor(
+    config: dict[str, Any], clock: Clock
+) -> None:
     advisor = Scripted("sea", all_shown)
     async with Memory(config, clock=clock, advisor=advisor) as memory:
         await memory.remember("Ada lives in Lisbon", scope=USER)
@@ -162,7 +187,9 @@ async def test_nothing_is_asked_unless_wanted_and_nothing_is_owed_without_an_adv
         assert written == Written(written.entry)
         assert await owed(memory) == 0
         assert await memory.enrichment(written.entry.id) == Enrichment()
-    async with Memory(config, clock=clock, advisor=advisor, enrichment={"auto_tag": True, "auto_supersede": True}) as memory:
+    async with Memory(
+        config, clock=clock, advisor=advisor, enrichment={"auto_tag": True, "auto_supersede": True}
+    ) as memory:
         plain = await memory.remember("Ada lives in Beja", scope=USER, auto_tag=False, auto_supersede=False)
         assert plain == Written(plain.entry)
         written = await memory.remember("Ada lives in Evora", scope=USER)
@@ -188,7 +215,9 @@ async def test_a_write_waits_for_no_advisor(config: dict[str, Any], clock: Clock
         await memory.admin.flush()
         with watching(memory) as calls:
             entry = await memory.write("Ada lives in Porto", scope=USER, auto_tag=True)
-        assert [call for call in calls if call.endswith("apply")] == [call for call in plain if call.endswith("apply")], "no trip more"
+        assert [call for call in calls if call.endswith("apply")] == [
+            call for call in plain if call.endswith("apply")
+        ], "no trip more"
         await memory.write("Ada lives in Evora", scope=USER, auto_tag=True, consistency="replicated")
         written = await memory.remember("Ada lives in Faro", scope=USER, auto_tag=True, wait=0.01)
         assert written.auto_tag is not None
@@ -213,7 +242,9 @@ async def test_an_advisor_that_hangs_has_a_deadline(config: dict[str, Any], cloc
         assert "it was late" in str(written.auto_tag.note)
 
 
-async def test_what_an_answer_cost_is_told_where_the_advisor_says_so(config: dict[str, Any], clock: Clock) -> None:
+async def test_what_an_answer_cost_is_told_where_the_advisor_says_so(
+    config: dict[str, Any], clock: Clock
+) -> None:
     def advise(prompt: Prompt) -> str:
         return Advice("sea", input_tokens=120, output_tokens=3)
 
@@ -224,28 +255,45 @@ async def test_what_an_answer_cost_is_told_where_the_advisor_says_so(config: dic
         assert (await memory.enrichment(written.entry.id)).costs == written.costs
 
 
-# -- what gives way ---------------------------------------------------------------------------------------------------------
+# -- what gives way --------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("D104", "D105", "D106", "D109")
 @SCOPES
-async def test_of_what_was_shown_what_the_advisor_names_gives_way_and_is_linked(config: dict[str, Any], clock: Clock, scope: Scope) -> None:
-    advisor = Scripted(supersedes=lambda shown: f"{shown.index('Ada lives in Lisbon') + 1}, 9\nShe has moved.")
+async def test_of_what_was_shown_what_the_advisor_names_gives_way_and_is_linked(
+    config: dict[str, Any], clock: Clock, scope: Scope
+) -> None:
+    advisor = Scripted(
+        supersedes=lambda shown: f"{shown.index('Ada lives in Lisbon') + 1}, 9\nShe has moved."
+    )
     async with Memory(config, clock=clock, advisor=advisor) as memory:
-        old, other = await memory.write("Ada lives in Lisbon", scope=scope), await memory.write("Ada lives by the sea", scope=scope)
+        old, other = (
+            await memory.write("Ada lives in Lisbon", scope=scope),
+            await memory.write("Ada lives by the sea", scope=scope),
+        )
         await memory.write("Ada lives in Lisbon, she says", scope=scope, type="user")
         await memory.write("Ada lives in Lisbon, too", scope=OTHER_USER)
         written = await memory.remember("Ada lives in Porto", scope=scope, auto_supersede=True)
         assert sorted(advisor.asked_what_gives_way[0]) == sorted([old.content, other.content])
         told = written.supersede
         assert isinstance(told, AutoSupersede)
-        assert (told.model, told.applied, told.invalidated, told.note) == ("scripted-1", True, (old.id,), "She has moved.")
+        assert (told.model, told.applied, told.invalidated, told.note) == (
+            "scripted-1",
+            True,
+            (old.id,),
+            "She has moved.",
+        )
         assert set(told.candidates) == {old.id, other.id}
         assert set(told.to_dict()) == {"model", "applied", "candidates", "invalidated", "note"}
         assert await memory.get(old.id) is None
         assert await memory.get(other.id) == other
         (link,) = await memory.relations.related(source_id=written.entry.id)
-        assert (link.label, link.target_id, link.made_by, link.note) == ("supersedes", old.id, "scripted-1", "She has moved.")
+        assert (link.label, link.target_id, link.made_by, link.note) == (
+            "supersedes",
+            old.id,
+            "scripted-1",
+            "She has moved.",
+        )
         (link_of_a_caller,) = [await memory.relations.relate(other.id, "supports", written.entry.id)]
         assert (link_of_a_caller.made_by, link_of_a_caller.note) == (None, None)
         assert (await memory.enrichment(written.entry.id)).supersede == told
@@ -253,19 +301,27 @@ async def test_of_what_was_shown_what_the_advisor_names_gives_way_and_is_linked(
 
 @pytest.mark.behaviour("D104")
 @pytest.mark.parametrize("reply", ["none", "None of these.", "", "nothing to say", "0", "6", "99"])
-async def test_where_none_that_was_shown_is_named_all_stand(config: dict[str, Any], clock: Clock, reply: str) -> None:
+async def test_where_none_that_was_shown_is_named_all_stand(
+    config: dict[str, Any], clock: Clock, reply: str
+) -> None:
     async with Memory(config, clock=clock, advisor=Scripted(supersedes=reply)) as memory:
         for n in range(7):
             await memory.write(f"Ada lives in place {n}", scope=USER)
         written = await memory.remember("Ada lives in Porto", scope=USER, auto_supersede=True)
         assert written.supersede is not None
-        assert (written.supersede.applied, written.supersede.invalidated, len(written.supersede.candidates)) == (False, (), 5)
+        assert (
+            written.supersede.applied,
+            written.supersede.invalidated,
+            len(written.supersede.candidates),
+        ) == (False, (), 5)
         assert written.supersede.note is not None
         assert len(await memory.retrieve(USER)) == 8
 
 
 @pytest.mark.behaviour("D104")
-async def test_it_is_searched_for_by_the_title_and_the_entry_itself_is_not_shown(config: dict[str, Any], clock: Clock) -> None:
+async def test_it_is_searched_for_by_the_title_and_the_entry_itself_is_not_shown(
+    config: dict[str, Any], clock: Clock
+) -> None:
     advisor = Scripted(supersedes=all_shown)
     async with Memory(config, clock=clock, advisor=advisor) as memory:
         old = await memory.write("in Lisbon", title="Home of Ada", scope=USER)
@@ -275,7 +331,9 @@ async def test_it_is_searched_for_by_the_title_and_the_entry_itself_is_not_shown
         assert written.supersede is not None
         assert written.supersede.invalidated == (old.id,)
         alone = await memory.remember("Boats leave on Sunday", scope=USER, auto_supersede=True)
-        assert alone.supersede == AutoSupersede("scripted-1", note="(no older entry of its scope and type is near it)")
+        assert alone.supersede == AutoSupersede(
+            "scripted-1", note="(no older entry of its scope and type is near it)"
+        )
         assert len(advisor.asked_what_gives_way) == 1, "where nothing is to be shown nobody is asked"
         assert await memory.get(other.id) == other
 
@@ -287,7 +345,9 @@ async def test_only_what_is_older_is_shown(config: dict[str, Any], clock: Clock)
         before = clock()
         clock.advance()
         newer = await memory.write("Ada lives in Lisbon", scope=USER)
-        written = await memory.remember("Ada lives in Porto", scope=USER, created_at=before, auto_supersede=True)
+        written = await memory.remember(
+            "Ada lives in Porto", scope=USER, created_at=before, auto_supersede=True
+        )
         assert advisor.asked_what_gives_way == []
         assert written.supersede is not None
         assert not written.supersede.applied
@@ -296,7 +356,9 @@ async def test_only_what_is_older_is_shown(config: dict[str, Any], clock: Clock)
 
 async def test_of_two_that_are_written_at_once_one_stands(config: dict[str, Any], clock: Clock) -> None:
     async with Memory(config, clock=clock, advisor=Scripted(supersedes=all_shown)) as memory:
-        calls = [memory.remember(f"Ada lives in place {n}", scope=USER, auto_supersede=True) for n in range(6)]
+        calls = [
+            memory.remember(f"Ada lives in place {n}", scope=USER, auto_supersede=True) for n in range(6)
+        ]
         written = await asyncio.gather(*calls)
         stands = await memory.retrieve(USER)
         newest = max(written, key=lambda one: (one.entry.created_at, one.entry.id)).entry
@@ -323,7 +385,9 @@ async def test_what_was_changed_since_it_was_shown_stands(config: dict[str, Any]
 
 
 @pytest.mark.parametrize("becomes", ["edited", "retired", "deleted"])
-async def test_an_entry_that_has_changed_since_supersedes_nothing(config: dict[str, Any], clock: Clock, becomes: str) -> None:
+async def test_an_entry_that_has_changed_since_supersedes_nothing(
+    config: dict[str, Any], clock: Clock, becomes: str
+) -> None:
     asked, goes_on = asyncio.Event(), asyncio.Event()
 
     async def advise(prompt: Prompt) -> str:
@@ -333,7 +397,9 @@ async def test_an_entry_that_has_changed_since_supersedes_nothing(config: dict[s
 
     async with Memory(config, clock=clock, advisor=advise) as memory:
         old = await memory.write("Ada lives in Lisbon", scope=USER)
-        entry = await memory.write("Ada lives in Porto", scope=USER, tags=["Home"], auto_tag=True, auto_supersede=True)
+        entry = await memory.write(
+            "Ada lives in Porto", scope=USER, tags=["Home"], auto_tag=True, auto_supersede=True
+        )
         await asked.wait()
         if becomes == "edited":
             await memory.update(entry.id, content="Ada lives in Faro", tags=["south"])
@@ -360,19 +426,28 @@ async def test_an_entry_that_has_changed_since_supersedes_nothing(config: dict[s
         else:
             now = await memory.get(entry.id)
             assert now is not None
-            assert (now.content, now.tags, now.updated_at) == ("Ada lives in Faro", ["south"], edited.updated_at)  # tags of a text that is gone
+            assert (now.content, now.tags, now.updated_at) == (
+                "Ada lives in Faro",
+                ["south"],
+                edited.updated_at,
+            )  # tags of a text that is gone
             assert "was edited while" in str(told.auto_tag.note)
 
 
-# -- what the caller names --------------------------------------------------------------------------------------------------
+# -- what the caller names -------------------------------------------------------------
 
 
 @pytest.mark.behaviour("D107", "D108", "AC-D41")
 @SCOPES
-async def test_with_ids_given_they_give_way_and_the_advisor_is_not_asked(config: dict[str, Any], clock: Clock, scope: Scope) -> None:
+async def test_with_ids_given_they_give_way_and_the_advisor_is_not_asked(
+    config: dict[str, Any], clock: Clock, scope: Scope
+) -> None:
     advisor = Scripted("sea", all_shown)
     async with Memory(config, clock=clock, advisor=advisor, enrichment={"auto_supersede": True}) as memory:
-        old = [await memory.write(f"Ada lives in {place}", scope=scope, auto_supersede=False) for place in ("Lisbon", "Porto", "Faro")]
+        old = [
+            await memory.write(f"Ada lives in {place}", scope=scope, auto_supersede=False)
+            for place in ("Lisbon", "Porto", "Faro")
+        ]
         ids = [old[0].id, old[1].id]
         written = await memory.remember("Ada lives in Beja", scope=scope, supersedes=ids, auto_tag=True)
         assert advisor.asked_what_gives_way == []
@@ -383,10 +458,16 @@ async def test_with_ids_given_they_give_way_and_the_advisor_is_not_asked(config:
         assert written.auto_tag.added == ("sea",)
         assert [await memory.get(one) for one in ids] == [None, None]
         links = await memory.relations.related(source_id=written.entry.id)
-        assert {(link.label, link.target_id, link.made_by) for link in links} == {("supersedes", one, None) for one in ids}
+        assert {(link.label, link.target_id, link.made_by) for link in links} == {
+            ("supersedes", one, None) for one in ids
+        }
         before = len([entry async for entry in memory.entries.all(retired=True)])
         with pytest.raises(InvalidInput, match="nothing was written"):
-            await memory.remember("Ada lives in Evora", scope=scope, supersedes=[old[2].id, "00000000-0000-8000-8000-000000000000"])
+            await memory.remember(
+                "Ada lives in Evora",
+                scope=scope,
+                supersedes=[old[2].id, "00000000-0000-8000-8000-000000000000"],
+            )
         assert len([entry async for entry in memory.entries.all(retired=True)]) == before
         assert await memory.get(old[2].id) == old[2]
 
@@ -406,8 +487,12 @@ async def test_under_a_key_it_is_done_once_and_told_again(config: dict[str, Any]
         assert again.auto_tag == written.auto_tag
 
 
-async def test_an_export_carries_the_tags_the_notes_and_who_made_the_link(config: dict[str, Any], clock: Clock) -> None:
-    async with Memory(config, clock=clock, advisor=Scripted("sea", lambda shown: "1\nShe has moved.")) as memory:
+async def test_an_export_carries_the_tags_the_notes_and_who_made_the_link(
+    config: dict[str, Any], clock: Clock
+) -> None:
+    async with Memory(
+        config, clock=clock, advisor=Scripted("sea", lambda shown: "1\nShe has moved.")
+    ) as memory:
         await memory.write("Ada lives in Lisbon", scope=USER)
         written = await memory.remember("Ada lives in Porto", scope=USER, auto_tag=True, auto_supersede=True)
         lines = [line async for line in memory.admin.export()]
@@ -416,7 +501,9 @@ async def test_an_export_carries_the_tags_the_notes_and_who_made_the_link(config
         async with Memory("memory://", embedder="none", clock=clock, tenant=memory.tenant) as other:
             await other.admin.import_(file, same_ids=True)
             assert await other.enrichment(written.entry.id) == await memory.enrichment(written.entry.id)
-            assert await other.relations.related(label="supersedes") == await memory.relations.related(label="supersedes")
+            assert await other.relations.related(label="supersedes") == await memory.relations.related(
+                label="supersedes"
+            )
         lines[-1]["note"] = 7
         async with Memory("memory://", embedder="none", clock=clock) as other:
             with pytest.raises(MemoryTiersError, match="note: must be text"):
@@ -424,7 +511,9 @@ async def test_an_export_carries_the_tags_the_notes_and_who_made_the_link(config
 
 
 @pytest.mark.behaviour("D27")
-async def test_a_wrong_supersession_is_undone_by_deleting_and_writing_again(config: dict[str, Any], clock: Clock) -> None:
+async def test_a_wrong_supersession_is_undone_by_deleting_and_writing_again(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config, clock=clock, advisor=Scripted(supersedes=all_shown)) as memory:
         old = await memory.write("Ada sails in Lisbon", scope=USER, tags=["sea"])
         written = await memory.remember("Ada lives in Lisbon", scope=USER, auto_supersede=True)
@@ -432,7 +521,14 @@ async def test_a_wrong_supersession_is_undone_by_deleting_and_writing_again(conf
         (wrong,) = written.supersede.invalidated
         said: Entry = (await memory.entries.history(wrong))[-1]
         await memory.delete(wrong)
-        again = await memory.write(said.content, scope=said.scope, type=said.type, title=said.title, tags=said.tags, created_at=said.created_at)
+        again = await memory.write(
+            said.content,
+            scope=said.scope,
+            type=said.type,
+            title=said.title,
+            tags=said.tags,
+            created_at=said.created_at,
+        )
         assert (again.content, again.tags, again.created_at) == (old.content, old.tags, old.created_at)
         assert await memory.get(again.id) == again
         assert await memory.relations.related(source_id=written.entry.id) == []

@@ -82,9 +82,17 @@ async def test_ids_are_ours_and_no_two_are_alike(memory: Memory) -> None:
 @pytest.mark.behaviour("A7", "D5")
 @pytest.mark.parametrize(
     ("given", "kept"),
-    [(["a", "a", "b"], ["a", "b"]), (["b", "a", "b", "a"], ["b", "a"]), ([], []), (["a", "A", "a "], ["a", "A", "a "]), (("x", "x"), ["x"])],
+    [
+        (["a", "a", "b"], ["a", "b"]),
+        (["b", "a", "b", "a"], ["b", "a"]),
+        ([], []),
+        (["a", "A", "a "], ["a", "A", "a "]),
+        (("x", "x"), ["x"]),
+    ],
 )
-async def test_duplicate_tags_are_removed_in_first_seen_order(memory: Memory, given: list[str], kept: list[str]) -> None:
+async def test_duplicate_tags_are_removed_in_first_seen_order(
+    memory: Memory, given: list[str], kept: list[str]
+) -> None:
     entry = await memory.write("tagged", scope=USER, tags=given)
     assert entry.tags == kept
     read = await memory.get(entry.id)
@@ -127,13 +135,20 @@ async def test_metadata_named_like_our_own_fields_changes_none_of_them(memory: M
     assert read is not None
     assert read.scope == SESSION
     assert (read.content, read.tags) == ("true", [])
-    assert (read.expires_at, read.promoted_from_id, read.compacted_from_ids, read.valid_to) == (None, None, None, None)
+    assert (read.expires_at, read.promoted_from_id, read.compacted_from_ids, read.valid_to) == (
+        None,
+        None,
+        None,
+        None,
+    )
     assert read.metadata == given
 
 
 @pytest.mark.behaviour("A22")
 async def test_promotion_keeps_metadata_named_like_the_new_scope(memory: Memory) -> None:
-    entry = await memory.write("mine", scope=SESSION, metadata={"userId": "somebody else", "promoted_from_id": "fake"})
+    entry = await memory.write(
+        "mine", scope=SESSION, metadata={"userId": "somebody else", "promoted_from_id": "fake"}
+    )
     promoted = await memory.promote(entry.id, to=USER)
     assert promoted.promoted_from_id == entry.id
     assert promoted.metadata["userId"] == "somebody else"
@@ -143,7 +158,9 @@ async def test_promotion_keeps_metadata_named_like_the_new_scope(memory: Memory)
 
 @pytest.mark.behaviour("A20", "A21")
 async def test_nothing_of_ours_appears_in_metadata(memory: Memory, clock: Clock) -> None:
-    entry = await memory.write("plain", scope=USER, expires_at=clock.moment + DAY, key="k", metadata={"mine": 1})
+    entry = await memory.write(
+        "plain", scope=USER, expires_at=clock.moment + DAY, key="k", metadata={"mine": 1}
+    )
     await memory.update(entry.id, content="edited")
     assert [e.metadata for e in await memory.retrieve(USER)] == [{"mine": 1}]
     assert [hit.entry.metadata for hit in await memory.search("edited", scope=USER)] == [{"mine": 1}]
@@ -171,9 +188,13 @@ def said(entry: Entry | None) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in SAID}
 
 
-async def test_where_an_entry_was_said_stays_with_it_through_edits_exports_and_imports(memory: Memory) -> None:
+async def test_where_an_entry_was_said_stays_with_it_through_edits_exports_and_imports(
+    memory: Memory,
+) -> None:
     written = await memory.write("I prefer tea", scope=USER, **SAID)
-    assert said(written) == said(await memory.get(written.id)) == said((await memory.retrieve(USER))[0]) == SAID
+    assert (
+        said(written) == said(await memory.get(written.id)) == said((await memory.retrieve(USER))[0]) == SAID
+    )
     assert written.metadata == {}
     await memory.update(written.id, content="I prefer green tea", metadata={"n": 1})
     assert [said(version) for version in await memory.entries.history(written.id)] == [SAID, SAID]
@@ -188,7 +209,10 @@ async def test_where_an_entry_was_said_stays_with_it_through_edits_exports_and_i
 
 
 async def test_every_way_of_writing_takes_where_it_was_said(memory: Memory) -> None:
-    written = [await memory.scoped(USER).write("one", **SAID), *await memory.write_many([{"content": "two", "scope": USER, **SAID}])]
+    written = [
+        await memory.scoped(USER).write("one", **SAID),
+        *await memory.write_many([{"content": "two", "scope": USER, **SAID}]),
+    ]
     assert [said(entry) for entry in written] == [SAID, SAID]
     speaker_alone = await memory.write("three", scope=USER, speaker="Ada")
     assert said(await memory.get(speaker_alone.id)) == dict.fromkeys(SAID) | {"speaker": "Ada"}
@@ -209,12 +233,16 @@ async def test_every_way_of_writing_takes_where_it_was_said(memory: Memory) -> N
         ("number_in_conversation", {"number_in_conversation": 1}),
     ],
 )
-async def test_where_it_was_said_is_refused_by_name_where_it_cannot_be(plain: Memory, field: str, given: dict[str, Any]) -> None:
+async def test_where_it_was_said_is_refused_by_name_where_it_cannot_be(
+    plain: Memory, field: str, given: dict[str, Any]
+) -> None:
     with watching(plain) as calls:
         with pytest.raises(InvalidInput) as caught:
             await plain.write("text", scope=USER, **given)
         with pytest.raises(InvalidInput):
-            await plain.write_many([{"content": "good", "scope": USER}, {"content": "text", "scope": USER, **given}])
+            await plain.write_many(
+                [{"content": "good", "scope": USER}, {"content": "text", "scope": USER, **given}]
+            )
     assert caught.value.field == field
     assert calls == []
 
@@ -233,7 +261,10 @@ async def test_a_key_repeats_what_was_said_in_the_same_place_and_no_other(memory
 
 
 async def test_a_promotion_keeps_where_it_was_said_and_a_compaction_does_not(memory: Memory) -> None:
-    sources = [await memory.write(f"part {n}", scope=SESSION, **(SAID | {"number_in_conversation": n})) for n in (1, 2)]
+    sources = [
+        await memory.write(f"part {n}", scope=SESSION, **(SAID | {"number_in_conversation": n}))
+        for n in (1, 2)
+    ]
     promoted = await memory.promote(sources[1].id, to=USER, content="the second part")
     assert said(promoted) == said(await memory.get(promoted.id)) == SAID | {"number_in_conversation": 2}
     compacted = await memory.compact([source.id for source in sources], lambda entries: "whole")

@@ -1,4 +1,6 @@
-"""A tenant's end: one of every kind there is, and afterwards every record of every store is looked at."""
+"""A tenant's end: one of every kind there is, and afterwards every record of every
+store is looked at.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ import pytest
 
 from memory.domain.session import ErasedTenant
 from memory.facade.memory import Memory
-from memory.orchestrator.collections import COUNTERS, HOLDS, LEASES, OPERATIONS, PASSAGES, RESERVATIONS, SETTINGS
+from memory.orchestrator.collections import (
+    COUNTERS,
+    HOLDS,
+    LEASES,
+    OPERATIONS,
+    PASSAGES,
+    RESERVATIONS,
+    SETTINGS,
+)
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.tenants import Tenants
@@ -20,7 +30,9 @@ from tests.acceptance.support import SESSION, USER, Clock
 from tests.support.long_texts import long_text
 
 ENGINES_OWN = {OPERATIONS, LEASES, SETTINGS}
-"""They are nobody's: an erasure is remembered by its scope's name, and no word of a caller's."""
+"""They are nobody's: an erasure is remembered by its scope's name, and no word of a
+caller's.
+"""
 STAYS = {COUNTERS: 1, RESERVATIONS: 1}
 """How far the tenant has counted, and the balance of its artifacts, which is nothing."""
 AGENT = "scribe"
@@ -34,7 +46,9 @@ async def fill(memory: Memory, word: str) -> None:
     """One of every kind, `word` in each that has a text."""
     first = await memory.write(long_text("money", f"{word} ends it"), scope=USER, tags=[word])
     session = memory.session("chat", user=word)
-    await session.append([{"role": "user", "content": f"how is the {word}"}, {"role": "user", "content": f"{word} " * 20_000}])
+    await session.append(
+        [{"role": "user", "content": f"how is the {word}"}, {"role": "user", "content": f"{word} " * 20_000}]
+    )
     second = await memory.write(f"the {word} is calm", scope=SESSION, conversation_id="chat")
     await memory.update(second.id, content=f"the {word} is rough")
     await memory.entries.invalidate((await memory.write(f"{word} retired", scope=USER)).id)
@@ -65,15 +79,23 @@ async def rows(memory: Memory, types: frozenset[RowType]) -> list[tuple[str, str
     found = list[tuple[str, str, Any]]()
     for leaf in memory._engine.topology.leaves:
         for collection in KINDS.collections:
-            page = await leaf.query(Query(collection, Everywhere(), roles=frozenset(Role), types=types, limit=1_000))
+            page = await leaf.query(
+                Query(collection, Everywhere(), roles=frozenset(Role), types=types, limit=1_000)
+            )
             assert page.cursor is None
             found += [(leaf.name, collection.name, row) for row in page.records]
     return found
 
 
 @pytest.mark.behaviour("D35")
-async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_receipt_says_so(config: dict[str, Any], clock: Clock) -> None:
-    async with Memory(config | {"embedder": "wordllama", "conversations": {"meaning": "long"}}, clock=clock, advisor=no_model) as memory:
+async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_receipt_says_so(
+    config: dict[str, Any], clock: Clock
+) -> None:
+    async with Memory(
+        config | {"embedder": "wordllama", "conversations": {"meaning": "long"}},
+        clock=clock,
+        advisor=no_model,
+    ) as memory:
         other = memory.for_tenant("other")
         await fill(memory, "zirconium")
         await fill(other, "feldspar")
@@ -93,12 +115,18 @@ async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_rec
         assert sorted(left.values()) == sorted(STAYS.values())
         assert await memory._engine.conversations.reservations.reserved(memory.tenant) == 0
         every = frozenset(RowType)
-        assert not [row for *_, row in await rows(memory, every) if "zirconium" in repr(row) and not _names_a_scope(row)]
+        assert not [
+            row
+            for *_, row in await rows(memory, every)
+            if "zirconium" in repr(row) and not _names_a_scope(row)
+        ]
         assert await standing(memory, "other") == theirs, "nothing of others"
 
         clock.advance()
         await memory.admin.sweep()
-        assert (await standing(memory, memory.tenant)).keys() == left.keys(), "what was owed brings nothing back"
+        assert (await standing(memory, memory.tenant)).keys() == left.keys(), (
+            "what was owed brings nothing back"
+        )
         assert await memory.admin.erase_tenant() == ErasedTenant(0)
         await fill(memory, "basalt")
         for _ in range(2):
@@ -113,7 +141,9 @@ def _names_a_scope(row: Any) -> bool:
 
 async def test_what_was_made_of_what_was_said_is_counted(config: dict[str, Any], clock: Clock) -> None:
     """It goes with its session, and lies in a scope of its own."""
-    async with Memory(config, clock=clock, onward=lambda leaving: [message.text for message in leaving.messages]) as memory:
+    async with Memory(
+        config, clock=clock, onward=lambda leaving: [message.text for message in leaving.messages]
+    ) as memory:
         session = memory.session("chat", user="ada")
         await session.append([{"role": "user", "content": "tea"}, {"role": "user", "content": "milk"}])
         await session.end()
@@ -184,7 +214,11 @@ async def _followed(memory: Memory, clock: Clock) -> None:
         await memory.admin.sweep()
         clock.advance()
     assert (await memory.admin.stats()).owed == 0
-    left = [(leaf, kind, row) for leaf, kind, row in await rows(memory, frozenset({RowType.RECORD})) if "zirconium" in repr(row)]
+    left = [
+        (leaf, kind, row)
+        for leaf, kind, row in await rows(memory, frozenset({RowType.RECORD}))
+        if "zirconium" in repr(row)
+    ]
     assert [one for one in left if not _names_a_scope(one[2])] == []
     assert [entry.content for entry in await memory.retrieve(USER)] == ["feldspar still"]
     assert [entry.content for entry in await memory.retrieve(SESSION)] == ["feldspar"]

@@ -1,4 +1,6 @@
-"""What a search prefers leaves nothing out; `only` filters, whatever it is that answers."""
+"""What a search prefers leaves nothing out; `only` filters, whatever it is that
+answers.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,15 @@ def found(hits: Iterable[FoundEntry]) -> list[str]:
 
 
 async def _written(memory: Memory, clock: Clock) -> None:
-    """Three of a user, of which each has a type and a tag of its own, and one that all have; of a session as many, the second gone to `long`."""
+    """Three of a user, of which each has a type and a tag of its own, and one that all
+    have; of a session as many, the second gone to `long`.
+    """
     for scope in (USER, SESSION):
         for kind in KINDS:
             clock.advance()
-            entry = await memory.write(f"tea {kind} {scope.kind}", scope=scope, type=kind, tags=["drink", kind])
+            entry = await memory.write(
+                f"tea {kind} {scope.kind}", scope=scope, type=kind, tags=["drink", kind]
+            )
             if kind == "project" and scope == SESSION:
                 await memory.admin.move([entry.id], "long")
 
@@ -33,9 +39,16 @@ EVERY = sorted(f"tea {kind} {scope}" for kind in KINDS for scope in ("user", "se
 @pytest.mark.behaviour("D68")
 async def test_types_and_tags_of_a_search_leave_nothing_out(memory: Memory, clock: Clock) -> None:
     await _written(memory, clock)
-    for preferred in ({"types": ["user"]}, {"tags": ["learning"]}, {"types": ["reference"], "tags": ["nothing has it"]}):
+    for preferred in (
+        {"types": ["user"]},
+        {"tags": ["learning"]},
+        {"types": ["reference"], "tags": ["nothing has it"]},
+    ):
         assert found(await memory.search("tea", scope=[USER, SESSION], **preferred)) == EVERY  # type: ignore[call-overload]
-        assert found(await memory.search("tea", scope=[USER, SESSION], known_at=clock.moment, **preferred)) == EVERY  # type: ignore[call-overload]
+        assert (
+            found(await memory.search("tea", scope=[USER, SESSION], known_at=clock.moment, **preferred))  # type: ignore[call-overload]
+            == EVERY
+        )
 
 
 FILTERS: list[tuple[Only, tuple[str, ...]]] = [
@@ -58,30 +71,49 @@ async def test_only_filters_in_every_tier_and_at_every_moment(memory: Memory, cl
     for only, kinds in FILTERS:
         wanted = sorted(f"tea {kind} {scope}" for kind in kinds for scope in ("user", "session"))
         assert found(await memory.search("tea", scope=[USER, SESSION], only=only)) == wanted, only
-        assert found(await memory.search("tea", scope=[USER, SESSION], only=only, known_at=clock.moment)) == wanted, only
-        assert found(await memory.scoped(USER).search("tea", only=only)) == [one for one in wanted if one.endswith("user")], only
+        assert (
+            found(await memory.search("tea", scope=[USER, SESSION], only=only, known_at=clock.moment))
+            == wanted
+        ), only
+        assert found(await memory.scoped(USER).search("tea", only=only)) == [
+            one for one in wanted if one.endswith("user")
+        ], only
 
 
 @pytest.mark.behaviour("D68")
 async def test_only_filters_what_is_preferred_too(memory: Memory, clock: Clock) -> None:
     await _written(memory, clock)
-    hits = await memory.search("tea", scope=USER, types=["user"], tags=["user"], only={"types": ["project"], "tags": ["drink"]})
+    hits = await memory.search(
+        "tea", scope=USER, types=["user"], tags=["user"], only={"types": ["project"], "tags": ["drink"]}
+    )
     assert found(hits) == ["tea project user"]
 
 
 @pytest.mark.behaviour("A33", "D68")
 async def test_only_filters_before_the_limit(memory: Memory) -> None:
-    wanted = await memory.write("tea, once among very many other words that nobody asks for", scope=USER, tags=["t"], type="user")
+    wanted = await memory.write(
+        "tea, once among very many other words that nobody asks for", scope=USER, tags=["t"], type="user"
+    )
     for n in range(60):
         await memory.write(f"tea {n}", scope=USER, tags=["t"])
         await memory.write(f"tea tea {n}", scope=USER, type="user")
-    assert [hit.entry for hit in await memory.search("tea", scope=USER, only={"types": ["user"], "tags": ["t"]}, limit=1)] == [wanted]
+    assert [
+        hit.entry
+        for hit in await memory.search("tea", scope=USER, only={"types": ["user"], "tags": ["t"]}, limit=1)
+    ] == [wanted]
 
 
 async def test_only_filters_by_any_tag_by_metadata_and_before_a_moment(memory: Memory, clock: Clock) -> None:
-    given: dict[str, dict[str, Any]] = {"one": {"n": 1, "on": True}, "true": {"n": True, "on": True}, "text": {"n": "1"}, "nothing": {}}
+    given: dict[str, dict[str, Any]] = {
+        "one": {"n": 1, "on": True},
+        "true": {"n": True, "on": True},
+        "text": {"n": "1"},
+        "nothing": {},
+    }
     for name, metadata in given.items():
-        entry = await memory.write(f"tea {name}", scope=SESSION, tags=[name], metadata=metadata, created_at=clock.advance())
+        entry = await memory.write(
+            f"tea {name}", scope=SESSION, tags=[name], metadata=metadata, created_at=clock.advance()
+        )
         if name == "true":
             await memory.admin.move([entry.id], "long")
             middle = entry.created_at
@@ -97,23 +129,40 @@ async def test_only_filters_by_any_tag_by_metadata_and_before_a_moment(memory: M
     ]
     for only, wanted in filters:
         assert found(await memory.search("tea", scope=SESSION, only=only)) == wanted, only
-        assert found(await memory.search("tea", scope=SESSION, only=only, known_at=clock.advance())) == wanted, only
+        assert (
+            found(await memory.search("tea", scope=SESSION, only=only, known_at=clock.advance())) == wanted
+        ), only
         assert found(await memory.search(" ", scope=SESSION, only=only)) == wanted, only
 
 
-async def test_what_is_rare_by_its_metadata_is_found_behind_what_answers_better(memory: Memory, clock: Clock) -> None:
-    drafts: list[dict[str, Any]] = [{"content": f"tea tea {n}", "scope": USER, "metadata": {"kind": "other"}} for n in range(300)]
+async def test_what_is_rare_by_its_metadata_is_found_behind_what_answers_better(
+    memory: Memory, clock: Clock
+) -> None:
+    drafts: list[dict[str, Any]] = [
+        {"content": f"tea tea {n}", "scope": USER, "metadata": {"kind": "other"}} for n in range(300)
+    ]
     await memory.write_many(
-        [*drafts, {"content": "tea, once among many other words that nobody asks for", "scope": USER, "metadata": {"kind": "rare"}}]
+        [
+            *drafts,
+            {
+                "content": "tea, once among many other words that nobody asks for",
+                "scope": USER,
+                "metadata": {"kind": "rare"},
+            },
+        ]
     )
     for known_at in (None, clock.advance()):
-        hits = await memory.search("tea", scope=USER, only={"metadata": {"kind": "rare"}}, limit=1, known_at=known_at, explain=True)
+        hits = await memory.search(
+            "tea", scope=USER, only={"metadata": {"kind": "rare"}}, limit=1, known_at=known_at, explain=True
+        )
         assert [hit.entry.metadata for hit in hits] == [{"kind": "rare"}]
         assert hits.left_out == {"other_metadata": 300}
 
 
 @pytest.mark.behaviour("D68")
-async def test_only_asks_an_edited_entry_what_it_said_at_the_moment_asked_about(memory: Memory, clock: Clock) -> None:
+async def test_only_asks_an_edited_entry_what_it_said_at_the_moment_asked_about(
+    memory: Memory, clock: Clock
+) -> None:
     entry = await memory.write("tea", scope=USER, tags=["before"], type="user")
     then = clock.advance()
     clock.advance()
@@ -125,7 +174,9 @@ async def test_only_asks_an_edited_entry_what_it_said_at_the_moment_asked_about(
 
 @pytest.mark.behaviour("D66", "D68")
 async def test_of_two_moments_since_both_hold(memory: Memory, clock: Clock) -> None:
-    first, second, third = [(await memory.write(f"tea {n}", scope=USER, created_at=clock.advance())).created_at for n in range(3)]
+    first, second, third = [
+        (await memory.write(f"tea {n}", scope=USER, created_at=clock.advance())).created_at for n in range(3)
+    ]
     assert found(await memory.search("tea", scope=USER, only={"since": second})) == ["tea 1", "tea 2"]
     assert found(await memory.search("tea", scope=USER, only={"since": second + MICROSECOND})) == ["tea 2"]
     assert found(await memory.search("tea", scope=USER, since=third, only={"since": first})) == ["tea 2"]
@@ -139,15 +190,23 @@ async def test_a_blank_query_browses_and_browsing_filters(memory: Memory, clock:
     listed = await memory.retrieve(USER)
     assert [hit.entry for hit in await memory.search(blank, scope=USER)] == listed
     assert contents(listed) == [f"tea {kind} user" for kind in reversed(KINDS)]
-    for asked in ({"types": ["user", "project"]}, {"tags": ["drink", "user"]}, {"types": ["user"], "tags": ["project"]}):
+    for asked in (
+        {"types": ["user", "project"]},
+        {"tags": ["drink", "user"]},
+        {"types": ["user"], "tags": ["project"]},
+    ):
         wanted = await memory.retrieve(USER, **asked)  # type: ignore[arg-type]
         assert [hit.entry for hit in await memory.search(blank, scope=USER, **asked)] == wanted  # type: ignore[call-overload]
         assert [hit.entry for hit in await memory.search(blank, scope=USER, only=asked)] == wanted  # type: ignore[call-overload]
-    assert found(await memory.search(blank, scope=USER, tags=["user"], only={"tags": ["drink"]})) == ["tea user user"]
+    assert found(await memory.search(blank, scope=USER, tags=["user"], only={"tags": ["drink"]})) == [
+        "tea user user"
+    ]
 
 
 @pytest.mark.behaviour("D51", "D54")
-async def test_a_blank_query_of_a_conversation_shows_what_is_pinned_to_it_or_to_none(memory: Memory, clock: Clock) -> None:
+async def test_a_blank_query_of_a_conversation_shows_what_is_pinned_to_it_or_to_none(
+    memory: Memory, clock: Clock
+) -> None:
     for name in ("c1", "c2"):
         await memory.sessions.create(name)
     for number, pinned in enumerate(("c1", "c2", None)):
@@ -155,4 +214,8 @@ async def test_a_blank_query_of_a_conversation_shows_what_is_pinned_to_it_or_to_
         await memory.write(f"tea {number}", scope=USER, conversation_id=pinned)
     assert found(await memory.search(" ", scope=USER, conversation_id="c1")) == ["tea 0", "tea 2"]
     assert contents(await memory.browse(USER, conversation="c1")) == ["tea 2", "tea 0"]
-    assert found(await memory.search("tea", scope=USER, conversation_id="c1")) == ["tea 0", "tea 1", "tea 2"]  # there it is preferred (D84)
+    assert found(await memory.search("tea", scope=USER, conversation_id="c1")) == [
+        "tea 0",
+        "tea 1",
+        "tea 2",
+    ]  # there it is preferred (D84)

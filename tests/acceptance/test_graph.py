@@ -1,4 +1,6 @@
-"""The graph: what is linked to an entry, how densely, and a whole; told by the links and the entries as they are."""
+"""The graph: what is linked to an entry, how densely, and a whole; told by the links
+and the entries as they are.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ async def test_an_entry_expands_in_both_directions_one_step_or_two(memory: Memor
     assert edges(one, of) == ["ab", "ca"]
     two = await memory.relations.expand(of["a"].id, depth=2)
     assert reached(two) == {"a": 0, "b": 1, "c": 1, "d": 2, "f": 2}
-    assert edges(two, of) == ["ab", "bd", "ca", "cb", "fc"], "each link once, though both its ends were gone along"
+    assert edges(two, of) == ["ab", "bd", "ca", "cb", "fc"], (
+        "each link once, though both its ends were gone along"
+    )
     assert two.notices == ()
     assert await memory.relations.expand(of["a"].id, depth=7) == two, "two steps at most"
     assert await memory.relations.expand(of["a"].id, depth=-3) == one
@@ -50,14 +54,26 @@ async def test_an_entry_expands_in_both_directions_one_step_or_two(memory: Memor
 
 
 @pytest.mark.behaviour("D117")
-async def test_an_expansion_passes_over_what_is_retired_expired_or_of_another_scope(memory: Memory, clock: Clock) -> None:
+async def test_an_expansion_passes_over_what_is_retired_expired_or_of_another_scope(
+    memory: Memory, clock: Clock
+) -> None:
     of = await written(memory, *"abcd") | await written(memory, "o", scope=OTHER_USER)
     of["x"] = await memory.write("x", scope=USER, expires_at=HOUR)
     await link(memory, of, "ab", "bc", "ad", "dc", "ao", "xa")
     await memory.entries.invalidate(of["b"].id)
-    assert reached(await memory.relations.expand(of["a"].id, depth=2)) == {"a": 0, "d": 1, "o": 1, "x": 1, "c": 2}
+    assert reached(await memory.relations.expand(of["a"].id, depth=2)) == {
+        "a": 0,
+        "d": 1,
+        "o": 1,
+        "x": 1,
+        "c": 2,
+    }
     clock.advance(DAY)
-    assert reached(await memory.relations.expand(of["a"].id, depth=2, scope=[USER, SESSION])) == {"a": 0, "d": 1, "c": 2}
+    assert reached(await memory.relations.expand(of["a"].id, depth=2, scope=[USER, SESSION])) == {
+        "a": 0,
+        "d": 1,
+        "c": 2,
+    }
     await memory.delete(of["d"].id)
     found = await memory.relations.expand(of["a"].id, depth=2, scope=USER)
     assert (reached(found), found.relations) == ({"a": 0}, ())
@@ -75,14 +91,26 @@ async def test_density_counts_links_and_what_is_within_two_steps(memory: Memory)
     of = await written(memory, *"abcd")
     await link(memory, of, "ab", "bc", "cd")
     chain = await memory.relations.density(of["b"].id)
-    assert (chain.outgoing, chain.incoming, chain.one_step, chain.two_steps, chain.verdict) == (1, 1, 2, 1, "sparse")
+    assert (chain.outgoing, chain.incoming, chain.one_step, chain.two_steps, chain.verdict) == (
+        1,
+        1,
+        2,
+        1,
+        "sparse",
+    )
     assert chain.labels == ("supports",)
     alone = await memory.write("alone", scope=USER)
     assert (await memory.relations.density(alone.id)).verdict == "isolated"
     more = await written(memory, "e")
     await link(memory, of | more, "be", label="refines")
     dense = await memory.relations.density(of["b"].id)
-    assert (dense.outgoing, dense.incoming, dense.one_step, dense.two_steps, dense.verdict) == (2, 1, 3, 1, "dense")
+    assert (dense.outgoing, dense.incoming, dense.one_step, dense.two_steps, dense.verdict) == (
+        2,
+        1,
+        3,
+        1,
+        "dense",
+    )
     assert dense.labels == ("refines", "supports")
     await link(memory, of, "ba")
     assert (await memory.relations.density(of["b"].id)).one_step == 3, "an entry linked both ways is one"
@@ -92,7 +120,11 @@ async def test_density_counts_links_and_what_is_within_two_steps(memory: Memory)
 async def test_a_graph_has_only_relations_with_both_ends_in_it(memory: Memory) -> None:
     one, two, other = [
         await memory.write(name, scope=scope, type=kind)
-        for name, scope, kind in (("one", USER, "project"), ("two", SESSION, "project"), ("other", USER, "reference"))
+        for name, scope, kind in (
+            ("one", USER, "project"),
+            ("two", SESSION, "project"),
+            ("other", USER, "reference"),
+        )
     ]
     await memory.relations.relate(one.id, "supports", two.id)
     await memory.relations.relate(two.id, "refines", other.id)
@@ -100,18 +132,26 @@ async def test_a_graph_has_only_relations_with_both_ends_in_it(memory: Memory) -
     assert {entry.id for entry in whole.entries} == {one.id, two.id, other.id}
     assert [relation.label for relation in whole.relations] == ["refines", "supports"]
     projects = await memory.relations.graph(types=["project"])
-    assert ({entry.id for entry in projects.entries}, [relation.label for relation in projects.relations]) == ({one.id, two.id}, ["supports"])
+    assert (
+        {entry.id for entry in projects.entries},
+        [relation.label for relation in projects.relations],
+    ) == ({one.id, two.id}, ["supports"])
     of_user = await memory.relations.graph(USER)
     assert ({entry.id for entry in of_user.entries}, of_user.relations) == ({one.id, other.id}, ())
     newest = await memory.relations.graph(limit=1)
-    assert ([entry.id for entry in newest.entries], newest.notices) == ([other.id], ("more than 1 entries are there; the newest are shown",))
+    assert ([entry.id for entry in newest.entries], newest.notices) == (
+        [other.id],
+        ("more than 1 entries are there; the newest are shown",),
+    )
     assert (await memory.relations.graph(OBJECT)).entries == ()
     with pytest.raises(InvalidInput, match="scope"):
         await memory.relations.graph([])
 
 
 @pytest.mark.behaviour("D45", "D129")
-async def test_what_was_superseded_is_dimmed_and_relations_at_a_moment_are_those_of_visible_ends(memory: Memory, clock: Clock) -> None:
+async def test_what_was_superseded_is_dimmed_and_relations_at_a_moment_are_those_of_visible_ends(
+    memory: Memory, clock: Clock
+) -> None:
     old, friend = await memory.write("lives in Bonn", scope=USER), await memory.write("a friend", scope=USER)
     first = await memory.relations.relate(old.id, "supports", friend.id)
     before = clock.advance()
@@ -121,25 +161,40 @@ async def test_what_was_superseded_is_dimmed_and_relations_at_a_moment_are_those
     assert [r.label for r in await memory.relations.related()] == ["supersedes", "supports"]
     assert await memory.relations.related(active=True) == [], "each has an end that is retired"
     now = clock.advance()
-    assert [r.label for r in await memory.relations.related(as_of=now)] == ["supersedes"], "what hides the other is seen"
+    assert [r.label for r in await memory.relations.related(as_of=now)] == ["supersedes"], (
+        "what hides the other is seen"
+    )
     assert await memory.relations.related(as_of=now, active=True) == []
     assert [r.id for r in await memory.relations.related(as_of=before, active=True)] == [first.id]
-    assert [r.id for r in await memory.relations.related(known_at=before)] == [first.id], "the other was made later"
+    assert [r.id for r in await memory.relations.related(known_at=before)] == [first.id], (
+        "the other was made later"
+    )
     graph = await memory.relations.graph()
-    assert ({entry.id for entry in graph.entries}, set(graph.retired)) == ({old.id, friend.id, new.id}, {old.id})
+    assert ({entry.id for entry in graph.entries}, set(graph.retired)) == (
+        {old.id, friend.id, new.id},
+        {old.id},
+    )
     assert [r.label for r in graph.relations] == ["supersedes"]
     then = await memory.relations.graph(known_at=before)
-    assert ({entry.id for entry in then.entries}, then.retired, [r.id for r in then.relations]) == ({old.id, friend.id}, frozenset(), [first.id])
+    assert ({entry.id for entry in then.entries}, then.retired, [r.id for r in then.relations]) == (
+        {old.id, friend.id},
+        frozenset(),
+        [first.id],
+    )
 
 
 @pytest.mark.behaviour("D129")
-async def test_a_graph_dims_what_is_of_its_scopes_and_types_only_and_shows_no_link_between_dimmed_ones(memory: Memory, clock: Clock) -> None:
+async def test_a_graph_dims_what_is_of_its_scopes_and_types_only_and_shows_no_link_between_dimmed_ones(
+    memory: Memory, clock: Clock
+) -> None:
     first = await memory.write("lives in Ulm", scope=USER, type="user")
     second = await memory.write("lives in Bonn", scope=USER, type="user", supersedes=[first.id])
     elsewhere = await memory.write("a note", scope=SESSION, type="user")
     of_another_type = await memory.write("a plan", scope=USER, type="project")
     clock.advance()
-    third = await memory.write("lives in Berlin", scope=USER, type="user", supersedes=[second.id, elsewhere.id, of_another_type.id])
+    third = await memory.write(
+        "lives in Berlin", scope=USER, type="user", supersedes=[second.id, elsewhere.id, of_another_type.id]
+    )
     clock.advance()
     whole = await memory.relations.graph()
     assert ({entry.id for entry in whole.entries}, set(whole.retired)) == (
@@ -158,7 +213,9 @@ async def test_a_graph_dims_what_is_of_its_scopes_and_types_only_and_shows_no_li
 
 
 @pytest.mark.behaviour("D129")
-async def test_a_visible_entry_shows_what_superseded_it_though_that_is_retired(memory: Memory, clock: Clock) -> None:
+async def test_a_visible_entry_shows_what_superseded_it_though_that_is_retired(
+    memory: Memory, clock: Clock
+) -> None:
     old, new = await memory.write("one", scope=USER), await memory.write("two", scope=USER)
     await memory.relations.relate(new.id, "supersedes", old.id)
     await memory.relations.relate(new.id, "supports", old.id)
@@ -175,10 +232,14 @@ async def test_a_visible_entry_shows_what_superseded_it_though_that_is_retired(m
 async def test_expansions_of_drawn_graphs_are_what_a_walk_finds(memory: Memory, seed: int) -> None:
     """Against a walk in plain Python over the links as they were made."""
     draw = random.Random(seed)  # noqa: S311
-    entries = await memory.write_many([{"content": str(n), "scope": draw.choice([USER, SESSION])} for n in range(24)])
+    entries = await memory.write_many(
+        [{"content": str(n), "scope": draw.choice([USER, SESSION])} for n in range(24)]
+    )
     links = {tuple(draw.sample(range(24), 2)) for _ in range(40)}
     for source, target in sorted(links):
-        await memory.relations.relate(entries[source].id, draw.choice(["supports", "refines"]), entries[target].id)
+        await memory.relations.relate(
+            entries[source].id, draw.choice(["supports", "refines"]), entries[target].id
+        )
     retired = draw.sample(range(24), 5)
     for number in retired:
         assert await memory.entries.invalidate(entries[number].id)
@@ -198,11 +259,16 @@ async def test_expansions_of_drawn_graphs_are_what_a_walk_finds(memory: Memory, 
         shown = [(number_of[r.source_id], number_of[r.target_id]) for r in found.relations]
         assert sorted(shown) == sorted((a, b) for a, b in standing if min(far.get(a, 9), far.get(b, 9)) < 2)
         density = await memory.relations.density(entries[begin].id)
-        assert (density.one_step, density.two_steps) == (list(far.values()).count(1), list(far.values()).count(2))
+        assert (density.one_step, density.two_steps) == (
+            list(far.values()).count(1),
+            list(far.values()).count(2),
+        )
 
 
 @pytest.mark.behaviour("D117")
-async def test_an_expansion_shows_what_was_superseded_where_that_is_asked_for(memory: Memory, clock: Clock) -> None:
+async def test_an_expansion_shows_what_was_superseded_where_that_is_asked_for(
+    memory: Memory, clock: Clock
+) -> None:
     of = await written(memory, "first", "friend", "ended")
     of["second"] = await memory.write("second", scope=USER, supersedes=[of["first"].id])
     await memory.relations.relate(of["second"].id, "supports", of["friend"].id)
@@ -214,22 +280,34 @@ async def test_an_expansion_shows_what_was_superseded_where_that_is_asked_for(me
     third = of["third"].id
     assert reached(await memory.relations.expand(third, depth=2)) == {"third": 0, "friend": 1}
     whole = await memory.relations.expand(third, depth=2, superseded=True)
-    assert reached(whole) == {"third": 0, "friend": 1, "second": 1}, "not what second superseded: neither end of that is visible"
+    assert reached(whole) == {"third": 0, "friend": 1, "second": 1}, (
+        "not what second superseded: neither end of that is visible"
+    )
     assert whole.retired == {of["second"].id}
-    assert sorted(one.label for one in whole.relations) == ["supersedes", "supports"], "of a dimmed one no other link shows"
+    assert sorted(one.label for one in whole.relations) == ["supersedes", "supports"], (
+        "of a dimmed one no other link shows"
+    )
     from_friend = await memory.relations.expand(of["friend"].id, superseded=True)
     assert (reached(from_friend), from_friend.retired) == ({"friend": 0, "third": 1}, frozenset())
     from_the_dimmed = await memory.relations.expand(of["second"].id, depth=2, superseded=True)
-    assert reached(from_the_dimmed) == {"second": 0, "third": 1, "friend": 2}, "what superseded it, and on from there"
+    assert reached(from_the_dimmed) == {"second": 0, "third": 1, "friend": 2}, (
+        "what superseded it, and on from there"
+    )
     assert from_the_dimmed.retired == {of["second"].id}
     also = await memory.write("also third", scope=USER)
     await memory.relations.relate(also.id, "supports", of["friend"].id)
     await memory.relations.relate(also.id, "supersedes", third)
-    assert (await memory.relations.expand(third, superseded=True)).retired == {of["second"].id}, "what is only superseded is not retired"
+    assert (await memory.relations.expand(third, superseded=True)).retired == {of["second"].id}, (
+        "what is only superseded is not retired"
+    )
     elsewhere = await memory.relations.expand(third, scope=OTHER_USER, superseded=True)
     assert reached(elsewhere) == {"third": 0}
     await memory.delete(of["second"].id)
-    assert reached(await memory.relations.expand(third, superseded=True)) == {"third": 0, "friend": 1, "also third": 1}
+    assert reached(await memory.relations.expand(third, superseded=True)) == {
+        "third": 0,
+        "friend": 1,
+        "also third": 1,
+    }
     with pytest.raises(NotFound):
         await memory.relations.expand(of["second"].id, superseded=True)
     with pytest.raises(InvalidInput, match="superseded"):

@@ -1,4 +1,6 @@
-"""Legal holds: what is under one is deleted by nothing and nobody, whoever placed it, until it is released."""
+"""Legal holds: what is under one is deleted by nothing and nobody, whoever placed it,
+until it is released.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,20 @@ Place = Callable[[Memory, Entry], Awaitable[object]]
 OVER: dict[str, Place] = {
     "the tenant": lambda memory, entry: memory.admin.hold("case", reason="asked for", tenant=True),
     "its scope": lambda memory, entry: memory.admin.hold("case", reason="asked for", scope="session:s1"),
-    "the user of its session": lambda memory, entry: memory.admin.hold("case", reason="asked for", user="ada"),
+    "the user of its session": lambda memory, entry: memory.admin.hold(
+        "case", reason="asked for", user="ada"
+    ),
     "the entry": lambda memory, entry: memory.admin.hold("case", reason="asked for", entry_id=entry.id),
 }
 
 
 def _elsewhere(memory: Memory, config: dict[str, Any], clock: Clock) -> AbstractAsyncContextManager[Memory]:
     """As another process has it, where the stores may be opened twice."""
-    return nullcontext(memory) if any(kind in str(config) for kind in ("memory://", "edge")) else Memory(config, clock=clock)
+    return (
+        nullcontext(memory)
+        if any(kind in str(config) for kind in ("memory://", "edge"))
+        else Memory(config, clock=clock)
+    )
 
 
 def user(text: str) -> dict[str, Any]:
@@ -31,7 +39,9 @@ def user(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("over", OVER, ids=lambda name: name.replace(" ", "-"))
-async def test_what_is_held_is_deleted_by_nobody_until_it_is_released(memory: Memory, config: dict[str, Any], clock: Clock, over: str) -> None:
+async def test_what_is_held_is_deleted_by_nobody_until_it_is_released(
+    memory: Memory, config: dict[str, Any], clock: Clock, over: str
+) -> None:
     await memory.session("s1", user="ada").append(user("u1"))
     held = await memory.write("evidence", scope="session:s1", expires_at=clock.moment + HOUR)
     free = await memory.write("of another", scope="user:bob", expires_at=clock.moment + HOUR)
@@ -45,7 +55,9 @@ async def test_what_is_held_is_deleted_by_nobody_until_it_is_released(memory: Me
             lambda: other.compact([held.id], lambda entries: "summary", delete_sources=True),
             lambda: other.session("s1").delete(),
         ):
-            with pytest.raises(Held, match=r"under legal hold 'case', over the .*: nothing was deleted or overwritten"):
+            with pytest.raises(
+                Held, match=r"under legal hold 'case', over the .*: nothing was deleted or overwritten"
+            ):
                 await deletion()
         clock.advance(3 * DAY)
         report = await other.admin.sweep()
@@ -62,7 +74,9 @@ async def test_what_is_held_is_deleted_by_nobody_until_it_is_released(memory: Me
         assert await left_in(other) == []
 
 
-async def test_a_session_that_is_held_keeps_what_was_said_in_it_also_when_it_has_expired(memory: Memory, clock: Clock) -> None:
+async def test_a_session_that_is_held_keeps_what_was_said_in_it_also_when_it_has_expired(
+    memory: Memory, clock: Clock
+) -> None:
     session = memory.session("s1", user="ada", expires_at=HOUR)
     await session.append([user("u1"), user("u2")])
     await memory.admin.hold("case", reason="r", user="ada")
@@ -77,8 +91,12 @@ async def test_a_session_that_is_held_keeps_what_was_said_in_it_also_when_it_has
     assert await left_in(memory) == []
 
 
-@pytest.mark.parametrize("over", [{"tenant": True}, {"user": "ada"}, {"scope": "session:s1"}], ids=lambda over: next(iter(over)))
-async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_large_texts(memory: Memory, clock: Clock, over: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "over", [{"tenant": True}, {"user": "ada"}, {"scope": "session:s1"}], ids=lambda over: next(iter(over))
+)
+async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_large_texts(
+    memory: Memory, clock: Clock, over: dict[str, Any]
+) -> None:
     session = memory.session("s1", user="ada", expires_at=DAY)
     large = "a picture " * 10_000
     await session.append([user("u1"), {"role": "user", "content": large, "id": "large"}])
@@ -97,7 +115,12 @@ async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_lar
             await deletion()
     assert await session.tasks.get("t2") is None, "nothing is saved where something else would have to go"
     assert await session.tasks.delete("none") is False
-    assert [task.id for task in await session.tasks.replace_all([{"id": "t1", "title": "evidence", "status": "failed"}, {"id": "t3"}])] == [
+    assert [
+        task.id
+        for task in await session.tasks.replace_all(
+            [{"id": "t1", "title": "evidence", "status": "failed"}, {"id": "t3"}]
+        )
+    ] == [
         "t1",
         "t3",
     ]
@@ -106,12 +129,21 @@ async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_lar
     await memory.admin.release_hold("case")
     clock.advance(-3 * DAY)
     assert [message.text for message in (await session.context()).messages] == ["u1", large]
-    assert await session.tasks.delete("t1") is await session.runs.delete("r1") is await memory.sessions.delete("s1") is True
+    assert (
+        await session.tasks.delete("t1")
+        is await session.runs.delete("r1")
+        is await memory.sessions.delete("s1")
+        is True
+    )
     assert await left_in(memory) == []
 
 
-@pytest.mark.parametrize("over", [{"tenant": True}, {"user": "ada"}, {"scope": "session:s1"}], ids=lambda over: next(iter(over)))
-async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(memory: Memory, over: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "over", [{"tenant": True}, {"user": "ada"}, {"scope": "session:s1"}], ids=lambda over: next(iter(over))
+)
+async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(
+    memory: Memory, over: dict[str, Any]
+) -> None:
     session = memory.session("s1", user="ada", system="be kind", title="evidence", metadata={"a": 1})
     await session.append([user("u1"), {"role": "user", "content": "window only", "id": "u2"}])
     await session.tasks.save("t1", title="evidence", result="found", metadata={"a": 1})
@@ -150,7 +182,9 @@ async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(memory
         more = [line async for line in memory.admin.export() if str(line) not in known]
         assert [text for line in more if "another" in (text := str(line)) or "new" in text] == []
         await out.write("goes on")
-    await session.append([user("more"), user("u1"), {"role": "user", "content": "window only, and more of it", "id": "u2"}])
+    await session.append(
+        [user("more"), user("u1"), {"role": "user", "content": "window only, and more of it", "id": "u2"}]
+    )
     await session.update("u1", content="u1")
     await session.tasks.save("t1", title="evidence", status="completed", result="found", metadata={"a": 1})
     await session.runs.save("r1", child_id="s2", status="completed", metadata={"a": 1})
@@ -164,14 +198,20 @@ async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(memory
 async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Memory) -> None:
     for name in ("s1", "s2"):
         await memory.session(name, user="ada").append(user(f"hello of {name}"))
-    await memory.session("s3", user="bob").append({"role": "user", "content": "hers", "name": "ada", "id": "m1"})
+    await memory.session("s3", user="bob").append(
+        {"role": "user", "content": "hers", "name": "ada", "id": "m1"}
+    )
     entry = await memory.write("likes tea", scope="user:ada")
     await memory.admin.hold("one", reason="r", scope="session:s1")
     await memory.admin.hold("two", reason="r", scope="session:s3")
     await memory.admin.hold("three", reason="r", entry_id=entry.id)
     erased = await memory.admin.erase_user("ada")
     assert (erased.sessions, erased.messages, erased.entries) == (1, 0, 0)
-    assert [said.partition(":")[0] for said in erased.held] == ["session s1", "messages of ada in sessions of others", "scope user"]
+    assert [said.partition(":")[0] for said in erased.held] == [
+        "session s1",
+        "messages of ada in sessions of others",
+        "scope user",
+    ]
     assert sorted(one.id for one in (await memory.sessions.list()).sessions) == ["s1", "s3"]
     assert await memory.get(entry.id) == entry
     await memory.admin.hold("four", reason="r", user="ada")
@@ -184,7 +224,10 @@ async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Mem
 
 
 async def test_a_held_entry_may_be_edited_linked_and_moved_onward_and_stays_held(memory: Memory) -> None:
-    held, other = await memory.write("text one", scope="session:s1"), await memory.write("text two", scope=USER)
+    held, other = (
+        await memory.write("text one", scope="session:s1"),
+        await memory.write("text two", scope=USER),
+    )
     await memory.admin.hold("case", reason="r", entry_id=held.id)
     relation = await memory.relations.relate(held.id, "supports", other.id)
     assert (await memory.update(held.id, content="text one, edited")).content == "text one, edited"
@@ -195,13 +238,21 @@ async def test_a_held_entry_may_be_edited_linked_and_moved_onward_and_stays_held
     assert await memory.delete(other.id)
     assert (await memory.get(held.id)) is not None
     assert await memory.relations.related() == []
-    assert [version.content for version in await memory.entries.history(held.id)] == ["text one", "text one, edited"]
+    assert [version.content for version in await memory.entries.history(held.id)] == [
+        "text one",
+        "text one, edited",
+    ]
 
 
 async def test_holds_are_told_and_the_same_hold_stands_once(memory: Memory, clock: Clock) -> None:
     entry = await memory.write("text", scope=USER)
     placed = await memory.admin.hold("case", reason="first", scope=USER, placed_by="counsel")
-    assert (placed.over, placed.of, placed.reason, placed.placed_by) == ("scope", USER.text, "first", "counsel")
+    assert (placed.over, placed.of, placed.reason, placed.placed_by) == (
+        "scope",
+        USER.text,
+        "first",
+        "counsel",
+    )
     assert await memory.admin.hold("case", reason="again", scope=USER) == placed
     second = await memory.admin.hold("case", reason="r", entry_id=entry.id)
     third = await memory.admin.hold("other", reason="r", scope=USER)

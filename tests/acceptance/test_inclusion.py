@@ -23,7 +23,9 @@ async def filled(memory: Memory, clock: Clock) -> Memory:
 @pytest.mark.behaviour("A37", "AC-A17")
 async def test_narrower_scopes_are_left_out_unless_asked(filled: Memory) -> None:
     assert contents(await filled.retrieve(USER, session_id="sess-1")) == ["user:u1 entry"]
-    assert contents(await filled.retrieve(USER, include_narrower=False, session_id="sess-1")) == ["user:u1 entry"]
+    assert contents(await filled.retrieve(USER, include_narrower=False, session_id="sess-1")) == [
+        "user:u1 entry"
+    ]
 
 
 @pytest.mark.behaviour("A38", "A40")
@@ -42,7 +44,9 @@ async def test_no_session_is_discovered_by_itself(filled: Memory) -> None:
 @pytest.mark.behaviour("A41", "A42", "AC-A21")
 @pytest.mark.parametrize("scope", [s for s in EVERY_KIND if s != USER], ids=str)
 async def test_only_a_users_scope_has_narrower_ones(filled: Memory, scope: Scope) -> None:
-    assert contents(await filled.retrieve(scope, include_narrower=True, session_id="sess-2")) == [f"{scope} entry"]
+    assert contents(await filled.retrieve(scope, include_narrower=True, session_id="sess-2")) == [
+        f"{scope} entry"
+    ]
 
 
 @pytest.mark.behaviour("A42", "AC-A21")
@@ -70,7 +74,9 @@ async def test_an_entry_that_two_scopes_lead_to_comes_once(memory: Memory) -> No
 
 
 @pytest.mark.behaviour("A38", "A41")
-@pytest.mark.parametrize("session_id", ["", "\x00", "\ud800", "x" * 513, 5], ids=["empty", "nul", "surrogate", "long", "number"])
+@pytest.mark.parametrize(
+    "session_id", ["", "\x00", "\ud800", "x" * 513, 5], ids=["empty", "nul", "surrogate", "long", "number"]
+)
 async def test_a_session_that_cannot_be_is_refused(memory: Memory, session_id: str) -> None:
     for narrower in (True, False):
         with pytest.raises(InvalidInput, match=r"session|id"):
@@ -82,4 +88,6 @@ async def test_inclusion_can_be_switched_off_for_good(config: dict[str, Any], cl
     async with Memory({**config, "inclusion_rules": False}, clock=clock) as memory:
         await memory.write("of the user", scope=USER)
         await memory.write("of the session", scope=SESSION)
-        assert contents(await memory.retrieve(USER, include_narrower=True, session_id=SESSION.id)) == ["of the user"]
+        assert contents(await memory.retrieve(USER, include_narrower=True, session_id=SESSION.id)) == [
+            "of the user"
+        ]

@@ -123,7 +123,9 @@ async def test_a_foreign_id_behaves_as_not_found(memory: Memory, scope: Scope) -
         with pytest.raises(NotFound, match=mine.id):
             await refused
     for unknown in (mine.id, "7b26f121-4788-4175-885c-96106e9082b1", "no-id"):
-        assert [k.because for k in (await stranger.admin.move([unknown], "long")).kept] == ["there is no such entry"]
+        assert [k.because for k in (await stranger.admin.move([unknown], "long")).kept] == [
+            "there is no such entry"
+        ]
     assert await memory.get(mine.id) == mine
     assert [r.id for r in await memory.relations.related()] == [edge.id]
 

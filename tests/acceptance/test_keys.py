@@ -1,4 +1,6 @@
-"""Writes under a key happen once, however often and from wherever they are repeated (decision A5)."""
+"""Writes under a key happen once, however often and from wherever they are repeated
+(decision A5).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from memory.facade.memory import Memory
 from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock
 
 SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
-BODY: dict[str, Any] = {"content": "once", "tags": ["a"], "metadata": {"n": 1, "deep": [1.5, None]}, "type": "user", "key": "k"}
+BODY: dict[str, Any] = {
+    "content": "once",
+    "tags": ["a"],
+    "metadata": {"n": 1, "deep": [1.5, None]},
+    "type": "user",
+    "key": "k",
+}
 
 
 @pytest.mark.behaviour("A5")
@@ -41,10 +49,20 @@ async def test_fifty_concurrent_different_bodies_leave_one_winner(memory: Memory
 @pytest.mark.behaviour("A5")
 @pytest.mark.parametrize(
     "other",
-    [{"content": "twice"}, {"tags": ["b"]}, {"metadata": {"n": 2}}, {"type": "project"}, {"title": "T"}, {"source": "s"}, {"created_at": 10**9}],
+    [
+        {"content": "twice"},
+        {"tags": ["b"]},
+        {"metadata": {"n": 2}},
+        {"type": "project"},
+        {"title": "T"},
+        {"source": "s"},
+        {"created_at": 10**9},
+    ],
     ids=str,
 )
-async def test_another_body_under_a_used_key_is_a_conflict_that_names_the_first(memory: Memory, other: dict[str, Any]) -> None:
+async def test_another_body_under_a_used_key_is_a_conflict_that_names_the_first(
+    memory: Memory, other: dict[str, Any]
+) -> None:
     first = await memory.write(scope=USER, **BODY)
     with pytest.raises(Conflict, match="'k'") as caught:
         await memory.write(scope=USER, **(BODY | other))
@@ -61,7 +79,9 @@ async def test_the_same_key_in_another_scope_is_another_entry(memory: Memory) ->
 
 @pytest.mark.behaviour("A5")
 @SCOPES
-async def test_a_repeat_after_edits_returns_the_first_result_and_undoes_nothing(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_a_repeat_after_edits_returns_the_first_result_and_undoes_nothing(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     first = await memory.write(scope=scope, **BODY)
     for n in range(3):
         clock.advance()
@@ -76,7 +96,9 @@ async def test_a_repeat_after_edits_returns_the_first_result_and_undoes_nothing(
 @pytest.mark.behaviour("A5")
 @SCOPES
 @pytest.mark.parametrize("content", ["once", "another"])
-async def test_a_key_whose_entry_was_deleted_is_a_conflict_that_says_when(memory: Memory, clock: Clock, scope: Scope, content: str) -> None:
+async def test_a_key_whose_entry_was_deleted_is_a_conflict_that_says_when(
+    memory: Memory, clock: Clock, scope: Scope, content: str
+) -> None:
     first = await memory.write(scope=scope, **BODY)
     await memory.update(first.id, content="edited")
     deleted = clock.advance()
@@ -93,7 +115,9 @@ async def test_a_key_whose_entry_was_deleted_is_a_conflict_that_says_when(memory
 
 @pytest.mark.behaviour("A5", "A57")
 @SCOPES
-async def test_a_key_of_an_erased_scope_is_a_conflict_that_says_when(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_a_key_of_an_erased_scope_is_a_conflict_that_says_when(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     first = await memory.write(scope=scope, **BODY)
     erased = clock.advance()
     assert await memory.admin.erase(scope) == 1
@@ -109,7 +133,9 @@ async def test_a_key_of_an_erased_scope_is_a_conflict_that_says_when(memory: Mem
 @pytest.mark.behaviour("A5", "D34")
 @SCOPES
 @pytest.mark.parametrize("whole_scope", [False, True], ids=["entry", "scope"])
-async def test_a_key_revived_begins_a_life_that_knows_nothing_of_the_first(memory: Memory, clock: Clock, scope: Scope, whole_scope: bool) -> None:
+async def test_a_key_revived_begins_a_life_that_knows_nothing_of_the_first(
+    memory: Memory, clock: Clock, scope: Scope, whole_scope: bool
+) -> None:
     moments = [clock.advance()]
     for life in range(3):
         entry = await memory.write(f"life {life}", scope=scope, key="k", revive=True)
@@ -117,7 +143,11 @@ async def test_a_key_revived_begins_a_life_that_knows_nothing_of_the_first(memor
         for n in range(2):
             await memory.update(entry.id, content=f"life {life}, edit {n}")
         moments.append(clock.advance())
-        assert [e.content for e in await memory.entries.history(entry.id)] == [f"life {life}", f"life {life}, edit 0", f"life {life}, edit 1"]
+        assert [e.content for e in await memory.entries.history(entry.id)] == [
+            f"life {life}",
+            f"life {life}, edit 0",
+            f"life {life}, edit 1",
+        ]
         assert await memory.write(f"life {life}", scope=scope, key="k", revive=True) == entry
         for earlier in moments[:-1]:
             assert await memory.get(entry.id, known_at=earlier, as_of=clock.moment) is None
@@ -166,8 +196,15 @@ async def test_drafts_in_conflict_keep_no_other_from_being_stored_and_are_named(
     with pytest.raises(PartialWrite, match=r"of 5 drafts 2 were not stored, at position 1, 3") as caught:
         await memory.write_many(drafts)
     assert isinstance(caught.value, Conflict)
-    assert {position: entry.content for position, entry in caught.value.written.items()} == {0: "a", 2: "b", 4: "c"}
-    assert {position: conflict.existing_id for position, conflict in caught.value.conflicts.items()} == {1: taken.id, 3: gone.id}
+    assert {position: entry.content for position, entry in caught.value.written.items()} == {
+        0: "a",
+        2: "b",
+        4: "c",
+    }
+    assert {position: conflict.existing_id for position, conflict in caught.value.conflicts.items()} == {
+        1: taken.id,
+        3: gone.id,
+    }
     assert caught.value.conflicts[1].deleted_at is None
     assert caught.value.conflicts[3].deleted_at is not None
     assert [e.content for e in await memory.retrieve(USER)] == ["c", "a", "first"]
@@ -180,11 +217,15 @@ async def test_drafts_in_conflict_keep_no_other_from_being_stored_and_are_named(
 @pytest.mark.behaviour("A5")
 async def test_conflicts_are_counted_through_the_batches_of_a_call(memory: Memory) -> None:
     await memory.write("first", scope=USER, key="k")
-    drafts = [{"content": f"{n}", "scope": USER, "key": "k" if n in (3, 502) else f"k{n}"} for n in range(504)]
+    drafts = [
+        {"content": f"{n}", "scope": USER, "key": "k" if n in (3, 502) else f"k{n}"} for n in range(504)
+    ]
     with pytest.raises(PartialWrite) as caught:
         await memory.write_many(drafts)
     assert sorted(caught.value.conflicts) == [3, 502]
-    assert {position: entry.content for position, entry in caught.value.written.items()} == {n: f"{n}" for n in range(504) if n not in (3, 502)}
+    assert {position: entry.content for position, entry in caught.value.written.items()} == {
+        n: f"{n}" for n in range(504) if n not in (3, 502)
+    }
 
 
 @pytest.mark.behaviour("A5")
@@ -197,7 +238,9 @@ async def test_a_repeat_after_the_entry_moved_onward_finds_it_there(memory: Memo
 
 
 @pytest.mark.behaviour("A5")
-async def test_a_repeat_of_an_expired_or_retired_entry_returns_the_first_result(memory: Memory, clock: Clock) -> None:
+async def test_a_repeat_of_an_expired_or_retired_entry_returns_the_first_result(
+    memory: Memory, clock: Clock
+) -> None:
     expiring = BODY | {"expires_at": clock.moment + HOUR}
     first = await memory.write(scope=USER, **expiring)
     retired = await memory.write(scope=USER, **(BODY | {"key": "r"}))
@@ -218,7 +261,9 @@ async def test_a_key_repeated_within_one_batch_is_written_once(memory: Memory) -
 
 @pytest.mark.behaviour("A5")
 async def test_a_whole_batch_with_keys_can_be_repeated(memory: Memory) -> None:
-    drafts = [{"content": f"line {n}", "scope": USER if n % 2 else SESSION, "key": f"chat:{n}"} for n in range(40)]
+    drafts = [
+        {"content": f"line {n}", "scope": USER if n % 2 else SESSION, "key": f"chat:{n}"} for n in range(40)
+    ]
     first = await memory.write_many(drafts[:25])
     again = await memory.write_many(drafts)
     assert again[:25] == first
@@ -233,7 +278,9 @@ async def test_keys_are_opaque_and_told_apart_to_the_letter(memory: Memory) -> N
 
 
 @pytest.mark.behaviour("A5")
-@pytest.mark.parametrize("key", ["", "\x00", "\ud800", "x" * 513, 5], ids=["empty", "nul", "surrogate", "long", "number"])
+@pytest.mark.parametrize(
+    "key", ["", "\x00", "\ud800", "x" * 513, 5], ids=["empty", "nul", "surrogate", "long", "number"]
+)
 async def test_a_key_that_cannot_be_is_refused(memory: Memory, key: str) -> None:
     with pytest.raises(InvalidInput, match="key"):
         await memory.write("once", scope=USER, key=key)

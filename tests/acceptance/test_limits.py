@@ -1,4 +1,6 @@
-"""What an entry may hold: the validation table, at each limit and one over it; nothing is stored after a refusal."""
+"""What an entry may hold: the validation table, at each limit and one over it; nothing
+is stored after a refusal.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ EMPTY = ("no content and no title", "blank content and no title", "no content un
 
 @pytest.mark.behaviour("D1", "D2", "D3", "D4", "D5", "D8", "AC-D03")
 @cells("given", ACCEPTED, shared=True)
-async def test_what_is_within_the_limits_is_stored_to_the_letter(memory: Memory, given: dict[str, Any]) -> None:
+async def test_what_is_within_the_limits_is_stored_to_the_letter(
+    memory: Memory, given: dict[str, Any]
+) -> None:
     body = {"content": "text"} | given
     entry = await memory.write(scope=USER, **body)
     read = await memory.get(entry.id)
@@ -72,7 +76,9 @@ async def test_what_is_within_the_limits_is_stored_to_the_letter(memory: Memory,
 
 @pytest.mark.behaviour("D1", "D2", "D3", "D4", "D5", "D8", "D11", "A92", "AC-D03")
 @cells("field, given", REFUSED, shared=True)
-async def test_what_is_not_is_refused_by_name_and_nothing_is_stored(memory: Memory, field: str, given: dict[str, Any]) -> None:
+async def test_what_is_not_is_refused_by_name_and_nothing_is_stored(
+    memory: Memory, field: str, given: dict[str, Any]
+) -> None:
     body = {"content": "text"} | given
     with watching(memory) as calls:
         with pytest.raises(InvalidInput, match=field) as caught:
@@ -113,9 +119,15 @@ async def test_a_late_mistake_in_a_long_batch_stores_nothing_of_it(memory: Memor
 
 async def test_a_message_that_is_too_large_is_refused_by_name(plain: Memory) -> None:
     session = plain.session("s1")
-    with pytest.raises(InvalidInput, match=r"message\[1\]: exceeds 33554432 bytes; keep what is larger elsewhere"):
-        await session.append([{"role": "user", "content": "fine"}, {"role": "user", "content": "é" * 2**24 + "x"}])
-    with pytest.raises(InvalidInput, match="message: exceeds 1048576 bytes, its texts of more than 65536 bytes aside"):
+    with pytest.raises(
+        InvalidInput, match=r"message\[1\]: exceeds 33554432 bytes; keep what is larger elsewhere"
+    ):
+        await session.append(
+            [{"role": "user", "content": "fine"}, {"role": "user", "content": "é" * 2**24 + "x"}]
+        )
+    with pytest.raises(
+        InvalidInput, match="message: exceeds 1048576 bytes, its texts of more than 65536 bytes aside"
+    ):
         await session.append({"role": "user", "content": [{"type": "text", "text": "x" * 60_000}] * 18})
     with pytest.raises(InvalidInput, match="tool_call_id: exceeds 65536 bytes"):
         await session.append({"role": "tool", "content": "x", "tool_call_id": "c" * 70_000})
@@ -126,7 +138,9 @@ async def test_a_message_that_is_too_large_is_refused_by_name(plain: Memory) -> 
 
 
 @pytest.mark.behaviour("D7", "AC-D03")
-async def test_a_pin_alone_names_a_session_of_the_tenant_and_nothing_is_stored_where_there_is_none(memory: Memory) -> None:
+async def test_a_pin_alone_names_a_session_of_the_tenant_and_nothing_is_stored_where_there_is_none(
+    memory: Memory,
+) -> None:
     async with memory.for_tenant("another") as another:
         await another.sessions.create("c1")
     pinned: dict[str, Any] = {"content": "text", "scope": USER, "conversation_id": "c1"}
@@ -139,10 +153,15 @@ async def test_a_pin_alone_names_a_session_of_the_tenant_and_nothing_is_stored_w
         with pytest.raises(InvalidInput, match="there is no session c1: nothing was written"):
             await write()
     assert await memory.retrieve(USER) == []
-    elsewhere = [await memory.write(**pinned, number_in_conversation=1), await memory.write(**pinned, speaker="Ada")]
+    elsewhere = [
+        await memory.write(**pinned, number_in_conversation=1),
+        await memory.write(**pinned, speaker="Ada"),
+    ]
     await memory.sessions.create("c1")
     here = [await memory.write(**pinned), *await memory.write_many([pinned])]
-    assert {one.id for one in await memory.browse(conversation="c1")} == {one.id for one in (*elsewhere, *here)}
+    assert {one.id for one in await memory.browse(conversation="c1")} == {
+        one.id for one in (*elsewhere, *here)
+    }
     await memory.sessions.delete("c1")
     with pytest.raises(InvalidInput, match="there is no session c1"):
         await memory.write(**pinned)
@@ -153,5 +172,7 @@ async def test_all_pins_of_a_call_are_looked_up_at_once(memory: Memory) -> None:
     for session in sessions:
         await memory.sessions.create(session)
     with watching(memory) as calls:
-        await memory.write_many([{"content": "text", "scope": USER, "conversation_id": session} for session in sessions])
+        await memory.write_many(
+            [{"content": "text", "scope": USER, "conversation_id": session} for session in sessions]
+        )
     assert sum(call.endswith(".get") for call in calls) < 10, "and not one for each session"

@@ -1,4 +1,6 @@
-"""A sentence at the end of a long text is found by meaning, as long as the text says it, wherever the tiers are."""
+"""A sentence at the end of a long text is found by meaning, as long as the text says
+it, wherever the tiers are.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ async def _found(memory: Memory, scope: Scope, **asked: Any) -> list[str]:
 
 
 async def _others(memory: Memory, scope: Scope) -> None:
-    await memory.write_many([{"content": content, "scope": scope} for content in (*map(long_text, ABOUT), *SHORT)])
+    await memory.write_many(
+        [{"content": content, "scope": scope} for content in (*map(long_text, ABOUT), *SHORT)]
+    )
 
 
 async def _passages(memory: Memory) -> int:
@@ -32,7 +36,9 @@ async def _passages(memory: Memory) -> int:
 
 
 @pytest.mark.parametrize("scope", [USER, SESSION])
-async def test_a_sentence_at_the_end_of_a_long_text_is_found_while_it_is_said(config: dict[str, Any], clock: Clock, scope: Scope) -> None:
+async def test_a_sentence_at_the_end_of_a_long_text_is_found_while_it_is_said(
+    config: dict[str, Any], clock: Clock, scope: Scope
+) -> None:
     async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
         await _others(memory, scope)
         told = await memory.write(long_text("money", KITTEN), scope=scope, tags=["diary"])
@@ -57,10 +63,14 @@ async def test_a_sentence_at_the_end_of_a_long_text_is_found_while_it_is_said(co
         assert await astray(memory._engine) == []
 
 
-async def test_filters_validity_and_expiry_hold_for_what_a_part_is_found_by(config: dict[str, Any], clock: Clock) -> None:
+async def test_filters_validity_and_expiry_hold_for_what_a_part_is_found_by(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
         await _others(memory, USER)
-        told = await memory.write(long_text("plants", KITTEN), scope=USER, tags=["diary"], type="learning", metadata={"of": "ada"})
+        told = await memory.write(
+            long_text("plants", KITTEN), scope=USER, tags=["diary"], type="learning", metadata={"of": "ada"}
+        )
         assert (await _found(memory, USER, only={"tags": ["diary"], "types": ["learning"]})) == [told.id]
         assert await _found(memory, USER, only={"metadata": {"of": "ada"}}) == [told.id]
         assert told.id not in await _found(memory, USER, only={"types": ["project"]})
@@ -73,13 +83,17 @@ async def test_filters_validity_and_expiry_hold_for_what_a_part_is_found_by(conf
         await memory.entries.invalidate(told.id)
         assert told.id not in await _found(memory, USER)
         assert (await _found(memory, USER, as_of=before))[0] == told.id
-        soon = await memory.write(long_text("trains", KITTEN), scope=USER, expires_at=clock.moment + timedelta(hours=1))
+        soon = await memory.write(
+            long_text("trains", KITTEN), scope=USER, expires_at=clock.moment + timedelta(hours=1)
+        )
         assert (await _found(memory, USER))[0] == soon.id
         clock.advance(timedelta(hours=2))
         assert soon.id not in await _found(memory, USER)
 
 
-async def test_nothing_is_left_of_the_parts_of_what_was_deleted_or_erased(config: dict[str, Any], clock: Clock) -> None:
+async def test_nothing_is_left_of_the_parts_of_what_was_deleted_or_erased(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
         kept = await memory.write(long_text("plants"), scope=OTHER_USER)
         its = await _passages(memory)

@@ -1,4 +1,6 @@
-"""The memory manager over scopes of a memory, and with that memory to keep what is said until every store has learnt it (section E)."""
+"""The memory manager over scopes of a memory, and with that memory to keep what is said
+until every store has learnt it (section E).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,13 @@ class Heard:
 
 def model(prompt: Any) -> str:
     """Notes everything that the user says."""
-    return json.dumps([{"content": line.removeprefix("user: ")} for line in prompt.user.splitlines() if line.startswith("user: ")])
+    return json.dumps(
+        [
+            {"content": line.removeprefix("user: ")}
+            for line in prompt.user.splitlines()
+            if line.startswith("user: ")
+        ]
+    )
 
 
 def user(text: str) -> dict[str, Any]:
@@ -45,12 +53,18 @@ async def contents(memory: Memory, scope: str) -> list[str]:
 
 @pytest.mark.behaviour("E20", "E27", "E35", "E51")
 async def test_scopes_are_searched_added_to_and_shown_under_their_names(memory: Memory) -> None:
-    stores = [NamedStore("ada", memory.scoped("user:ada"), writable=True), NamedStore("team", memory.scoped("workspace:boats"))]
+    stores = [
+        NamedStore("ada", memory.scoped("user:ada"), writable=True),
+        NamedStore("team", memory.scoped("workspace:boats")),
+    ]
     await memory.write("The boats leave on Sunday", scope="workspace:boats")
     async with MemoryManager(stores, add_tool=True) as manager:
         assert await manager.dispatch("add_memory", {"entries": ["Ada sails on Sunday"]}) == {"stored": 1}
         found = await manager.dispatch("search_memory", {"query": "Sunday"})
-        assert [(one["store_name"], one["content"]) for one in found] == [("ada", "Ada sails on Sunday"), ("team", "The boats leave on Sunday")]
+        assert [(one["store_name"], one["content"]) for one in found] == [
+            ("ada", "Ada sails on Sunday"),
+            ("team", "The boats leave on Sunday"),
+        ]
         (said,) = await manager.inject([user("what about Sunday?")])
         assert '<entry source="team">The boats leave on Sunday</entry>' in said["content"]
     assert await contents(memory, "workspace:boats") == ["The boats leave on Sunday"]
@@ -71,7 +85,9 @@ async def test_facts_of_a_batch_that_is_told_twice_are_kept_once(memory: Memory)
     again = MemoryManager([store], model=model)
     await (await again.record(run_id="r1")).add([user("I like tea"), user("I sail")])
     await again.flush()
-    assert await contents(memory, "user:ada") == ["I sail"], "what was deleted is not learnt again from the same words"
+    assert await contents(memory, "user:ada") == ["I sail"], (
+        "what was deleted is not learnt again from the same words"
+    )
     later = await again.record(run_id="r1")
     await later.add(user("I sail"))
     await later.flush()
@@ -79,10 +95,16 @@ async def test_facts_of_a_batch_that_is_told_twice_are_kept_once(memory: Memory)
 
 
 @pytest.mark.behaviour("E9", "E71", "AC-E41")
-async def test_words_of_which_a_model_says_another_thing_when_it_reads_them_again_are_kept_once_and_hold_up_nothing(memory: Memory) -> None:
+async def test_words_of_which_a_model_says_another_thing_when_it_reads_them_again_are_kept_once_and_hold_up_nothing(
+    memory: Memory,
+) -> None:
     answers: list[list[dict[str, Any]]] = [
         [{"content": "Ada likes tea", "metadata": {"sure": 0.9}}, {"content": "Ada sails"}],
-        [{"content": "Ada likes tea", "metadata": {"sure": 0.8}}, {"content": "Ada sails"}, {"content": "Ada sails", "metadata": {"n": 1}}],
+        [
+            {"content": "Ada likes tea", "metadata": {"sure": 0.8}},
+            {"content": "Ada sails"},
+            {"content": "Ada sails", "metadata": {"n": 1}},
+        ],
         [{"content": "Ada is well"}],
     ]
 
@@ -104,10 +126,15 @@ async def test_words_of_which_a_model_says_another_thing_when_it_reads_them_agai
 
 
 @pytest.mark.behaviour("E65", "E70", "E81")
-async def test_the_log_of_a_session_is_told_to_each_store_from_its_mark_by_whichever_process(memory: Memory) -> None:
+async def test_the_log_of_a_session_is_told_to_each_store_from_its_mark_by_whichever_process(
+    memory: Memory,
+) -> None:
     ready, down = Heard(), Heard()
     down.down = True
-    stores = [NamedStore(name, store, writable=True, extraction=SELDOM) for name, store in (("ready", ready), ("down", down))]
+    stores = [
+        NamedStore(name, store, writable=True, extraction=SELDOM)
+        for name, store in (("ready", ready), ("down", down))
+    ]
     session = memory.session("s1", user="ada", system="Be kind.")
     manager = MemoryManager(stores, memory=memory)
     recording = await manager.record(session)
@@ -132,7 +159,9 @@ async def test_the_log_of_a_session_is_told_to_each_store_from_its_mark_by_which
 
 
 @pytest.mark.behaviour("E78", "E81")
-async def test_what_is_said_outside_of_sessions_waits_in_the_memory_until_every_store_has_it(memory: Memory) -> None:
+async def test_what_is_said_outside_of_sessions_waits_in_the_memory_until_every_store_has_it(
+    memory: Memory,
+) -> None:
     store = Heard()
     stores = [NamedStore("elsewhere", store, writable=True, extraction=SELDOM)]
     died = await MemoryManager(stores, memory=memory).record(run_id="r1", user="ada")
@@ -167,11 +196,18 @@ async def test_what_was_erased_is_told_to_nobody(memory: Memory) -> None:
 
 
 @pytest.mark.behaviour("E52")
-async def test_what_is_shown_to_a_model_stands_in_no_history_and_is_learnt_by_no_store(memory: Memory) -> None:
-    """The agent appends what was said; what it was shown besides was for one call of the model."""
+async def test_what_is_shown_to_a_model_stands_in_no_history_and_is_learnt_by_no_store(
+    memory: Memory,
+) -> None:
+    """The agent appends what was said; what it was shown besides was for one call of
+    the model.
+    """
     await memory.write("Ada sails on Sunday", scope="user:ada")
     heard = Heard()
-    stores = [NamedStore("ada", memory.scoped("user:ada")), NamedStore("heard", heard, writable=True, extraction=Extraction(EveryTurn()))]
+    stores = [
+        NamedStore("ada", memory.scoped("user:ada")),
+        NamedStore("heard", heard, writable=True, extraction=Extraction(EveryTurn())),
+    ]
     session = memory.session("talk")
     async with MemoryManager(stores) as manager:
         recording = await manager.record(session=session)
@@ -184,4 +220,7 @@ async def test_what_is_shown_to_a_model_stands_in_no_history_and_is_learnt_by_no
         await manager.flush()
     assert said == [user("when does Ada sail?")]
     assert [text for _, text in heard.heard] == ["when does Ada sail?", "on Sunday"]
-    assert [item.message.text for item in (await session.history()).items] == ["when does Ada sail?", "on Sunday"]
+    assert [item.message.text for item in (await session.history()).items] == [
+        "when does Ada sail?",
+        "on Sunday",
+    ]

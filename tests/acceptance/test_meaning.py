@@ -10,7 +10,9 @@ from memory.facade.memory import Memory
 from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock
 
 
-async def test_an_entry_is_found_by_meaning_without_a_word_in_common(config: dict[str, Any], clock: Clock) -> None:
+async def test_an_entry_is_found_by_meaning_without_a_word_in_common(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
         tea = await memory.write("Ada prefers tea with milk", scope=USER)
         await memory.write("The deployment failed on Friday", scope=USER)
@@ -23,7 +25,9 @@ async def test_an_entry_is_found_by_meaning_without_a_word_in_common(config: dic
         assert {h.entry.scope for h in hits} == {USER}
 
 
-async def test_an_edited_entry_is_found_by_its_new_meaning_and_a_deleted_one_by_none(config: dict[str, Any], clock: Clock) -> None:
+async def test_an_edited_entry_is_found_by_its_new_meaning_and_a_deleted_one_by_none(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
         entry = await memory.write("Ada prefers tea with milk", scope=SESSION)
         other = await memory.write("A long walk in the hills", scope=SESSION)
@@ -35,12 +39,16 @@ async def test_an_edited_entry_is_found_by_its_new_meaning_and_a_deleted_one_by_
         assert (await memory.search("hiking in the mountains", scope=SESSION))[0].entry.id == other.id
         await memory.delete(entry.id)
         for moment in (None, known):
-            found = [h.entry.id for h in await memory.search("the server crashed", scope=SESSION, known_at=moment)]
+            found = [
+                h.entry.id for h in await memory.search("the server crashed", scope=SESSION, known_at=moment)
+            ]
             assert entry.id not in found
             assert found in ([], [other.id])
 
 
-async def test_an_invalidated_entry_is_found_by_meaning_only_as_of_its_time(config: dict[str, Any], clock: Clock) -> None:
+async def test_an_invalidated_entry_is_found_by_meaning_only_as_of_its_time(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
         entry = await memory.write("Ada prefers tea with milk", scope=USER)
         then = clock.advance()
@@ -57,7 +65,9 @@ async def test_explanations_come_only_when_asked_for(memory: Memory) -> None:
 
 
 @pytest.mark.behaviour("D116")
-async def test_a_command_shows_nothing_where_nothing_answers_and_what_is_said_beside_an_answer(config: dict[str, Any], clock: Clock) -> None:
+async def test_a_command_shows_nothing_where_nothing_answers_and_what_is_said_beside_an_answer(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
         ada = memory.scoped(USER)
         for text in ("Ada drinks tea", "The deploy failed on Friday", "Bob sails to Porto"):
@@ -67,7 +77,14 @@ async def test_a_command_shows_nothing_where_nothing_answers_and_what_is_said_be
             assert f"(no entries match '{query}')" in nothing.text
         [tea] = await memory.commands.run("/mem search tea", scope=USER)
         assert "1 match(es) for 'tea'" in tea.text
-        await ada.write("Where did you learn to sail?", conversation_id="lunch", number_in_conversation=1, speaker="Bo")
-        await ada.write("In Peniche, from my grandfather", conversation_id="lunch", number_in_conversation=2, speaker="Ada")
+        await ada.write(
+            "Where did you learn to sail?", conversation_id="lunch", number_in_conversation=1, speaker="Bo"
+        )
+        await ada.write(
+            "In Peniche, from my grandfather",
+            conversation_id="lunch",
+            number_in_conversation=2,
+            speaker="Ada",
+        )
         [sail] = await memory.commands.run("/mem search where did Ada learn to sail?", scope=USER)
         assert "In Peniche" in sail.text, "its own words share nothing with the question"

@@ -1,4 +1,6 @@
-"""Many writers of one session: no message is lost from the window, and nothing of another user, or erased since it was read, comes in."""
+"""Many writers of one session: no message is lost from the window, and nothing of
+another user, or erased since it was read, comes in.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,15 @@ WRITERS, MANY, TURNS = 8, 16, 3
 PROVIDERS: dict[str, Callable[[Memory], Any]] = {
     "buffer": lambda memory: BufferProvider(memory, namespace="n", max_messages=500),
     "sliding": lambda memory: SlidingWindowProvider(memory, namespace="n", max_turns=200, max_tokens=None),
-    "summarizing": lambda memory: SummarizingProvider(memory, lambda asked: "sum", namespace="n", active_tokens=100_000),
+    "summarizing": lambda memory: SummarizingProvider(
+        memory, lambda asked: "sum", namespace="n", active_tokens=100_000
+    ),
     "semantic": lambda memory: SemanticProvider(memory, namespace="n", last=500),
 }
 ALL = {name: kind for name, kind in PROVIDERS.items() if name != "semantic"} | {
-    "composite": lambda memory: CompositeProvider([BufferProvider(memory, namespace=name, max_messages=500) for name in ("n", "slow")])
+    "composite": lambda memory: CompositeProvider(
+        [BufferProvider(memory, namespace=name, max_messages=500) for name in ("n", "slow")]
+    )
 }
 
 
@@ -60,14 +66,18 @@ async def take_turns(provider: Any, writer: int, turns: int = TURNS) -> None:
 
 async def hand_back_lists(provider: Any, writer: int, turns: int = TURNS) -> None:
     for turn in range(turns):
-        await provider.write([*await provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s")
+        await provider.write(
+            [*await provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s"
+        )
 
 
 @pytest.mark.behaviour("C22", "C33")
 @pytest.mark.parametrize("write", [take_turns, hand_back_lists])
 @pytest.mark.parametrize("kind", [*PROVIDERS, "composite"])
 @pytest.mark.parametrize(("instances", "writers"), [(1, MANY), (WRITERS, WRITERS)])
-async def test_every_message_of_many_writers_is_shown(memory: Memory, kind: str, write: Any, instances: int, writers: int) -> None:
+async def test_every_message_of_many_writers_is_shown(
+    memory: Memory, kind: str, write: Any, instances: int, writers: int
+) -> None:
     """The parent has read the session too, and its children do not share its read."""
     providers = [(PROVIDERS | ALL)[kind](memory) for _ in range(instances)]
     await providers[0].write(user("first"), "s", new=True)
@@ -91,7 +101,12 @@ async def test_who_has_read_that_there_is_nothing_removes_nothing(memory: Memory
         first.set()
 
     first = asyncio.Event()
-    await asyncio.gather(*(begin(provider, text, waits) for provider, text, waits in zip(providers, ("a", "b"), (False, True), strict=True)))
+    await asyncio.gather(
+        *(
+            begin(provider, text, waits)
+            for provider, text, waits in zip(providers, ("a", "b"), (False, True), strict=True)
+        )
+    )
     assert {message.text for message in await providers[0].read("s")} == {"a", "b"}
 
 
@@ -107,7 +122,9 @@ async def test_replacements_remove_no_message_that_others_append(memory: Memory)
         for turn in range(TURNS):
             await session.replace([*(await session.context()).messages, user(f"R{writer}.{turn}")])
 
-    await asyncio.gather(*(appends(writer) for writer in range(5)), *(replaces(writer) for writer in range(3)))
+    await asyncio.gather(
+        *(appends(writer) for writer in range(5)), *(replaces(writer) for writer in range(3))
+    )
     shown = {message.text for message in (await session.context()).messages}
     assert shown == said_by(5) | {f"R{writer}.{turn}" for writer in range(3) for turn in range(TURNS)}
 
@@ -131,8 +148,14 @@ async def shown(provider: Any) -> list[str]:
 
 READS: dict[str, Callable[[Memory], tuple[Any, Callable[[], Any]]]] = {
     "limit": lambda memory: (buffer := PROVIDERS["buffer"](memory), lambda: buffer.read("s", limit=3)),
-    "query": lambda memory: (buffer := PROVIDERS["buffer"](memory), lambda: buffer.read("s", query="m1 m4", limit=2)),
-    "summarizing": lambda memory: (found := PROVIDERS["summarizing"](memory), lambda: found.read("s", limit=3)),
+    "query": lambda memory: (
+        buffer := PROVIDERS["buffer"](memory),
+        lambda: buffer.read("s", query="m1 m4", limit=2),
+    ),
+    "summarizing": lambda memory: (
+        found := PROVIDERS["summarizing"](memory),
+        lambda: found.read("s", limit=3),
+    ),
     "first-hit": lambda memory: (found := ALL["composite"](memory), lambda: found.read("s", limit=3)),
     "merge": lambda memory: (
         found := CompositeProvider([BufferProvider(memory, namespace=name) for name in "nm"], read="merge"),
@@ -144,7 +167,9 @@ READS: dict[str, Callable[[Memory], tuple[Any, Callable[[], Any]]]] = {
 
 @pytest.mark.behaviour("C22", "C33")
 @pytest.mark.parametrize("kind", READS)
-async def test_a_message_that_a_read_did_not_show_stays_when_its_list_is_handed_back(memory: Memory, kind: str) -> None:
+async def test_a_message_that_a_read_did_not_show_stays_when_its_list_is_handed_back(
+    memory: Memory, kind: str
+) -> None:
     provider, read = READS[kind](memory)
     said = [user(f"m{number} " + "some words " * 8) for number in range(6)]
     await provider.write(said, "s", new=True)
@@ -160,8 +185,12 @@ async def test_a_message_that_a_read_did_not_show_stays_when_its_list_is_handed_
 
 
 @pytest.mark.behaviour("C22", "B29")
-@pytest.mark.parametrize("asked", [{"budget": 60}, {"last": 2}, {"budget": 60, "last": 3}, {"budget": 60, "by": "turns"}])
-async def test_a_replacement_leaves_what_the_context_did_not_show(memory: Memory, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "asked", [{"budget": 60}, {"last": 2}, {"budget": 60, "last": 3}, {"budget": 60, "by": "turns"}]
+)
+async def test_a_replacement_leaves_what_the_context_did_not_show(
+    memory: Memory, asked: dict[str, Any]
+) -> None:
     session = await memory.sessions.create("s")
     for number in range(30):
         await session.append([user(f"q{number} " + "some words " * 8), answer(f"r{number}")])
@@ -169,7 +198,9 @@ async def test_a_replacement_leaves_what_the_context_did_not_show(memory: Memory
     read = (await session.context(**asked)).messages
     assert 1 < len(read) < 60
     await session.replace(read[1:])
-    assert [message.text for message in (await session.context()).messages] == [text for text in whole if text != read[0].text]
+    assert [message.text for message in (await session.context()).messages] == [
+        text for text in whole if text != read[0].text
+    ]
 
 
 async def test_a_buffer_keeps_as_many_of_its_messages_as_it_has_room_for(memory: Memory) -> None:
@@ -198,9 +229,16 @@ async def by_a_task_of_a_task(load: Callable[[], Any]) -> Any:
 @pytest.mark.behaviour("C22", "C33")
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize(
-    ("kind", "reads"), [*((kind, by_wait_for) for kind in (*ALL, "session")), ("session", by_a_group), ("buffer", by_a_task_of_a_task)]
+    ("kind", "reads"),
+    [
+        *((kind, by_wait_for) for kind in (*ALL, "session")),
+        ("session", by_a_group),
+        ("buffer", by_a_task_of_a_task),
+    ],
 )
-async def test_what_an_own_function_reads_in_a_child_task_the_caller_has_read(memory: Memory, kind: str, named: bool, reads: Any) -> None:
+async def test_what_an_own_function_reads_in_a_child_task_the_caller_has_read(
+    memory: Memory, kind: str, named: bool, reads: Any
+) -> None:
     provider: Any = ALL[kind](memory) if kind != "session" else None
     session = memory.session("s" if provider is None else "n/s", namespace=None if provider is None else "n")
     write = session.replace if provider is None else lambda messages: provider.write(messages, "s")
@@ -235,7 +273,9 @@ async def test_where_a_list_may_come_from_two_reads_only_what_both_showed_may_le
 
 
 @pytest.mark.behaviour("C33", "C51")
-async def test_what_a_task_wrote_stays_when_its_list_may_come_from_a_later_read_that_did_not_show_it(memory: Memory) -> None:
+async def test_what_a_task_wrote_stays_when_its_list_may_come_from_a_later_read_that_did_not_show_it(
+    memory: Memory,
+) -> None:
     provider = ALL["composite"](memory)
     await provider.write([user("a"), user("b"), user("c")], "s")
 
@@ -286,29 +326,45 @@ def cut_buffer(memory: Memory, namespace: str = "n") -> BufferProvider:
 
 DRAWN: dict[str, Callable[[Memory], Any]] = ALL | {
     "cut": cut_buffer,
-    "merge": lambda memory: CompositeProvider([BufferProvider(memory, namespace=name, max_messages=500) for name in ("n", "slow")], read="merge"),
+    "merge": lambda memory: CompositeProvider(
+        [BufferProvider(memory, namespace=name, max_messages=500) for name in ("n", "slow")], read="merge"
+    ),
     "mixed": lambda memory: CompositeProvider(
-        [cut_buffer(memory), SummarizingProvider(memory, lambda asked: "sum", namespace="slow", active_tokens=100_000)]
+        [
+            cut_buffer(memory),
+            SummarizingProvider(memory, lambda asked: "sum", namespace="slow", active_tokens=100_000),
+        ]
     ),
 }
 
 
 class DrawnWriter:
-    """Reads in part or whole, here or in a child task, and hands back what it read without some messages, with a new one behind."""
+    """Reads in part or whole, here or in a child task, and hands back what it read
+    without some messages, with a new one behind.
+    """
 
     def __init__(self, memory: Memory, provider: Any, draw: random.Random, name: int) -> None:
         self.memory, self.provider, self.draw, self.name = memory, provider, draw, name
         self.said: set[str] = set()
         self.dropped: set[str] = set()
-        """Messages that a read showed and the list behind it lacks: only these may leave."""
+        """Messages that a read showed and the list behind it lacks: only these may
+        leave.
+        """
 
     async def run(self) -> None:
         self.session = self.memory.session("n/s", namespace="n")
         for turn in range(3):
-            message = {"role": self.draw.choice(["user", "assistant"]), "content": f"{self.name}.{turn} " + "word " * self.draw.randint(0, 8)}
+            message = {
+                "role": self.draw.choice(["user", "assistant"]),
+                "content": f"{self.name}.{turn} " + "word " * self.draw.randint(0, 8),
+            }
             act = self.draw.choice(["append", "here", "here", "child", "other"])
             if act == "append":
-                await (self.session.append(message) if self.provider is None else self.provider.write(message, "s", new=True))
+                await (
+                    self.session.append(message)
+                    if self.provider is None
+                    else self.provider.write(message, "s", new=True)
+                )
             else:
                 shown = await (asyncio.wait_for(self.read(), 60) if act == "child" else self.read())
                 if act == "other":
@@ -317,15 +373,24 @@ class DrawnWriter:
                 kept = [one for one in shown if self.draw.random() > 0.2]
                 self.dropped |= {one.text for one in shown if one not in kept}
                 named = self.draw.random() < 0.6
-                given = [*(kept if named else [{"role": one.role.value, "content": one.content} for one in kept]), message]
-                await (self.session.replace(given) if self.provider is None else self.provider.write(given, "s"))
+                given = [
+                    *(kept if named else [{"role": one.role.value, "content": one.content} for one in kept]),
+                    message,
+                ]
+                await (
+                    self.session.replace(given) if self.provider is None else self.provider.write(given, "s")
+                )
             self.said.add(message["content"])
 
     async def read(self) -> list[Any]:
         way = self.draw.choice(["whole", "limit", "cut"])
         if self.provider is None:
             budget, last = self.draw.randint(20, 120), self.draw.randint(1, 5)
-            return (await self.session.context(budget if way == "cut" else None, last=last if way == "limit" else None)).messages
+            return (
+                await self.session.context(
+                    budget if way == "cut" else None, last=last if way == "limit" else None
+                )
+            ).messages
         asked: dict[str, Any] = {} if way == "whole" else {"limit": self.draw.randint(1, 5)}
         if way == "cut":
             asked["query"] = f"{self.draw.randint(0, 3)}.1"
@@ -335,23 +400,34 @@ class DrawnWriter:
 @pytest.mark.behaviour("C22", "C33")
 @pytest.mark.parametrize("kind", [kind for kind in (*DRAWN, "session") if kind != "sliding"])
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 100), marks=pytest.mark.nightly)])
-async def test_only_what_a_read_showed_and_its_list_lacks_leaves_the_window(memory: Memory, kind: str, seeds: range) -> None:
+async def test_only_what_a_read_showed_and_its_list_lacks_leaves_the_window(
+    memory: Memory, kind: str, seeds: range
+) -> None:
     for seed in seeds:
         tenant, draw = memory.for_tenant(f"t{seed}"), random.Random(seed)  # noqa: S311
         shared = None if kind == "session" else DRAWN[kind](tenant)
         writers = [
-            DrawnWriter(tenant, None if shared is None else draw.choice([shared, DRAWN[kind](tenant)]), random.Random(draw.random()), name)  # noqa: S311
+            DrawnWriter(
+                tenant,
+                None if shared is None else draw.choice([shared, DRAWN[kind](tenant)]),
+                random.Random(draw.random()),  # noqa: S311
+                name,
+            )
             for name in range(5)
         ]
         await asyncio.gather(*(writer.run() for writer in writers))
-        stay = {text for writer in writers for text in writer.said} - {text for writer in writers for text in writer.dropped}
+        stay = {text for writer in writers for text in writer.said} - {
+            text for writer in writers for text in writer.dropped
+        }
         for name in ("n", "slow") if isinstance(shared, CompositeProvider) else ("n",):
             messages = (await tenant.session(f"{name}/s", create=False).context()).messages
             assert stay <= {message.text for message in messages}, (seed, name)
 
 
 async def test_a_back_fill_erases_nothing_that_only_left_the_window_of_its_source(memory: Memory) -> None:
-    """Summarised and edited messages, and one that was erased, while an earlier part is filled."""
+    """Summarised and edited messages, and one that was erased, while an earlier part is
+    filled.
+    """
 
     class Fast(BufferProvider):
         async def write(self, *args: Any, **kwargs: Any) -> list[str]:
@@ -372,7 +448,9 @@ async def test_a_back_fill_erases_nothing_that_only_left_the_window_of_its_sourc
 
 @pytest.mark.behaviour("C51")
 async def test_a_back_fill_is_no_read_of_its_caller(memory: Memory) -> None:
-    """The caller's read is as old as the list it was given: what others write during the fill is not in it."""
+    """The caller's read is as old as the list it was given: what others write during
+    the fill is not in it.
+    """
 
     class Foreign:
         """Anybody's provider, over one of ours."""
@@ -399,11 +477,16 @@ async def test_a_back_fill_is_no_read_of_its_caller(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_what_a_context_adds_for_the_model_is_not_stored_when_it_is_handed_back(memory: Memory, named: bool) -> None:
+async def test_what_a_context_adds_for_the_model_is_not_stored_when_it_is_handed_back(
+    memory: Memory, named: bool
+) -> None:
     """What memory recalls, and results in place of missing ones."""
     await memory.write("Ada's cat is called Zebra", scope="user:ada")
     session = memory.session("s", user="ada", system="Be kind.")
-    call = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]}
+    call = {
+        "role": "assistant",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
+    }
     await session.append([user("hello"), call, user("what is my cat called?")])
     before = await session.context()
     read = (await session.context(recall="cat")).messages
@@ -412,7 +495,11 @@ async def test_what_a_context_adds_for_the_model_is_not_stored_when_it_is_handed
         read
         if named
         else [
-            {"role": m.role.value, "content": m.content, **({"tool_calls": call["tool_calls"]} if m.tool_calls else {})}
+            {
+                "role": m.role.value,
+                "content": m.content,
+                **({"tool_calls": call["tool_calls"]} if m.tool_calls else {}),
+            }
             | ({"tool_call_id": m.tool_call_id} if m.tool_call_id else {})
             for m in read
         ]
@@ -441,7 +528,11 @@ async def replace_beside_appends(memory: Memory, writer: int) -> None:
     session = memory.session("n/s", namespace="n")
     for turn in range(2):
         said = [user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")]
-        await (session.replace([*(await session.context()).messages, *said]) if writer % 2 else session.append(said))
+        await (
+            session.replace([*(await session.context()).messages, *said])
+            if writer % 2
+            else session.append(said)
+        )
 
 
 async def _write_every_way(memory: Memory, writers: range) -> None:
@@ -454,7 +545,9 @@ async def _write_every_way(memory: Memory, writers: range) -> None:
 
 async def _shown_every_way(memory: Memory) -> dict[str, set[str]]:
     """What each kind of provider shows, in each of its parts."""
-    shown = {name: {m.text for m in await kind(memory.for_tenant(name)).read("s")} for name, kind in ALL.items()}
+    shown = {
+        name: {m.text for m in await kind(memory.for_tenant(name)).read("s")} for name, kind in ALL.items()
+    }
     for name, of in (("composite", "slow"), ("replace", "n")):
         messages = (await memory.for_tenant(name).session(f"{of}/s", create=False).context()).messages
         shown[f"{name}/{of}"] = {m.text for m in messages}
@@ -475,7 +568,10 @@ async def test_processes_lose_no_message(config: dict[str, Any], processes: int)
     """Sixteen writers of each kind of provider, and of `replace` beside appends."""
     each = MANY // processes
     config = config | {"embedder": "none"}
-    spawned = [multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(config, first, each)) for first in range(0, MANY, each)]
+    spawned = [
+        multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(config, first, each))
+        for first in range(0, MANY, each)
+    ]
     for process in spawned:
         process.start()
     for process in spawned:
@@ -489,8 +585,12 @@ async def test_processes_lose_no_message(config: dict[str, Any], processes: int)
 BLOCKING: dict[str, Callable[[BlockingMemory], Any]] = {
     "buffer": lambda memory: BlockingBufferProvider(memory, max_messages=500),
     "sliding": lambda memory: BlockingSlidingWindowProvider(memory, max_turns=200, max_tokens=None),
-    "summarizing": lambda memory: BlockingSummarizingProvider(memory, lambda asked: "sum", active_tokens=100_000),
-    "composite": lambda memory: BlockingCompositeProvider([BlockingBufferProvider(memory, namespace=name, max_messages=500) for name in "ab"]),
+    "summarizing": lambda memory: BlockingSummarizingProvider(
+        memory, lambda asked: "sum", active_tokens=100_000
+    ),
+    "composite": lambda memory: BlockingCompositeProvider(
+        [BlockingBufferProvider(memory, namespace=name, max_messages=500) for name in "ab"]
+    ),
 }
 
 
@@ -504,7 +604,9 @@ def test_threads_lose_no_message(config: dict[str, Any], instances: int) -> None
             def run(writer: int, providers: list[Any] = providers) -> None:
                 provider = providers[writer % instances]
                 for turn in range(2):
-                    provider.write([*provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s")
+                    provider.write(
+                        [*provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s"
+                    )
 
             list(pool.map(run, range(MANY)))
             assert {message.text for message in providers[0].read("s")} == said_by(MANY, 2), name
@@ -516,12 +618,20 @@ async def test_the_last_write_in_call_order_wins(memory: Memory) -> None:
     await session.append({"id": "m", **user("first")})
     texts = [f"v{number}" for number in range(16)]
     handles = [memory.session("s") for _ in texts]
-    await asyncio.gather(*(handle.update("m", content=text) for handle, text in zip(handles, texts, strict=True)))
+    await asyncio.gather(
+        *(handle.update("m", content=text) for handle, text in zip(handles, texts, strict=True))
+    )
     assert (await session.context()).messages[0].text == texts[-1]
-    await asyncio.gather(*(session.append([{"id": "n", **user("n")}, {"id": "m", **user(text)}]) for text in reversed(texts)))
+    await asyncio.gather(
+        *(session.append([{"id": "n", **user("n")}, {"id": "m", **user(text)}]) for text in reversed(texts))
+    )
     assert (await session.context()).messages[0].text == texts[0]
-    await asyncio.gather(*(handle.tasks.save("t", title=text) for handle, text in zip(handles, texts, strict=True)))
-    await asyncio.gather(*(session.runs.save("r", child_id="c", message_count=number) for number in range(16)))
+    await asyncio.gather(
+        *(handle.tasks.save("t", title=text) for handle, text in zip(handles, texts, strict=True))
+    )
+    await asyncio.gather(
+        *(session.runs.save("r", child_id="c", message_count=number) for number in range(16))
+    )
     task, run = await session.tasks.get("t"), await session.runs.get("r")
     assert task is not None
     assert run is not None
@@ -534,13 +644,20 @@ async def test_a_session_is_not_opened_for_another_owner(memory: Memory) -> None
     await ada.append(user("secret"))
     for field, value in {"user": "bob", "agent": "b", "namespace": "m", "system": "Be rude."}.items():
         other: Any = memory.session("monday", **{field: value})  # type: ignore[arg-type]
-        for call in (other.context, other.info, lambda s=other: s.append(user("mine")), lambda s=other: s.search("secret")):
+        for call in (
+            other.context,
+            other.info,
+            lambda s=other: s.append(user("mine")),
+            lambda s=other: s.search("secret"),
+        ):
             with pytest.raises(SessionOwnerMismatch, match=field) as raised:
                 await call()
             assert "ada" not in str(raised.value)
     assert [m.text for m in (await memory.session("monday").context()).messages] == ["Be kind.", "secret"]
     await memory.sessions.update("monday", system="Be brief.")
-    assert (await memory.session("monday", user="ada", system="Be brief.").context()).messages[0].text == "Be brief."
+    assert (await memory.session("monday", user="ada", system="Be brief.").context()).messages[
+        0
+    ].text == "Be brief."
     await memory.session("nobody's").append(user("x"))
     with pytest.raises(SessionOwnerMismatch, match="user"):
         await memory.session("nobody's", user="ada").info()
@@ -565,9 +682,14 @@ async def test_providers_of_users_share_no_default_session(memory: Memory) -> No
 
 @pytest.mark.parametrize("kind", PROVIDERS)
 @pytest.mark.parametrize("named", [True, False])
-async def test_what_was_erased_or_edited_since_it_was_read_is_not_written_again(memory: Memory, kind: str, named: bool) -> None:
+async def test_what_was_erased_or_edited_since_it_was_read_is_not_written_again(
+    memory: Memory, kind: str, named: bool
+) -> None:
     provider = PROVIDERS[kind](memory)
-    given = [{"id": name, **user(text)} if named else user(text) for name, text in (("m1", "zebra"), ("m2", "yellow"), ("m3", "last"))]
+    given = [
+        {"id": name, **user(text)} if named else user(text)
+        for name, text in (("m1", "zebra"), ("m2", "yellow"), ("m3", "last"))
+    ]
     await provider.write(given, "s")
     mine = await provider.read("s")
     session = memory.session("n/s", create=False)
@@ -594,12 +716,16 @@ async def test_a_replacement_revives_only_where_it_is_told_to(memory: Memory) ->
 
 
 @pytest.mark.parametrize("kind", [*PROVIDERS, "session", "composite"])
-async def test_an_erased_message_is_not_brought_back_by_who_has_not_read_it(memory: Memory, kind: str) -> None:
+async def test_an_erased_message_is_not_brought_back_by_who_has_not_read_it(
+    memory: Memory, kind: str
+) -> None:
     """A list that a process kept elsewhere, or that another part of a composite has."""
     given = [{"id": name, **user(text)} for name, text in (("m1", "zebra"), ("m2", "stays"))]
     provider: Any = PROVIDERS[kind](memory) if kind in PROVIDERS else memory.session("n/s", namespace="n")
     if kind == "composite":
-        provider = CompositeProvider([BufferProvider(memory, namespace="n"), BufferProvider(memory, namespace="slow")])
+        provider = CompositeProvider(
+            [BufferProvider(memory, namespace="n"), BufferProvider(memory, namespace="slow")]
+        )
     write = provider.replace if kind == "session" else lambda told: provider.write(told, "s")
     await (provider.append(given) if kind == "session" else write(given))
     session = memory.session("n/s", create=False)
@@ -634,7 +760,9 @@ async def test_a_session_cleared_during_a_back_fill_stays_cleared(memory: Memory
 async def test_sessions_are_listed_by_their_last_activity(memory: Memory) -> None:
     for name in ("quiet", "busy"):
         await memory.session(name).append(user("x"))
-    used = max(info.updated_at for info in (await memory.sessions.list()).sessions) + timedelta(microseconds=1)
+    used = max(info.updated_at for info in (await memory.sessions.list()).sessions) + timedelta(
+        microseconds=1
+    )
     await memory.session("busy").append(user("later"))
     assert [info.id for info in (await memory.sessions.list(since=used)).sessions] == ["busy"]
     assert [info.id for info in (await memory.sessions.list(since=used, by="created")).sessions] == []
@@ -642,7 +770,9 @@ async def test_sessions_are_listed_by_their_last_activity(memory: Memory) -> Non
 
 async def test_archived_messages_do_not_push_others_out_of_an_answer(memory: Memory) -> None:
     provider = BufferProvider(memory, namespace="n", max_messages=1_000)
-    await provider.write(user("heron, said at length and beside many other words that make it the last hit"), "s")
+    await provider.write(
+        user("heron, said at length and beside many other words that make it the last hit"), "s"
+    )
     session = memory.session("n/s", create=False)
     archived = await session.append([user("heron") for _ in range(250)])
     await session.replace((await session.context()).messages[:1])
@@ -661,13 +791,18 @@ async def test_an_ended_session_takes_no_excluded_message(memory: Memory, over: 
         for text in ("one", "changed"):
             with pytest.raises(Conflict, match="resume"):
                 await session.append({"id": name, **user(text)})
-    assert [(item.message.text, item.excluded) for item in (await session.history()).items] == [("one", "manual"), ("two", None)]
+    assert [(item.message.text, item.excluded) for item in (await session.history()).items] == [
+        ("one", "manual"),
+        ("two", None),
+    ]
 
 
 @pytest.mark.behaviour("B24")
 @pytest.mark.parametrize("kind", PROVIDERS)
 @pytest.mark.parametrize("new", [True, False])
-async def test_a_message_for_the_window_only_enters_the_history_when_a_provider_is_told_it(memory: Memory, kind: str, new: bool) -> None:
+async def test_a_message_for_the_window_only_enters_the_history_when_a_provider_is_told_it(
+    memory: Memory, kind: str, new: bool
+) -> None:
     provider = PROVIDERS[kind](memory)
     await provider.write(user("first"), "s")
     session = memory.session("n/s", create=False)

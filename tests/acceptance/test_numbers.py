@@ -1,4 +1,6 @@
-"""Running numbers: given when first shown, once, never again; found by; gone with what had them. On every topology."""
+"""Running numbers: given when first shown, once, never again; found by; gone with what
+had them. On every topology.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,20 @@ from tests.support.numbered import History, misnumbered
 async def test_entries_have_numbers_once_shown_by_them_the_oldest_first(memory: Memory, clock: Clock) -> None:
     first = await memory.write("one", scope=USER)
     clock.advance()
-    second, third = [await memory.write(text, scope=scope) for text, scope in (("two", "session:s"), ("three", "org:o"))]
+    second, third = [
+        await memory.write(text, scope=scope) for text, scope in (("two", "session:s"), ("three", "org:o"))
+    ]
     shown = await memory.numbers.of([second.id, first.id, second.id])
     assert shown == {second.id: 2, first.id: 1}
     assert list(shown) == [second.id, first.id]
     assert await memory.numbers.of([third.id, first.id]) == {third.id: 3, first.id: 1}
     for text in ("#2", "2", " # 2 ", "# 02", second.id, f"#{second.id}", second.id.upper()):
         assert await memory.numbers.resolve(text) == Referent("entry", second.id, 2)
-    assert await memory.numbers.resolve_many(["#3", "7", first.id]) == [Referent("entry", third.id, 3), None, Referent("entry", first.id, 1)]
+    assert await memory.numbers.resolve_many(["#3", "7", first.id]) == [
+        Referent("entry", third.id, 3),
+        None,
+        Referent("entry", first.id, 1),
+    ]
 
 
 async def test_what_was_never_shown_by_a_number_is_found_by_its_id_alone(memory: Memory) -> None:
@@ -83,7 +91,10 @@ async def test_artifacts_have_numbers_of_the_same_sequence(memory: Memory) -> No
     await memory.sessions.create("talk")
     entry = await memory.write("one", scope=USER)
     first, second = [await memory.artifacts.put("talk", path, b"x") for path in ("a", "b")]
-    assert await memory.numbers.of([second.id, first.id, entry.id], kind="artifact") == {second.id: 2, first.id: 1}
+    assert await memory.numbers.of([second.id, first.id, entry.id], kind="artifact") == {
+        second.id: 2,
+        first.id: 1,
+    }
     assert await memory.numbers.of([entry.id, first.id]) == {entry.id: 3}, "an artifact is no entry"
     assert await memory.numbers.of([first.id, second.id], kind="artifact") == {first.id: 1, second.id: 2}
     third = await memory.artifacts.put("talk", "c", b"x")
@@ -106,7 +117,9 @@ async def test_a_number_ends_with_its_artifact_and_is_given_to_no_other(memory: 
     assert await memory.numbers.of(ids, kind="artifact") == {ids[0]: 1, ids[1]: 2}
     known = await memory.artifacts.get(ids[0])
     assert (await memory.artifacts.put("talk", "a", b"two")).id == ids[0]
-    assert await memory.numbers.of(ids, kind="artifact") == {ids[0]: 1, ids[1]: 2}, "what is replaced keeps id and number"
+    assert await memory.numbers.of(ids, kind="artifact") == {ids[0]: 1, ids[1]: 2}, (
+        "what is replaced keeps id and number"
+    )
     assert known is not None
     assert known.updated_at < (await memory.artifacts.list("talk")).artifacts[0].updated_at
     await memory.artifacts.delete(ids[1])
@@ -150,7 +163,9 @@ async def test_what_is_imported_gets_new_numbers_and_says_what_it_said(memory: M
 
 
 @pytest.mark.parametrize("seed", range(drawn(10, quick=2)))
-async def test_numbers_are_right_after_processes_drew_deleted_and_erased_at_once(config: dict[str, Any], seed: int) -> None:
+async def test_numbers_are_right_after_processes_drew_deleted_and_erased_at_once(
+    config: dict[str, Any], seed: int
+) -> None:
     """Two processes, but where the stores are the process' own."""
     async with Memory(config) as memory, Memory(config) as other:
         shared = all(store.capabilities.shared or store.capabilities.durable for store in stores_of(memory))

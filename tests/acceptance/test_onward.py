@@ -1,4 +1,6 @@
-"""Onward: messages that leave a session's window become entries, by the caller's callback, each once, with their origin (B83, B86)."""
+"""Onward: messages that leave a session's window become entries, by the caller's
+callback, each once, with their origin (B83, B86).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ async def test_what_a_session_taught_reaches_its_user_with_its_origin(learning: 
     made = await learning.retrieve(ADA)
     assert await taught(learning) == ["s1 milk", "s1 noted", "s1 tea"]
     assert sorted(report.onward) == sorted(entry.id for entry in made)
-    assert {(entry.conversation_id, entry.metadata["created_in_session_id"]) for entry in made} == {("s1", "s1")}
+    assert {(entry.conversation_id, entry.metadata["created_in_session_id"]) for entry in made} == {
+        ("s1", "s1")
+    }
     origin = await learning.entries.said_in(made[0].id)
     assert [(item.message.id, item.number) for item in origin] == [("tea", 1), ("milk", 2), ("a1", 3)]
     plain = await learning.write("by hand", scope=ADA)
@@ -59,7 +63,9 @@ async def test_what_a_session_taught_reaches_its_user_with_its_origin(learning: 
 
 @pytest.mark.behaviour("B52", "B83")
 @pytest.mark.parametrize("asked_between", [True, False])
-async def test_what_a_roll_back_took_from_a_compaction_goes_onward_once(learning: Memory, asked_between: bool) -> None:
+async def test_what_a_roll_back_took_from_a_compaction_goes_onward_once(
+    learning: Memory, asked_between: bool
+) -> None:
     session = await talked(learning, "tea", "milk")
     here = await session.checkpoint()
     await session.append(user("salt", "salt"))
@@ -76,11 +82,19 @@ async def test_what_a_roll_back_took_from_a_compaction_goes_onward_once(learning
 
 
 @pytest.mark.behaviour("B83")
-async def test_what_a_compaction_took_goes_onward_behind_it_and_nothing_twice(config: dict[str, Any], clock: Clock) -> None:
+async def test_what_a_compaction_took_goes_onward_behind_it_and_nothing_twice(
+    config: dict[str, Any], clock: Clock
+) -> None:
     left: list[tuple[list[str | None], list[int], str | None]] = []
 
     async def distil(leaving: Leaving) -> list[Any]:
-        left.append(([m.id for m in leaving.messages], leaving.numbers, None if leaving.summary is None else leaving.summary.text))
+        left.append(
+            (
+                [m.id for m in leaving.messages],
+                leaving.numbers,
+                None if leaving.summary is None else leaving.summary.text,
+            )
+        )
         return [{"content": text, "tags": ["said"]} for text in texts_of(leaving)]
 
     async with Memory(config, clock=clock, onward=distil) as memory:
@@ -102,9 +116,19 @@ async def test_what_a_compaction_took_goes_onward_behind_it_and_nothing_twice(co
 
 @pytest.mark.behaviour("B83")
 @pytest.mark.parametrize("provider", ["buffer", "sliding window"])
-async def test_what_a_provider_cuts_off_goes_onward_once_and_what_is_taken_back_not_again(learning: Memory, provider: str) -> None:
-    cut: Any = BufferProvider(learning, max_messages=2) if provider == "buffer" else SlidingWindowProvider(learning, max_turns=1)
-    said = [{"role": role, "content": f"{role} {n}", "id": f"{role}{n}"} for n in range(3) for role in ("user", "assistant")]
+async def test_what_a_provider_cuts_off_goes_onward_once_and_what_is_taken_back_not_again(
+    learning: Memory, provider: str
+) -> None:
+    cut: Any = (
+        BufferProvider(learning, max_messages=2)
+        if provider == "buffer"
+        else SlidingWindowProvider(learning, max_turns=1)
+    )
+    said = [
+        {"role": role, "content": f"{role} {n}", "id": f"{role}{n}"}
+        for n in range(3)
+        for role in ("user", "assistant")
+    ]
     for end in (2, 4, 4):
         await cut.write(said[:end], "s1")
         await swept(learning)
@@ -115,21 +139,30 @@ async def test_what_a_provider_cuts_off_goes_onward_once_and_what_is_taken_back_
     assert [message.id for message in (await session.context()).messages] == ["user2", "assistant2"]
     await session.append([user("user 0", "user0")])
     assert len((await session.end()).onward) == 4
-    assert await taught(learning, f"session:{info.id}") == sorted(f"{info.id} {one['content']}" for one in said)
+    assert await taught(learning, f"session:{info.id}") == sorted(
+        f"{info.id} {one['content']}" for one in said
+    )
 
 
-async def test_what_is_handed_back_without_some_lets_those_go_onward_with_their_origin(learning: Memory) -> None:
+async def test_what_is_handed_back_without_some_lets_those_go_onward_with_their_origin(
+    learning: Memory,
+) -> None:
     session = await talked(learning, "tea", "milk", "honey")
     await session.replace([user("milk", "milk"), user("salt", "salt")])
     await swept(learning)
     assert await taught(learning) == ["s1 honey", "s1 tea"]
-    assert [(one.message.id, one.excluded) for one in await learning.entries.said_in((await learning.retrieve(ADA))[0].id)] == [
+    assert [
+        (one.message.id, one.excluded)
+        for one in await learning.entries.said_in((await learning.retrieve(ADA))[0].id)
+    ] == [
         ("tea", "replaced"),
         ("honey", "replaced"),
     ]
     assert await session.erase("tea")
     await learning.session("s1").end()
-    assert await taught(learning) == ["s1 milk", "s1 salt"], "what was made of an erased message goes, with what was made beside it"
+    assert await taught(learning) == ["s1 milk", "s1 salt"], (
+        "what was made of an erased message goes, with what was made beside it"
+    )
 
 
 async def test_what_was_excluded_cleared_or_for_the_window_only_does_not_go_onward(learning: Memory) -> None:
@@ -142,7 +175,9 @@ async def test_what_was_excluded_cleared_or_for_the_window_only_does_not_go_onwa
     assert await taught(learning) == ["s1 said"]
 
 
-async def test_a_callback_that_fails_is_asked_again_later_and_by_the_next_end(config: dict[str, Any], clock: Clock) -> None:
+async def test_a_callback_that_fails_is_asked_again_later_and_by_the_next_end(
+    config: dict[str, Any], clock: Clock
+) -> None:
     asked = 0
 
     def distil(leaving: Leaving) -> list[str]:
@@ -170,20 +205,34 @@ async def test_a_callback_that_fails_is_asked_again_later_and_by_the_next_end(co
 
 @pytest.mark.parametrize(
     ("made", "said"),
-    [(7, "returned int"), ({"content": ""}, "content"), ({"content": "x", "key": "k"}, "key"), ({"content": "x", "scope": "nobody"}, "scope")],
+    [
+        (7, "returned int"),
+        ({"content": ""}, "content"),
+        ({"content": "x", "key": "k"}, "key"),
+        ({"content": "x", "scope": "nobody"}, "scope"),
+    ],
 )
 async def test_what_is_no_entry_is_told_and_stays_owed(clock: Clock, made: Any, said: str) -> None:
     async with Memory(
-        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock, onward=lambda _: made
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"},
+        clock=clock,
+        onward=lambda _: made,
     ) as memory:
         report = await (await talked(memory, "tea")).end()
         assert said in report.waiting[0]
         assert await memory.retrieve(ADA) == []
 
 
-async def test_drafts_go_where_they_say_and_without_a_user_to_the_session(config: dict[str, Any], clock: Clock) -> None:
+async def test_drafts_go_where_they_say_and_without_a_user_to_the_session(
+    config: dict[str, Any], clock: Clock
+) -> None:
     def distil(leaving: Leaving) -> list[Any]:
-        return [EntryDraft(scope=Scope.org("o1"), content="for all", expires_at=HOUR), {"content": "own", "metadata": {"a": 1}}, "text", None]
+        return [
+            EntryDraft(scope=Scope.org("o1"), content="for all", expires_at=HOUR),
+            {"content": "own", "metadata": {"a": 1}},
+            "text",
+            None,
+        ]
 
     async with Memory(config, clock=clock, onward=distil) as memory:
         await (await talked(memory, "tea", who=None)).end()
@@ -222,7 +271,9 @@ async def test_a_deleted_session_takes_what_was_made_of_it_and_nothing_else(lear
     assert await taught(learning) == ["by hand", "s1 again", "s2 tea"]
 
 
-async def test_a_session_deleted_while_the_callback_was_at_work_teaches_nothing(config: dict[str, Any], clock: Clock) -> None:
+async def test_a_session_deleted_while_the_callback_was_at_work_teaches_nothing(
+    config: dict[str, Any], clock: Clock
+) -> None:
     meanwhile: list[Callable[[], Awaitable[object]]] = []
 
     async def distil(leaving: Leaving) -> list[str]:

@@ -22,7 +22,7 @@ async def _found(memory: Memory, query: str, **asked: Any) -> list[str]:
     return [hit.entry.content for hit in await memory.search(query, scope=USER, **asked)]
 
 
-# -- words -----------------------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("D63", "AC-D19")
@@ -34,7 +34,10 @@ async def test_a_word_in_the_title_outranks_one_in_the_content(memory: Memory, *
     ]
     for fields in writes if title_first else reversed(writes):
         await memory.write(scope=USER, **fields)
-    assert await _found(memory, "kubernetes") == ["how we roll out", "among other things we mention kubernetes once"]
+    assert await _found(memory, "kubernetes") == [
+        "how we roll out",
+        "among other things we mention kubernetes once",
+    ]
 
 
 @pytest.mark.behaviour("D55")
@@ -44,7 +47,12 @@ async def test_a_word_weighs_most_in_the_title_then_in_tags_content_and_source(m
     await memory.write(f"{same} walrus", scope=USER, source="content")
     await memory.write(f"{same} tags", scope=USER, tags=["walrus"])
     await memory.write(f"{same} title", scope=USER, title="walrus")
-    assert [text.split()[-1] for text in await _found(memory, "walrus")] == ["title", "tags", "walrus", "source"]
+    assert [text.split()[-1] for text in await _found(memory, "walrus")] == [
+        "title",
+        "tags",
+        "walrus",
+        "source",
+    ]
 
 
 APART = " ".join(f"w{n}" for n in range(11))
@@ -53,14 +61,20 @@ CLOSE = ["alpha beta", "alpha one two three beta", f"alpha {APART} beta", "alpha
 
 @pytest.mark.behaviour("D59", "D60", "D61", "AC-D21")
 @pytest.mark.parametrize("query", ["alpha beta", "what about the alpha beta"])
-async def test_a_phrase_comes_before_near_words_before_far_ones_before_one_alone(memory: Memory, query: str) -> None:
+async def test_a_phrase_comes_before_near_words_before_far_ones_before_one_alone(
+    memory: Memory, query: str
+) -> None:
     await _write(memory, *reversed(CLOSE), *FILLER)
     assert await _found(memory, query, by="words") == CLOSE
 
 
 @pytest.mark.behaviour("D59", "D60")
 async def test_between_texts_of_one_length_closeness_decides(memory: Memory) -> None:
-    texts = ["x alpha beta x x x x x x x x x x x", "x alpha x x x beta x x x x x x x x", "alpha x x x x x x x x x x x x beta"]
+    texts = [
+        "x alpha beta x x x x x x x x x x x",
+        "x alpha x x x beta x x x x x x x x",
+        "alpha x x x x x x x x x x x x beta",
+    ]
     await _write(memory, texts[1], texts[2], texts[0])
     assert await _found(memory, "alpha beta", by="words") == texts
 
@@ -96,7 +110,17 @@ async def test_stems(memory: Memory, said: str, finds: tuple[str, ...], not_foun
 @pytest.mark.behaviour("D62")
 async def test_a_query_is_never_syntax(memory: Memory) -> None:
     await _write(memory, 'walrus AND "penguin" -lantern')
-    for query in ('"walrus', "walrus AND", "walrus*", "NEAR(walrus, 3)", "content:walrus", "-walrus", "walrus)(", "'; walrus --", "walrus\\"):
+    for query in (
+        '"walrus',
+        "walrus AND",
+        "walrus*",
+        "NEAR(walrus, 3)",
+        "content:walrus",
+        "-walrus",
+        "walrus)(",
+        "'; walrus --",
+        "walrus\\",
+    ):
         assert await _found(memory, query, by="words") == ['walrus AND "penguin" -lantern'], query
     for query in ('"', "*", "NEAR(", "-", "( )", "\\", "%", "_"):
         assert await _found(memory, query, by="words") == [], query
@@ -105,11 +129,15 @@ async def test_a_query_is_never_syntax(memory: Memory) -> None:
 @pytest.mark.behaviour("D65")
 async def test_another_tenant_changes_no_ranking(memory: Memory) -> None:
     await _write(memory, "walrus walrus lantern", "lantern penguin", "walrus penguin penguin")
-    before = [(hit.entry.content, hit.score) for hit in await memory.search("walrus lantern penguin", scope=USER)]
+    before = [
+        (hit.entry.content, hit.score) for hit in await memory.search("walrus lantern penguin", scope=USER)
+    ]
     other = memory.for_tenant("globex")
     for n in range(20):
         await other.write(f"lantern lantern lantern {n}", scope=USER)
-    assert [(hit.entry.content, hit.score) for hit in await memory.search("walrus lantern penguin", scope=USER)] == before
+    assert [
+        (hit.entry.content, hit.score) for hit in await memory.search("walrus lantern penguin", scope=USER)
+    ] == before
 
 
 async def test_a_typo_finds_what_was_meant_counts_less_and_is_told(memory: Memory) -> None:
@@ -124,7 +152,7 @@ async def test_a_typo_finds_what_was_meant_counts_less_and_is_told(memory: Memor
     assert 0.1 < hit.relevance < right.relevance
 
 
-# -- multipliers -----------------------------------------------------------------------------------------------------------
+# -- multipliers -----------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("D68", "D69")
@@ -132,8 +160,18 @@ async def test_types_and_tags_come_first_among_equals_and_multiply(memory: Memor
     for kind, tag in (("context", "a"), ("context", "b"), ("user", "a"), ("user", "b")):
         await memory.write(f"lantern {kind} {tag}", scope=USER, type=kind, tags=[f"of-{tag}"])
     found = await memory.search("lantern", scope=USER, types=["user"], tags=["of-b"], explain=True)
-    assert [hit.entry.content for hit in found] == ["lantern user b", "lantern user a", "lantern context b", "lantern context a"]
-    assert [hit.explanation["multipliers"] for hit in found] == [{"type": 1.3, "tag": 1.2}, {"type": 1.3}, {"tag": 1.2}, {}]
+    assert [hit.entry.content for hit in found] == [
+        "lantern user b",
+        "lantern user a",
+        "lantern context b",
+        "lantern context a",
+    ]
+    assert [hit.explanation["multipliers"] for hit in found] == [
+        {"type": 1.3, "tag": 1.2},
+        {"type": 1.3},
+        {"tag": 1.2},
+        {},
+    ]
 
 
 @pytest.mark.behaviour("D70", "D71", "D72", "D73", "D74", "AC-D33")
@@ -146,7 +184,9 @@ async def test_what_a_question_seems_to_want_comes_first_unless_the_caller_says(
         hits = await memory.search(query, scope=USER, explain=True, **asked)
         assert len(hits) == len(kinds)
         wanted = {hit.entry.type.value for hit in hits if hit.explanation["multipliers"].get("type", 1.0) > 1}
-        assert [hit.entry.type.value in wanted for hit in hits] == sorted((hit.entry.type.value in wanted for hit in hits), reverse=True)
+        assert [hit.entry.type.value in wanted for hit in hits] == sorted(
+            (hit.entry.type.value in wanted for hit in hits), reverse=True
+        )
         return wanted
 
     assert await boosted("which colour do I prefer?") == {"user"}
@@ -167,13 +207,29 @@ async def test_what_is_older_counts_less_and_never_nothing(memory: Memory, clock
     found = await memory.search("lantern", scope=USER, explain=True)
     told = [hit.entry.content[-1] for hit in found]
     assert (told[0], set(told[1:3]), told[3:]) == ("5", {"4", "3"}, ["2", "1", "0"])
-    assert [hit.explanation["multipliers"].get("age", 1.0) for hit in found] == [1.0, 0.9, 0.9, 0.75, 0.6, 0.5]
+    assert [hit.explanation["multipliers"].get("age", 1.0) for hit in found] == [
+        1.0,
+        0.9,
+        0.9,
+        0.75,
+        0.6,
+        0.5,
+    ]
     ageless = await memory.search("lantern", scope=USER, explain=True, age_decay=False)
     assert {hit.explanation["multipliers"].get("age", 1.0) for hit in ageless} == {1.0}
-    half = await memory.search("lantern", scope=USER, explain=True, half_life=timedelta(days=10), decay_floor=0.2)
+    half = await memory.search(
+        "lantern", scope=USER, explain=True, half_life=timedelta(days=10), decay_floor=0.2
+    )
     assert [hit.explanation["multipliers"].get("age", 1.0) for hit in half] == [1.0, 0.6, 0.2, 0.2, 0.2, 0.2]
     floored = await memory.search("lantern", scope=USER, explain=True, decay_floor=0.8)
-    assert [hit.explanation["multipliers"].get("age", 1.0) for hit in floored] == [1.0, 0.9, 0.9, 0.8, 0.8, 0.8]  # nothing is below it
+    assert [hit.explanation["multipliers"].get("age", 1.0) for hit in floored] == [
+        1.0,
+        0.9,
+        0.9,
+        0.8,
+        0.8,
+        0.8,
+    ]  # nothing is below it
 
 
 @pytest.mark.behaviour("D77")
@@ -188,7 +244,7 @@ async def test_age_is_told_from_the_moment_that_is_asked_about(memory: Memory, c
     assert hit.explanation["multipliers"]["age"] == 0.6
 
 
-# -- conversations ---------------------------------------------------------------------------------------------------------
+# -- conversations ---------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("D79", "D80", "D81", "D84", "AC-D27", "AC-D31")
@@ -204,14 +260,26 @@ async def test_of_equals_those_of_the_callers_conversation_come_first(memory: Me
 
 @pytest.mark.behaviour("D85", "AC-D29")
 @pytest.mark.parametrize("weak", [10, 31, 120])
-async def test_weak_entries_of_the_callers_conversation_do_not_crowd_out_a_strong_one_from_elsewhere(memory: Memory, weak: int) -> None:
-    drafts = [f"a long and rambling text about many things that mentions the raptor number {n} in passing" for n in range(weak)]
+async def test_weak_entries_of_the_callers_conversation_do_not_crowd_out_a_strong_one_from_elsewhere(
+    memory: Memory, weak: int
+) -> None:
+    drafts = [
+        f"a long and rambling text about many things that mentions the raptor number {n} in passing"
+        for n in range(weak)
+    ]
     for session in ("here", "there"):
         await memory.sessions.create(session)
     for text in drafts:
         await memory.write(text, scope=USER, conversation_id="here")
-    await memory.write("raptor: why the raptor engine raptor test failed", scope=USER, title="raptor engine test", conversation_id="there")
-    assert "raptor: why the raptor engine raptor test failed" in await _found(memory, "raptor engine test", conversation_id="here", limit=10)
+    await memory.write(
+        "raptor: why the raptor engine raptor test failed",
+        scope=USER,
+        title="raptor engine test",
+        conversation_id="there",
+    )
+    assert "raptor: why the raptor engine raptor test failed" in await _found(
+        memory, "raptor engine test", conversation_id="here", limit=10
+    )
 
 
 @pytest.mark.behaviour("D49", "D82", "D83")
@@ -222,7 +290,7 @@ async def test_limits_are_honoured_exactly(memory: Memory) -> None:
     assert len(await memory.search("lantern", scope=USER, limit=1_000)) == 230
 
 
-# -- scores ----------------------------------------------------------------------------------------------------------------
+# -- scores ----------------------------------------------------------------------------
 
 
 async def test_what_is_beyond_the_limit_is_told_by_number(memory: Memory) -> None:
@@ -236,7 +304,10 @@ async def test_the_past_is_scored_as_the_present_is(memory: Memory, clock: Clock
     await _write(memory, "walrus walrus lantern", "lantern penguin", "a walrus", "a walrus again", *FILLER)
     clock.advance()
     now = [(hit.entry.content, hit.score) for hit in await memory.search("walrus penguin", scope=USER)]
-    assert [(hit.entry.content, hit.score) for hit in await memory.search("walrus penguin", scope=USER, known_at=clock.moment)] == now
+    assert [
+        (hit.entry.content, hit.score)
+        for hit in await memory.search("walrus penguin", scope=USER, known_at=clock.moment)
+    ] == now
 
 
 async def test_relevance_compares_across_questions_and_may_be_asked_for(memory: Memory) -> None:
@@ -247,19 +318,32 @@ async def test_relevance_compares_across_questions_and_may_be_asked_for(memory: 
     assert half.relevance is not None
     assert 0 < half.relevance < 0.5 < best.relevance < 1
     assert await _found(memory, "walrus in a cupboard of mahogany", by="words", min_relevance=0.7) == []
-    found = await memory.search("walrus in a cupboard of mahogany", scope=USER, by="words", min_relevance=0.7, explain=True)
+    found = await memory.search(
+        "walrus in a cupboard of mahogany", scope=USER, by="words", min_relevance=0.7, explain=True
+    )
     assert found.left_out == {"below_min_relevance": 1}
-    assert await _found(memory, "walrus lantern harbour", by="words", min_relevance=0.7) == ["the walrus keeps a lantern in the harbour"]
+    assert await _found(memory, "walrus lantern harbour", by="words", min_relevance=0.7) == [
+        "the walrus keeps a lantern in the harbour"
+    ]
 
 
 @pytest.mark.behaviour("D54")
 async def test_the_score_is_the_sort_key_and_does_not_increase(memory: Memory, clock: Clock) -> None:
     for number in range(12):
         await memory.write(
-            f"walrus {'lantern ' * (number % 3)}{number}", scope=USER, type=("user", "context")[number % 2], tags=["a"] * (number % 4 == 0)
+            f"walrus {'lantern ' * (number % 3)}{number}",
+            scope=USER,
+            type=("user", "context")[number % 2],
+            tags=["a"] * (number % 4 == 0),
         )
         clock.advance(timedelta(days=20))
-    for options in ({}, {"types": ["user"], "tags": ["a"]}, {"age_decay": False}, {"by": "words"}, {"limit": 3}):
+    for options in (
+        {},
+        {"types": ["user"], "tags": ["a"]},
+        {"age_decay": False},
+        {"by": "words"},
+        {"limit": 3},
+    ):
         hits = await memory.search("the walrus with a lantern", scope=USER, explain=True, **options)
         scores = [hit.score for hit in hits if hit.score is not None]
         assert len(scores) == len(hits) > 0
@@ -280,7 +364,9 @@ async def test_what_stands_beside_in_a_conversation_is_found_with_it(memory: Mem
         "My boots are wet.",
     ]
     for n, text in enumerate(said, start=1):
-        await memory.write(text, scope=USER, conversation_id="c", number_in_conversation=n, speaker="Ada" if n % 2 else "Bob")
+        await memory.write(
+            text, scope=USER, conversation_id="c", number_in_conversation=n, speaker="Ada" if n % 2 else "Bob"
+        )
     await _write(memory, *FILLER)
     found = await _found(memory, "when did they see the walrus", limit=3)
     assert found[0] == "Did you finally see the walrus?" or found[1] == "Did you finally see the walrus?"
@@ -288,8 +374,12 @@ async def test_what_stands_beside_in_a_conversation_is_found_with_it(memory: Mem
 
 
 async def test_who_spoke_is_preferred_where_the_question_names_one(memory: Memory) -> None:
-    for n, (speaker, text) in enumerate([("Ada", "I painted a lighthouse last week"), ("Bob", "I painted a lighthouse last week")], start=1):
-        await memory.write(text, scope=USER, conversation_id="c", number_in_conversation=10 * n, speaker=speaker)
+    for n, (speaker, text) in enumerate(
+        [("Ada", "I painted a lighthouse last week"), ("Bob", "I painted a lighthouse last week")], start=1
+    ):
+        await memory.write(
+            text, scope=USER, conversation_id="c", number_in_conversation=10 * n, speaker=speaker
+        )
     for name in ("Ada", "Bob"):
         (first, _) = await memory.search(f"What did {name} paint?", scope=USER)
         assert first.entry.speaker == name

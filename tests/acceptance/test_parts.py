@@ -1,5 +1,6 @@
-"""Large texts of messages under a quota of `artifact_bytes`: theirs alone, counted with artifacts, refused by name, returned when they go. On every
-topology."""
+"""Large texts of messages under a quota of `artifact_bytes`: theirs alone, counted with
+artifacts, refused by name, returned when they go. On every topology.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +28,17 @@ config = keeping_bytes("redis-only")
 
 @pytest.fixture
 async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
-    """With a quota. Whatever a test does: in the end all that is reserved is what stands."""
-    async with Memory(config, clock=clock, quotas=[{"name": "files", "per": "tenant", "artifact_bytes": MOST}]) as opened:
+    """With a quota. Whatever a test does: in the end all that is reserved is what
+    stands.
+    """
+    async with Memory(
+        config, clock=clock, quotas=[{"name": "files", "per": "tenant", "artifact_bytes": MOST}]
+    ) as opened:
         yield opened
         engine = opened._access.engine
-        assert [problem for leaf in leaves_of(engine.topology.archive) for problem in await unsound(leaf)] == []
+        assert [
+            problem for leaf in leaves_of(engine.topology.archive) for problem in await unsound(leaf)
+        ] == []
         await assert_reserved(engine, opened.tenant)
 
 
@@ -51,13 +58,20 @@ async def reserved(memory: Memory) -> int:
 async def stored(memory: Memory) -> list[int]:
     """How many chunks stand, and events of logs."""
     archive = memory._access.engine.topology.archive
-    return [len((await archive.query(Query(kind, Tenant(memory.tenant), limit=500))).records) for kind in (ARTIFACTS, MESSAGES)]
+    return [
+        len((await archive.query(Query(kind, Tenant(memory.tenant), limit=500))).records)
+        for kind in (ARTIFACTS, MESSAGES)
+    ]
 
 
 async def test_parts_count_with_artifacts_until_their_message_is_erased(memory: Memory) -> None:
     session = memory.session("s1")
     await session.append(
-        [user(part("a"), "u1"), user("short", "u2"), user([{"type": "text", "text": part("b")}, {"type": "text", "text": "c"}], "u3")]
+        [
+            user(part("a"), "u1"),
+            user("short", "u2"),
+            user([{"type": "text", "text": part("b")}, {"type": "text", "text": "c"}], "u3"),
+        ]
     )
     assert await reserved(memory) == 2 * PART
     file = await memory.artifacts.put("s1", "out.txt", b"x" * PART)
@@ -79,15 +93,24 @@ async def test_a_message_without_room_is_refused_by_name_and_nothing_of_it_is_st
     session = memory.session("s1")
     await session.append([user(part("a", 2 * PART), "u1")])
     before = await stored(memory)
-    with pytest.raises(QuotaExceeded, match=r"'files': tenant '.*' holds 600,000 of at most 1,000,000 bytes of artifacts") as refused:
+    with pytest.raises(
+        QuotaExceeded, match=r"'files': tenant '.*' holds 600,000 of at most 1,000,000 bytes of artifacts"
+    ) as refused:
         await session.append([user("short", "u2"), user(part("b"), "u3"), user(part("c"), "u4")])
     assert (refused.value.held, refused.value.asked) == (2 * PART, 2 * PART)
     assert await stored(memory) == before
     assert await reserved(memory) == 2 * PART
     assert await window(session) == ["u1"]
     await session.append([user("short", "u2"), user(part("b"), "u3")])
-    outcomes = await asyncio.gather(*(memory.session(f"s{n}").append(user(part("d", 90_000))) for n in range(2, 5)), return_exceptions=True)
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["QuotaExceeded", "QuotaExceeded", "list"]
+    outcomes = await asyncio.gather(
+        *(memory.session(f"s{n}").append(user(part("d", 90_000))) for n in range(2, 5)),
+        return_exceptions=True,
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == [
+        "QuotaExceeded",
+        "QuotaExceeded",
+        "list",
+    ]
     assert await reserved(memory) == 3 * PART + 90_000
     async with memory.for_tenant("another") as another:
         await another.session("s1").append(user(part("theirs", 3 * PART)))
@@ -134,7 +157,9 @@ async def test_a_fork_counts_what_it_copies(memory: Memory) -> None:
     assert await reserved(memory) == 2 * PART
 
 
-async def test_what_a_user_an_expired_session_or_a_tenant_had_is_returned(memory: Memory, clock: Clock) -> None:
+async def test_what_a_user_an_expired_session_or_a_tenant_had_is_returned(
+    memory: Memory, clock: Clock
+) -> None:
     await memory.session("s1", user="ada").append(user(part("a")))
     shared = memory.session("s2")
     await shared.append([{"role": "user", "name": "ada", "content": part("b")}, user(part("c"), "u2")])
@@ -162,7 +187,8 @@ async def test_an_import_counts_what_it_brings_and_stops_where_there_is_no_room(
     async with memory.for_tenant("another") as another:
         await another.session("s9").append(user(part("x"), "u1"))
         with pytest.raises(
-            QuotaExceeded, match=r"'files'.* 1 of 10 lines of 'import' are imported; the others begin at line 2: .*, and import the same file again; "
+            QuotaExceeded,
+            match=r"'files'.* 1 of 10 lines of 'import' are imported; the others begin at line 2: .*, and import the same file again; ",
         ) as refused:
             await another.admin.import_(lines)
         assert (refused.value.imported, refused.value.held, refused.value.asked) == ("import", 3 * PART, PART)
@@ -172,5 +198,9 @@ async def test_an_import_counts_what_it_brings_and_stops_where_there_is_no_room(
         assert await another.session("s9").delete()
         await another.admin.import_(lines)
         assert await reserved(another) == 3 * PART
-        assert [message.text for message in (await another.session("s1").context()).messages] == [part("a"), part("b"), part("c")]
+        assert [message.text for message in (await another.session("s1").context()).messages] == [
+            part("a"),
+            part("b"),
+            part("c"),
+        ]
         await assert_reserved(another._access.engine, another.tenant)

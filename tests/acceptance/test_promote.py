@@ -9,7 +9,18 @@ import pytest
 
 from memory import Conflict, Entry, InvalidInput, InvalidScopePromotion, NotFound, Scope
 from memory.facade.memory import Memory
-from tests.acceptance.support import DAY, EVERY_KIND, HOUR, OBJECT, ORG, SESSION, USER, WORKSPACE, Clock, everything_stored
+from tests.acceptance.support import (
+    DAY,
+    EVERY_KIND,
+    HOUR,
+    OBJECT,
+    ORG,
+    SESSION,
+    USER,
+    WORKSPACE,
+    Clock,
+    everything_stored,
+)
 
 TARGETS = {
     "session": Scope.session("new"),
@@ -28,7 +39,9 @@ ALLOWED = {
 
 @pytest.mark.behaviour("A59", "A60", "A61", "A62", "A17", "AC-A33")
 @pytest.mark.parametrize("source", EVERY_KIND, ids=lambda s: f"from {s.kind}")
-async def test_promotion_follows_the_matrix_and_a_refused_one_changes_nothing(memory: Memory, source: Scope) -> None:
+async def test_promotion_follows_the_matrix_and_a_refused_one_changes_nothing(
+    memory: Memory, source: Scope
+) -> None:
     entry = await memory.write("to be promoted", scope=source)
     for kind, target in TARGETS.items():
         if (source.kind.value, kind) in ALLOWED:
@@ -53,9 +66,18 @@ async def test_an_entry_cannot_be_promoted_to_its_own_scope(memory: Memory) -> N
 
 @pytest.mark.behaviour("A63", "A65", "A66", "A67", "A69")
 @pytest.mark.parametrize("scope", [SESSION, USER, OBJECT], ids=str)
-async def test_a_promoted_entry_is_a_new_one_with_the_sources_content(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_a_promoted_entry_is_a_new_one_with_the_sources_content(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     source = await memory.write(
-        "known", scope=scope, type="learning", title="T", source="s", tags=["a", "b"], metadata={"k": 1}, expires_at=clock.moment + DAY
+        "known",
+        scope=scope,
+        type="learning",
+        title="T",
+        source="s",
+        tags=["a", "b"],
+        metadata={"k": 1},
+        expires_at=clock.moment + DAY,
     )
     clock.advance()
     promoted = await memory.promote(source.id, to=ORG)
@@ -184,7 +206,9 @@ async def test_promoting_again_with_other_overrides_is_a_conflict_and_with_the_s
             assert caught.value.existing_id == promoted.id
     assert await memory.get(source.id) == source
     moved = await memory.promote(source.id, to=USER, delete_original=True, **overrides)
-    assert moved.model_copy(update={"version": promoted.version, "updated_at": promoted.updated_at}) == promoted
+    assert (
+        moved.model_copy(update={"version": promoted.version, "updated_at": promoted.updated_at}) == promoted
+    )
     with pytest.raises(Conflict):
         await memory.promote(source.id, to=USER)
     assert await memory.promote(source.id, to=USER, **overrides) == moved
@@ -207,7 +231,9 @@ async def test_an_original_edited_since_it_was_promoted_is_not_deleted(memory: M
 
 @pytest.mark.behaviour("A70", "A72")
 @pytest.mark.parametrize("how", ["retired", "expired"])
-async def test_an_original_whose_copy_is_hidden_is_not_deleted(memory: Memory, clock: Clock, how: str) -> None:
+async def test_an_original_whose_copy_is_hidden_is_not_deleted(
+    memory: Memory, clock: Clock, how: str
+) -> None:
     source = await memory.write("kept", scope=SESSION)
     promoted = await memory.promote(source.id, to=USER)
     if how == "retired":
@@ -233,7 +259,9 @@ async def test_promoting_again_returns_it_as_it_is_by_now(memory: Memory) -> Non
 
 @pytest.mark.behaviour("A72")
 @pytest.mark.parametrize("target", [USER, OBJECT], ids=str)
-async def test_promoting_after_the_deletion_of_the_promoted_entry_is_a_new_act(memory: Memory, clock: Clock, target: Scope) -> None:
+async def test_promoting_after_the_deletion_of_the_promoted_entry_is_a_new_act(
+    memory: Memory, clock: Clock, target: Scope
+) -> None:
     source = await memory.write("twice", scope=SESSION)
     first = await memory.promote(source.id, to=target)
     for _ in range(2):
@@ -259,7 +287,11 @@ async def test_promoting_after_the_target_scope_was_erased_is_a_new_act(memory: 
 
 
 @pytest.mark.behaviour("A62", "A65")
-@pytest.mark.parametrize("override", [{"content": "\x00"}, {"tags": "x"}, {"metadata": {"a": float("nan")}}, {"content": None}], ids=str)
+@pytest.mark.parametrize(
+    "override",
+    [{"content": "\x00"}, {"tags": "x"}, {"metadata": {"a": float("nan")}}, {"content": None}],
+    ids=str,
+)
 async def test_an_override_that_cannot_be_is_refused(memory: Memory, override: dict[str, str]) -> None:
     source = await memory.write("kept", scope=SESSION)
     with pytest.raises(InvalidInput, match=next(iter(override))):
@@ -271,7 +303,11 @@ async def test_an_override_that_cannot_be_is_refused(memory: Memory, override: d
 async def test_confidence_neither_ranks_nor_merges_anything(memory: Memory) -> None:
     entries: list[Entry] = []
     for confidence in (0.1, 0.99, None):
-        entries.append(await memory.write("tea at five", scope=USER, metadata={"agentId": str(confidence), "confidence": confidence}))
+        entries.append(
+            await memory.write(
+                "tea at five", scope=USER, metadata={"agentId": str(confidence), "confidence": confidence}
+            )
+        )
     assert [e.id for e in await memory.retrieve(USER)] == [e.id for e in reversed(entries)]
     hits = await memory.search("tea", scope=USER)
     assert [h.entry.id for h in hits] == sorted(e.id for e in entries)

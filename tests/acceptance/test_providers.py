@@ -1,4 +1,6 @@
-"""The ready-made providers of messages (section C of the catalogue), each over the sessions of a memory."""
+"""The ready-made providers of messages (section C of the catalogue), each over the
+sessions of a memory.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ async def said(memory: Memory, session_id: str) -> list[str]:
     return [item.message.text for item in (await memory.session(session_id, create=False).history()).items]
 
 
-# -- what all of them do ----------------------------------------------------------------------------------------------
+# -- what all of them do ---------------------------------------------------------------
 
 
 @pytest.mark.behaviour("C1", "C2", "C3", "C10", "AC-C01")
@@ -69,22 +71,43 @@ async def test_what_is_written_is_read_and_an_unknown_session_is_empty(memory: M
     provider = EACH[kind](memory)
     assert isinstance(provider, Provider)
     assert provider.type == kind
-    assert (await provider.read(), await provider.read("nobody"), await provider.entries("nobody")) == ([], [], [])
+    assert (await provider.read(), await provider.read("nobody"), await provider.entries("nobody")) == (
+        [],
+        [],
+        [],
+    )
     assert await memory.sessions.get(f"{kind}/nobody") is None
-    talk = [q("hello"), r("let me see", reasoning="hm", tool_calls=[{"id": "c1", "name": "look", "arguments": '{"a": 1}'}]), found("c1"), r("there")]
+    talk = [
+        q("hello"),
+        r("let me see", reasoning="hm", tool_calls=[{"id": "c1", "name": "look", "arguments": '{"a": 1}'}]),
+        found("c1"),
+        r("there"),
+    ]
     assert await provider.write(talk) == []
     for read in (await provider.read(), await provider.read("default"), await EACH[kind](memory).read()):
         assert texts(read) == ["hello", "let me see", "found", "there"]
-        assert (read[1].reasoning, read[1].tool_calls[0].arguments, read[2].tool_call_id) == ("hm", '{"a": 1}', "c1")
+        assert (read[1].reasoning, read[1].tool_calls[0].arguments, read[2].tool_call_id) == (
+            "hm",
+            '{"a": 1}',
+            "c1",
+        )
 
 
 @pytest.mark.behaviour("C4", "C7", "C8", "C9", "AC-C29")
 @each_provider
-async def test_an_entry_says_when_and_by_whom_and_a_read_when_it_was_read(memory: Memory, clock: Clock, kind: str) -> None:
+async def test_an_entry_says_when_and_by_whom_and_a_read_when_it_was_read(
+    memory: Memory, clock: Clock, kind: str
+) -> None:
     provider = EACH[kind](memory)
     await provider.write([q("hello")], "s1", tags=["work"], agent="planner")
     (entry,) = await provider.entries("s1")
-    assert (entry.session_id, entry.agent, entry.tags, entry.accessed_at, texts(entry.messages)) == ("s1", "planner", ["work"], None, ["hello"])
+    assert (entry.session_id, entry.agent, entry.tags, entry.accessed_at, texts(entry.messages)) == (
+        "s1",
+        "planner",
+        ["work"],
+        None,
+        ["hello"],
+    )
     assert entry.token_count == 6
     moments = []
     for _ in range(2):
@@ -115,7 +138,9 @@ async def test_limit_and_tags_and_query_are_honoured(memory: Memory, kind: str) 
 @pytest.mark.behaviour("C11")
 async def test_a_buffer_that_is_asked_shows_what_answers_only(memory: Memory) -> None:
     provider = BufferProvider(memory)
-    await provider.write([q("the heron stands"), r("on one leg"), calls("c1"), found("c1"), q("and the kite flies")])
+    await provider.write(
+        [q("the heron stands"), r("on one leg"), calls("c1"), found("c1"), q("and the kite flies")]
+    )
     assert texts(await provider.read(query="heron")) == ["the heron stands"]
     assert await provider.read(query="nothing of it") == []
 
@@ -124,13 +149,24 @@ async def test_a_buffer_that_is_asked_shows_what_answers_only(memory: Memory) ->
 @pytest.mark.parametrize("kind", [*EACH, "merge", "first-hit"])
 async def test_a_limited_answer_is_the_best_of_what_the_read_may_show(memory: Memory, kind: str) -> None:
     """Not the newest, and nothing that left the window: that would answer better."""
-    told = [q("the red heron nests by the river"), calls("c1"), found("c1"), r("a heron"), q("tea at noon"), r("the red kite"), q("herons, perhaps")]
+    told = [
+        q("the red heron nests by the river"),
+        calls("c1"),
+        found("c1"),
+        r("a heron"),
+        q("tea at noon"),
+        r("the red kite"),
+        q("herons, perhaps"),
+    ]
     if kind in EACH:
         provider: Any = EACH[kind](memory)
         sessions = [memory.session(f"{provider.namespace}/s1", create=False)]
         await provider.write(told, "s1")
     else:
-        provider = CompositeProvider([BufferProvider(memory, namespace=name) for name in ("a", "b")], read=kind)  # type: ignore[arg-type]
+        provider = CompositeProvider(
+            [BufferProvider(memory, namespace=name) for name in ("a", "b")],
+            read=kind,  # type: ignore[arg-type]
+        )
         sessions = [memory.session(f"{name}/s1", create=False) for name in ("a", "b")]
         await provider.write(told, "s1")
     for limit in (1, 2):
@@ -149,7 +185,9 @@ async def test_a_limited_answer_is_the_best_of_what_the_read_may_show(memory: Me
 async def test_where_few_tokens_fit_the_best_answers_are_shown(memory: Memory, kind: str) -> None:
     of: Any = {"buffer": BufferProvider, "sliding": SlidingWindowProvider}[kind]
     few = of(memory, namespace="n", max_tokens=20)
-    await few.write([q("the red heron nests"), r("so"), *[q(f"a heron, number {n}, stands there") for n in range(6)]])
+    await few.write(
+        [q("the red heron nests"), r("so"), *[q(f"a heron, number {n}, stands there") for n in range(6)]]
+    )
     shown = texts(await few.read(query="red heron nests"))
     assert shown[0] == "the red heron nests"
     assert len(shown) < 4
@@ -182,7 +220,11 @@ async def test_clear_reaches_the_sessions_of_its_namespace_only(memory: Memory, 
         await other.write([q("the other's")], session_id)
     assert [entry.session_id for entry in await provider.entries()] == ["a", "b", "c/d"]
     await provider.clear("a")
-    assert [await provider.read("a"), texts(await provider.read("b")), texts(await provider.read("c/d"))] == [[], ["in b"], ["in c/d"]]
+    assert [await provider.read("a"), texts(await provider.read("b")), texts(await provider.read("c/d"))] == [
+        [],
+        ["in b"],
+        ["in c/d"],
+    ]
     for call in (provider.clear, provider.entries, provider.read):
         with pytest.raises(InvalidInput, match="session_id: must not be empty"):
             await call("")
@@ -197,7 +239,9 @@ async def test_clear_reaches_the_sessions_of_its_namespace_only(memory: Memory, 
 
 
 @each_provider
-async def test_a_session_that_another_cleared_is_empty_and_can_be_written_again(memory: Memory, kind: str) -> None:
+async def test_a_session_that_another_cleared_is_empty_and_can_be_written_again(
+    memory: Memory, kind: str
+) -> None:
     one, other = EACH[kind](memory), EACH[kind](memory)
     await one.write([q("old")])
     await other.read()
@@ -218,7 +262,7 @@ def test_a_namespace_holds_no_slash(plain: Memory) -> None:
         BufferProvider(plain, namespace="a/b")
 
 
-# -- buffer -----------------------------------------------------------------------------------------------------------
+# -- buffer ----------------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("C21", "C22", "C25", "AC-C03")
@@ -243,7 +287,11 @@ async def test_a_history_gains_only_what_is_new(memory: Memory) -> None:
         talk += [q("ok"), r(f"r{n}")]
         await provider.write(talk, "s1")
         await provider.write(talk, "s1")
-    assert texts(await provider.read("s1")) == ["ok", "r0", "ok", "r1", "ok", "r2"] == await said(memory, "buffer/s1")
+    assert (
+        texts(await provider.read("s1"))
+        == ["ok", "r0", "ok", "r1", "ok", "r2"]
+        == await said(memory, "buffer/s1")
+    )
     read = await provider.read("s1")
     read[1].content = "changed"
     await provider.write([*read[1:], q("more")], "s1")
@@ -263,7 +311,11 @@ async def test_what_another_wrote_since_it_was_read_stays(memory: Memory) -> Non
 
 @pytest.mark.behaviour("C23", "C26", "C27", "AC-C09")
 async def test_a_buffer_keeps_the_newest_and_no_result_without_its_call(memory: Memory) -> None:
-    twenty, none, two = BufferProvider(memory), BufferProvider(memory, namespace="none", max_messages=0), BufferProvider(memory, max_messages=2)
+    twenty, none, two = (
+        BufferProvider(memory),
+        BufferProvider(memory, namespace="none", max_messages=0),
+        BufferProvider(memory, max_messages=2),
+    )
     await twenty.write([q(f"m{n}") for n in range(25)])
     assert texts(await twenty.read()) == [f"m{n}" for n in range(5, 25)]
     await none.write([q("a"), q("b")])
@@ -300,7 +352,11 @@ async def test_no_more_is_shown_than_is_kept_however_many_write_at_once(memory: 
         assert len(shown) == 8
         assert len(await said(memory, f"{provider.type}/default")) == 40
         await provider.write([*await provider.read(), Message(role=Role.USER, content="next")])
-        assert texts(await provider.read()) == [*shown[1:], "next"] if provider.type == "buffer" else [*shown[2:], "next"]
+        assert (
+            texts(await provider.read()) == [*shown[1:], "next"]
+            if provider.type == "buffer"
+            else [*shown[2:], "next"]
+        )
 
 
 @pytest.mark.behaviour("C52")
@@ -314,8 +370,12 @@ async def test_what_a_run_is_given_is_checked_before_it_begins(memory: Memory, k
 
 
 @pytest.mark.behaviour("C17", "C18", "C19", "C24", "AC-C13")
-@pytest.mark.parametrize(("most", "shown"), [(0, 0), (4, 0), (5, 1), (9, 1), (10, 2), (15, 3), (19, 3), (20, 4)])
-async def test_a_buffer_shows_the_newest_that_fit_and_nothing_that_does_not(memory: Memory, most: int, shown: int) -> None:
+@pytest.mark.parametrize(
+    ("most", "shown"), [(0, 0), (4, 0), (5, 1), (9, 1), (10, 2), (15, 3), (19, 3), (20, 4)]
+)
+async def test_a_buffer_shows_the_newest_that_fit_and_nothing_that_does_not(
+    memory: Memory, most: int, shown: int
+) -> None:
     provider = BufferProvider(memory, max_tokens=most)
     talk = [q("aaaa"), r("bbbb"), q("cccc"), r("dddd")]
     await provider.write(talk)
@@ -324,7 +384,7 @@ async def test_a_buffer_shows_the_newest_that_fit_and_nothing_that_does_not(memo
     assert texts(await provider.read("long")) == ["aaaa", "bbbb", "cccc", "dddd"][4 - shown :]
 
 
-# -- sliding window ---------------------------------------------------------------------------------------------------
+# -- sliding window --------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("C28", "C30", "C31")
@@ -339,7 +399,15 @@ async def test_a_sliding_window_appends_and_keeps_the_newest_turns(memory: Memor
 @pytest.mark.behaviour("C29", "C32", "AC-C15")
 async def test_a_turn_ends_at_an_answer_without_calls(memory: Memory) -> None:
     provider = SlidingWindowProvider(memory)
-    await provider.write([q("q"), r("", tool_calls=[{"id": "c1", "name": "t", "arguments": "{}"}]), found("c1", "r"), r("done"), q("tail")])
+    await provider.write(
+        [
+            q("q"),
+            r("", tool_calls=[{"id": "c1", "name": "t", "arguments": "{}"}]),
+            found("c1", "r"),
+            r("done"),
+            q("tail"),
+        ]
+    )
     assert await provider.stats("nobody") is None
     assert await provider.stats() == {"turns": 2, "estimated_tokens": 25}
     assert (await provider.entries())[0].token_count == 25
@@ -354,9 +422,20 @@ async def test_a_talk_that_is_written_back_whole_doubles_nothing(memory: Memory,
         talk += [q("again"), r(f"r{n}")]
         await provider.write(talk)
         if reads:
-            talk = [{"role": message.role.value, "content": message.text} for message in await provider.read()]
+            talk = [
+                {"role": message.role.value, "content": message.text} for message in await provider.read()
+            ]
     assert texts(await provider.read()) == ["again", "r3", "again", "r4"]
-    assert await said(memory, "sliding-window/default") == ["again", "r1", "again", "r2", "again", "r3", "again", "r4"]
+    assert await said(memory, "sliding-window/default") == [
+        "again",
+        "r1",
+        "again",
+        "r2",
+        "again",
+        "r3",
+        "again",
+        "r4",
+    ]
 
 
 @pytest.mark.behaviour("C33")
@@ -375,10 +454,13 @@ async def test_a_turn_is_shown_whole_or_not_at_all(memory: Memory) -> None:
     for most in range(4, 40):
         provider = SlidingWindowProvider(memory, max_tokens=most, namespace=f"at {most}")
         await provider.write([q("before"), r("it"), *turn])
-        assert texts(await provider.read()) in (["user", "", "found", "answer"], ["before", "it", "user", "", "found", "answer"])
+        assert texts(await provider.read()) in (
+            ["user", "", "found", "answer"],
+            ["before", "it", "user", "", "found", "answer"],
+        )
 
 
-# -- summarising ------------------------------------------------------------------------------------------------------
+# -- summarising -----------------------------------------------------------------------
 
 
 class Summariser:
@@ -406,10 +488,25 @@ async def test_the_older_half_becomes_a_summary(memory: Memory) -> None:
     provider = SummarizingProvider(memory, model, active_tokens=30)
     assert await provider.write([q("q1"), r("r1"), q("q2"), r("r2"), q("q3")]) == []
     assert (texts(await provider.read()), await provider.summary()) == (["q1", "r1", "q2", "r2", "q3"], None)
-    await provider.write([{"role": "system", "content": "You are kind."}, q("q1"), r("r1"), q("q2"), r("r2"), q("q3"), r("r3"), q("q4")])
+    await provider.write(
+        [
+            {"role": "system", "content": "You are kind."},
+            q("q1"),
+            r("r1"),
+            q("q2"),
+            r("r2"),
+            q("q3"),
+            r("r3"),
+            q("q4"),
+        ]
+    )
     read = await provider.read()
     assert texts(read) == ["[Conversation summary so far]\nof 3", "r2", "q3", "r3", "q4"]
-    assert (read[0].role.value, await provider.summary(), texts(model.asked[0].messages)) == ("system", "of 3", ["q1", "r1", "q2"])
+    assert (read[0].role.value, await provider.summary(), texts(model.asked[0].messages)) == (
+        "system",
+        "of 3",
+        ["q1", "r1", "q2"],
+    )
     assert (await provider.entries())[0].token_count == 4 * (4 + 2), "of what is active (C40)"
     assert await provider.summary("nobody") is None
     for wrong in (None, "a model"):
@@ -425,13 +522,28 @@ async def test_the_request_has_the_earlier_summary_and_who_said_what(memory: Mem
     await provider.write(talk)
     await provider.write([*talk, q("q3"), r("r3")])
     first, second = (asked.to_messages() for asked in model.asked)
-    assert first == [{"role": "system", "content": "Be short."}, {"role": "user", "content": "USER: q1\nASSISTANT: r1"}]
+    assert first == [
+        {"role": "system", "content": "Be short."},
+        {"role": "user", "content": "USER: q1\nASSISTANT: r1"},
+    ]
     thought = SummaryAsked([Message(role="assistant", reasoning="She means tea.")], None, 10, "Be short.")
     assert thought.to_messages()[1]["content"] == "ASSISTANT: She means tea."
-    assert second[1]["content"] == "Previous summary:\nof 2\n\nNew conversation to add:\nUSER: q2\nASSISTANT: r2"
+    assert (
+        second[1]["content"] == "Previous summary:\nof 2\n\nNew conversation to add:\nUSER: q2\nASSISTANT: r2"
+    )
     await provider.write([*talk, q("q3"), r("r3"), q("q4")])
     assert texts(await provider.read())[1:] == ["q3", "r3", "q4"]
-    assert await said(memory, "summarizing/default") == ["q1", "r1", "q2", "r2", "of 2", "q3", "r3", "of 2", "q4"]
+    assert await said(memory, "summarizing/default") == [
+        "q1",
+        "r1",
+        "q2",
+        "r2",
+        "of 2",
+        "q3",
+        "r3",
+        "of 2",
+        "q4",
+    ]
 
 
 @pytest.mark.behaviour("C39", "AC-C19")
@@ -457,7 +569,9 @@ async def test_a_failing_summariser_costs_no_message_and_no_run(memory: Memory) 
 
 @pytest.mark.behaviour("C42")
 @pytest.mark.parametrize("text", ["half a pair: \ud800", "a NUL: \0"])
-async def test_a_summary_that_no_message_can_say_is_a_note_and_nothing_has_changed(memory: Memory, text: str) -> None:
+async def test_a_summary_that_no_message_can_say_is_a_note_and_nothing_has_changed(
+    memory: Memory, text: str
+) -> None:
     provider = SummarizingProvider(memory, lambda _: text, active_tokens=20)
     (note,) = await provider.write([q("x" * 40), r("y" * 40), q("z")])
     assert "there is no summary" in note
@@ -492,7 +606,7 @@ async def test_a_call_goes_into_the_summary_with_its_results(memory: Memory) -> 
     assert texts(await provider.read())[1:] == ["r1"]
 
 
-# -- semantic ---------------------------------------------------------------------------------------------------------
+# -- semantic --------------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("C4", "C11")
@@ -500,13 +614,20 @@ async def test_what_answers_is_found_however_old_and_stands_before_the_last(memo
     provider = SemanticProvider(memory, last=2)
     await provider.write([q("my cat is called Tom"), r("noted"), *[q(f"word {n}") for n in range(20)]])
     assert texts(await provider.read()) == ["word 18", "word 19"]
-    assert texts(await provider.read(query="what is the cat called?")) == ["my cat is called Tom", "word 18", "word 19"]
+    assert texts(await provider.read(query="what is the cat called?")) == [
+        "my cat is called Tom",
+        "word 18",
+        "word 19",
+    ]
     read = await provider.read(query="cat")
     await provider.write([*read, q("and now?")])
-    assert (texts(await provider.read()), len(await said(memory, "semantic/default"))) == (["word 19", "and now?"], 23)
+    assert (texts(await provider.read()), len(await said(memory, "semantic/default"))) == (
+        ["word 19", "and now?"],
+        23,
+    )
 
 
-# -- composite --------------------------------------------------------------------------------------------------------
+# -- composite -------------------------------------------------------------------------
 
 
 class Bare:
@@ -519,13 +640,25 @@ class Bare:
         self.fails = fails
 
     async def read(
-        self, session_id: str = "default", *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()
+        self,
+        session_id: str = "default",
+        *,
+        limit: int | None = None,
+        query: str | None = None,
+        tags: Sequence[str] = (),
     ) -> Sequence[Message]:
         if self.fails:
             raise ConnectionError("bare is away")
         return self.kept.get(session_id, [])
 
-    async def write(self, messages: Sequence[Message], session_id: str = "default", *, tags: Sequence[str] = (), agent: str | None = None) -> None:
+    async def write(
+        self,
+        messages: Sequence[Message],
+        session_id: str = "default",
+        *,
+        tags: Sequence[str] = (),
+        agent: str | None = None,
+    ) -> None:
         if self.fails:
             raise ConnectionError("bare is away")
         self.kept[session_id] = list(messages)
@@ -559,10 +692,18 @@ async def test_the_first_that_has_something_answers_and_those_before_it_are_fill
 
 @pytest.mark.behaviour("C4", "C11", "C46")
 @pytest.mark.parametrize("way", ["first-hit", "merge"])
-async def test_parts_are_asked_nothing_that_is_refused_and_a_limit_holds_whatever_they_do(memory: Memory, way: Any) -> None:
+async def test_parts_are_asked_nothing_that_is_refused_and_a_limit_holds_whatever_they_do(
+    memory: Memory, way: Any
+) -> None:
     bare = Bare()
     both = CompositeProvider([bare, BufferProvider(memory)], read=way)
-    reads: list[dict[str, Any]] = [{"limit": 0}, {"limit": 1_001}, {"limit": True}, {"query": 1}, {"tags": "work"}]
+    reads: list[dict[str, Any]] = [
+        {"limit": 0},
+        {"limit": 1_001},
+        {"limit": True},
+        {"query": 1},
+        {"tags": "work"},
+    ]
     for wrong in reads:
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             await both.read(**wrong)
@@ -589,7 +730,9 @@ async def test_a_part_without_clear_and_entries_is_passed_over(memory: Memory) -
 
 
 @pytest.mark.behaviour("C48", "C49")
-async def test_merged_parts_show_each_message_once_and_repeated_ones_as_often_as_they_were_said(memory: Memory) -> None:
+async def test_merged_parts_show_each_message_once_and_repeated_ones_as_often_as_they_were_said(
+    memory: Memory,
+) -> None:
     one, other = BufferProvider(memory), SlidingWindowProvider(memory)
     both = CompositeProvider([one, other], read="merge")
     await both.write([q("ok"), r("well"), q("ok")])
@@ -610,7 +753,9 @@ async def test_a_write_tries_every_part_names_those_that_failed_and_can_be_repea
     await all_of_them.write([q("q1"), r("r1")])
     await CompositeProvider([buffer, bare, sliding]).write([q("q1"), r("r1"), q("q2")])
     for part in (buffer, sliding):
-        assert texts(await part.read()) == ["q1", "r1", "q2"] == await said(memory, f"{part.namespace}/default")
+        assert (
+            texts(await part.read()) == ["q1", "r1", "q2"] == await said(memory, f"{part.namespace}/default")
+        )
     assert texts(bare.kept["default"]) == ["q1", "r1", "q2"]
 
 
@@ -627,15 +772,19 @@ async def test_a_part_that_cannot_be_read_or_filled_is_passed_over_unless_all_ar
     assert list(failed.value.failed) == ["bare 1", "bare 3"], "each is told, also those of one name"
 
 
-# -- runs -------------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("C52", "C54", "AC-C31")
 @each_provider
-async def test_a_run_reads_then_asks_then_writes_and_the_system_message_comes_first(memory: Memory, kind: str) -> None:
+async def test_a_run_reads_then_asks_then_writes_and_the_system_message_comes_first(
+    memory: Memory, kind: str
+) -> None:
     provider, told = EACH[kind](memory), list[tuple[str, Mapping[str, Any]]]()
     await provider.write([q("q1"), r("r1")], "s1")
-    async with provider.turn("q2", "s1", system="You are kind.", agent="planner", emit=lambda *event: told.append(event)) as turn:
+    async with provider.turn(
+        "q2", "s1", system="You are kind.", agent="planner", emit=lambda *event: told.append(event)
+    ) as turn:
         assert [name for name, _ in told] == ["memory:read"]
         assert texts(turn.messages) == ["You are kind.", "q1", "r1", "q2"]
         assert [message.role.value for message in turn.messages] == ["system", "user", "assistant", "user"]

@@ -17,11 +17,17 @@ def _quota(**given: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("then", ["refuse", "evict"])
-async def test_two_writers_stay_within_a_quota_but_for_what_is_under_way(config: dict[str, Any], clock: Clock, then: str) -> None:
+async def test_two_writers_stay_within_a_quota_but_for_what_is_under_way(
+    config: dict[str, Any], clock: Clock, then: str
+) -> None:
     apart = not any(kind in str(config) for kind in ("memory://", "edge"))
     async with AsyncExitStack() as opened:
         first = await opened.enter_async_context(Memory(config, clock=clock, **_quota(then=then)))
-        second = await opened.enter_async_context(Memory(config, clock=clock, **_quota(then=then))) if apart else first
+        second = (
+            await opened.enter_async_context(Memory(config, clock=clock, **_quota(then=then)))
+            if apart
+            else first
+        )
         refused: list[QuotaExceeded] = []
 
         async def writes(memory: Memory, name: str) -> None:
@@ -37,7 +43,9 @@ async def test_two_writers_stay_within_a_quota_but_for_what_is_under_way(config:
         assert 12 <= len(left) <= 13
         if then == "refuse":
             assert len(refused) == 24 - len(left)
-            assert {(error.quota, error.most, error.measure) for error in refused} == {("personal", 12, "entries")}
+            assert {(error.quota, error.most, error.measure) for error in refused} == {
+                ("personal", 12, "entries")
+            }
         else:
             assert not refused
             evicted = [(await memory.admin.stats()).evicted.get("personal", 0) for memory in {first, second}]
@@ -46,7 +54,9 @@ async def test_two_writers_stay_within_a_quota_but_for_what_is_under_way(config:
 
 
 @pytest.mark.parametrize("then", ["refuse", "evict"])
-async def test_an_import_with_its_ids_keeps_to_a_quota(config: dict[str, Any], clock: Clock, then: str) -> None:
+async def test_an_import_with_its_ids_keeps_to_a_quota(
+    config: dict[str, Any], clock: Clock, then: str
+) -> None:
     async with Memory("memory://", clock=clock) as other:
         for n in range(14):
             await other.write(f"text {n:02}", scope=USER)
@@ -54,39 +64,58 @@ async def test_an_import_with_its_ids_keeps_to_a_quota(config: dict[str, Any], c
     async with Memory(config, clock=clock, **_quota(then=then)) as memory:
         first = await memory.write("first", scope=USER)
         if then == "refuse":
-            with pytest.raises(QuotaExceeded, match="'personal': scope 'user:u1' holds 1 of at most 12 entries, and this would add 14"):
+            with pytest.raises(
+                QuotaExceeded,
+                match="'personal': scope 'user:u1' holds 1 of at most 12 entries, and this would add 14",
+            ):
                 await memory.admin.import_(lines, same_ids=True)
             assert contents(await memory.retrieve(USER, limit=100)) == ["first"]
         assert (await memory.admin.import_(lines[:11], same_ids=True)).imported == 11
-        assert (await memory.admin.import_(lines[:11], same_ids=True)).already_there == 11, "what is there takes no room"
+        assert (await memory.admin.import_(lines[:11], same_ids=True)).already_there == 11, (
+            "what is there takes no room"
+        )
         if then == "refuse":
             await memory.delete(first.id)
         assert (await memory.admin.import_(lines[10:12], same_ids=True)).imported == 1
         assert len(await memory.retrieve(USER, limit=100)) == 12
         if then == "evict":
             await memory.admin.import_(lines[12:], same_ids=True)
-            assert {"text 00", "text 01"} < set(contents(await memory.retrieve(USER, limit=100))), "what came just now stays, however old it is"
+            assert {"text 00", "text 01"} < set(contents(await memory.retrieve(USER, limit=100))), (
+                "what came just now stays, however old it is"
+            )
             assert len(await memory.retrieve(USER, limit=100)) == 12
 
 
-async def test_an_import_beyond_a_quota_or_over_other_entries_writes_nothing(config: dict[str, Any], clock: Clock) -> None:
+async def test_an_import_beyond_a_quota_or_over_other_entries_writes_nothing(
+    config: dict[str, Any], clock: Clock
+) -> None:
     chat = [{"role": "user", "content": f"text {n}", "id": f"m{n}"} for n in range(210)]
     async with Memory(config, clock=clock, **_quota(then="refuse", entries=209)) as memory:
-        with pytest.raises(QuotaExceeded, match=r"holds 0 of at most 209 entries, and this would add 210; nothing was written"):
+        with pytest.raises(
+            QuotaExceeded,
+            match=r"holds 0 of at most 209 entries, and this would add 210; nothing was written",
+        ):
             await memory.admin.import_(chat, scope=USER)
         assert await memory.retrieve(USER) == []
         assert (await memory.admin.import_(chat[:209], scope=USER)).imported == 209
-        assert (await memory.admin.import_(chat[:209], scope=USER)).already_there == 209, "what is there takes no room"
+        assert (await memory.admin.import_(chat[:209], scope=USER)).already_there == 209, (
+            "what is there takes no room"
+        )
         await memory.delete((await memory.retrieve(USER, limit=1))[0].id)
         other = [*chat[209:], *({**chat[n], "content": "another"} for n in (7, 107))]
-        with pytest.raises(Conflict, match=r"line 2: .*; 1 more such lines; nothing was imported; it was stored with another text"):
+        with pytest.raises(
+            Conflict,
+            match=r"line 2: .*; 1 more such lines; nothing was imported; it was stored with another text",
+        ):
             await memory.admin.import_(other, scope=USER)
         assert "text 209" not in contents(await memory.retrieve(USER, limit=1_000))
         report = await memory.admin.import_(other, scope=USER, skip_bad=True)
         assert (report.imported, report.refused_lines) == (1, [2, 3])
 
 
-async def test_what_is_made_of_messages_keeps_to_a_quota_and_waits_for_room(config: dict[str, Any], clock: Clock) -> None:
+async def test_what_is_made_of_messages_keeps_to_a_quota_and_waits_for_room(
+    config: dict[str, Any], clock: Clock
+) -> None:
     def distil(leaving: Leaving) -> list[str]:
         return [message.text for message in leaving.messages]
 
@@ -96,7 +125,10 @@ async def test_what_is_made_of_messages_keeps_to_a_quota_and_waits_for_room(conf
         await session.append([{"role": "user", "content": "tea"}, {"role": "user", "content": "milk"}])
         report = await session.end()
         assert report.onward == []
-        assert "quota 'personal': scope 'user:u1' holds 11 of at most 12 entries, and this would add 2" in report.waiting[0]
+        assert (
+            "quota 'personal': scope 'user:u1' holds 11 of at most 12 entries, and this would add 2"
+            in report.waiting[0]
+        )
         assert len(await memory.retrieve(USER, limit=100)) == 11
         await memory.delete(entries[0].id)
         assert len((await session.end()).onward) == 2

@@ -10,7 +10,17 @@ import pytest
 from memory import Entry, InvalidInput
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
-from tests.acceptance.support import DAY, HOUR, MICROSECOND, OTHER_USER, SESSION, USER, Clock, contents, left_in
+from tests.acceptance.support import (
+    DAY,
+    HOUR,
+    MICROSECOND,
+    OTHER_USER,
+    SESSION,
+    USER,
+    Clock,
+    contents,
+    left_in,
+)
 
 
 async def _written(memory: Memory, clock: Clock, *texts: str) -> list[Entry]:
@@ -25,7 +35,15 @@ async def _written(memory: Memory, clock: Clock, *texts: str) -> list[Entry]:
 @pytest.mark.behaviour("A25", "D13")
 @cells(
     "unknown",
-    ["nothing", "", "00000000-0000-8000-8000-000000000000", "01A20056-6B7D-8232-B913-7CE71815DA7B", "x" * 512, "%", "' or 1=1 --"],
+    [
+        "nothing",
+        "",
+        "00000000-0000-8000-8000-000000000000",
+        "01A20056-6B7D-8232-B913-7CE71815DA7B",
+        "x" * 512,
+        "%",
+        "' or 1=1 --",
+    ],
     shared=True,
 )
 async def test_getting_an_unknown_id_gives_none(memory: Memory, unknown: str) -> None:
@@ -54,7 +72,9 @@ async def test_only_what_has_not_expired_is_retrieved(memory: Memory, clock: Clo
 
 
 @pytest.mark.behaviour("A34")
-async def test_an_entry_is_visible_at_the_moment_it_expires_and_not_a_microsecond_later(memory: Memory, clock: Clock) -> None:
+async def test_an_entry_is_visible_at_the_moment_it_expires_and_not_a_microsecond_later(
+    memory: Memory, clock: Clock
+) -> None:
     end = clock.moment + DAY
     entry = await memory.write("brief note", scope=USER, expires_at=end)
     clock.stand_still_at(end)
@@ -68,7 +88,9 @@ async def test_an_entry_is_visible_at_the_moment_it_expires_and_not_a_microsecon
 
 
 @pytest.mark.behaviour("A36")
-async def test_expired_entries_are_hidden_and_go_with_all_that_hangs_on_them_when_their_grace_is_over(memory: Memory, clock: Clock) -> None:
+async def test_expired_entries_are_hidden_and_go_with_all_that_hangs_on_them_when_their_grace_is_over(
+    memory: Memory, clock: Clock
+) -> None:
     gone = await memory.write("gone quiet", scope=USER, expires_at=clock.moment + HOUR)
     stays = await memory.write("put off", scope=USER, expires_at=clock.moment + HOUR)
     await memory.update(gone.id, content="gone quiet, edited")
@@ -83,7 +105,9 @@ async def test_expired_entries_are_hidden_and_go_with_all_that_hangs_on_them_whe
     assert await left_in(memory) == []
 
 
-async def test_expired_entries_are_kept_for_ever_where_no_grace_is_set(config: dict[str, Any], clock: Clock) -> None:
+async def test_expired_entries_are_kept_for_ever_where_no_grace_is_set(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config, clock=clock, durations={"expired_grace": 0, "sweep_every": 0}) as memory:
         await memory.write("gone quiet", scope=USER, expires_at=clock.moment + HOUR)
         clock.advance(400 * DAY)
@@ -99,7 +123,9 @@ async def test_an_entry_must_have_all_of_the_tags_asked(memory: Memory) -> None:
     assert contents(await memory.retrieve(USER, tags=["a", "b"])) == ["both"]
     assert sorted(contents(await memory.retrieve(USER, tags=["a"]))) == ["both", "only-a"]
     assert len(await memory.retrieve(USER, tags=[])) == 4
-    assert [h.entry.content for h in await memory.search("both only", scope=USER, only={"tags": ["a", "b"]})] == ["both"]
+    assert [
+        h.entry.content for h in await memory.search("both only", scope=USER, only={"tags": ["a", "b"]})
+    ] == ["both"]
 
 
 @pytest.mark.behaviour("A28", "D53")
@@ -137,7 +163,11 @@ async def test_twenty_entries_are_returned_unless_told(memory: Memory, clock: Cl
 @pytest.mark.behaviour("A31", "D49", "AC-D07")
 @cells("limit", [0, -5, 1001, 2.9, True, "5", 2**63], shared=True)
 async def test_a_limit_out_of_range_is_refused(memory: Memory, limit: int) -> None:
-    for call in (memory.retrieve(USER, limit=limit), memory.search("x", scope=USER, limit=limit), memory.relations.related(limit=limit)):
+    for call in (
+        memory.retrieve(USER, limit=limit),
+        memory.search("x", scope=USER, limit=limit),
+        memory.relations.related(limit=limit),
+    ):
         with pytest.raises(InvalidInput, match="limit"):
             await call
 
@@ -159,10 +189,18 @@ async def test_order_is_newest_first_or_oldest_first(memory: Memory, clock: Cloc
 
 @pytest.mark.behaviour("A32")
 @pytest.mark.parametrize("keyed", [False, True])
-async def test_ties_follow_the_order_written_in_the_same_direction(memory: Memory, clock: Clock, keyed: bool) -> None:
+async def test_ties_follow_the_order_written_in_the_same_direction(
+    memory: Memory, clock: Clock, keyed: bool
+) -> None:
     born = clock.moment - DAY
-    entries = [await memory.write(f"tie {n}", scope=USER, created_at=born, key=f"k{n}" if keyed else None) for n in range(4)]
-    drafts = [{"content": f"tie {n}", "scope": USER, "created_at": born} | ({"key": f"k{n}"} if keyed else {}) for n in range(4, 7)]
+    entries = [
+        await memory.write(f"tie {n}", scope=USER, created_at=born, key=f"k{n}" if keyed else None)
+        for n in range(4)
+    ]
+    drafts = [
+        {"content": f"tie {n}", "scope": USER, "created_at": born} | ({"key": f"k{n}"} if keyed else {})
+        for n in range(4, 7)
+    ]
     entries += await memory.write_many(drafts)
     await memory.update(entries[3].id, content="tie 3, edited")
     ids = [e.id for e in entries]
@@ -173,7 +211,9 @@ async def test_ties_follow_the_order_written_in_the_same_direction(memory: Memor
 
 
 @pytest.mark.behaviour("A32")
-async def test_entries_of_one_moment_keep_their_order_through_copies_of_a_store(memory: Memory, clock: Clock) -> None:
+async def test_entries_of_one_moment_keep_their_order_through_copies_of_a_store(
+    memory: Memory, clock: Clock
+) -> None:
     born = clock.moment - DAY
     for n in range(12):
         await memory.write(f"tie {n}", scope=USER, created_at=born, key=f"k{n}")
@@ -201,16 +241,22 @@ async def test_filters_apply_before_the_limit(memory: Memory, clock: Clock) -> N
     wanted = await memory.write("wanted", scope=USER, tags=["t"], type="user")
     clock.advance()
     for n in range(30):
-        await memory.write(f"expired {n}", scope=USER, tags=["t"], type="user", expires_at=clock.moment - HOUR)
+        await memory.write(
+            f"expired {n}", scope=USER, tags=["t"], type="user", expires_at=clock.moment - HOUR
+        )
         await memory.write(f"untagged {n}", scope=USER, type="user")
         await memory.write(f"elsewhere {n}", scope=OTHER_USER, tags=["t"], type="user")
         await memory.write(f"another type {n}", scope=USER, tags=["t"])
     assert await memory.retrieve(USER, tags=["t"], types=["user"], limit=1) == [wanted]
-    assert contents(await memory.retrieve(USER, order="oldest", since=wanted.created_at, limit=1)) == ["wanted"]
+    assert contents(await memory.retrieve(USER, order="oldest", since=wanted.created_at, limit=1)) == [
+        "wanted"
+    ]
 
 
 @pytest.mark.behaviour("A45", "AC-A15")
-async def test_entries_are_found_however_many_newer_ones_other_scopes_hold(memory: Memory, clock: Clock) -> None:
+async def test_entries_are_found_however_many_newer_ones_other_scopes_hold(
+    memory: Memory, clock: Clock
+) -> None:
     await memory.write("mine", scope=USER)
     clock.advance()
     await memory.write_many([{"content": f"noise {n}", "scope": "user:noise"} for n in range(60)])

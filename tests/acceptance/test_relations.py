@@ -1,4 +1,6 @@
-"""Relations: directed, labelled, unique; gone with an entry that is deleted, kept with one that is retired."""
+"""Relations: directed, labelled, unique; gone with an entry that is deleted, kept with
+one that is retired.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ async def abc(memory: Memory) -> tuple[Entry, Entry, Entry]:
 
 
 @pytest.mark.behaviour("D40", "D41", "D42", "D43", "D44", "AC-D15")
-async def test_a_relation_is_unique_by_source_label_and_target(memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]) -> None:
+async def test_a_relation_is_unique_by_source_label_and_target(
+    memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]
+) -> None:
     a, b, _ = abc
     first = await memory.relations.relate(a.id, "supports", b.id)
     with pytest.raises(Conflict) as caught:
@@ -39,7 +43,9 @@ async def test_a_relation_is_unique_by_source_label_and_target(memory: Memory, c
     assert [r.id for r in await memory.relations.related(source_id=a.id)] == [second.id, first.id]
     assert [r.id for r in await memory.relations.related(target_id=a.id)] == [third.id]
     assert [r.id for r in await memory.relations.related(label="supports")] == [third.id, first.id]
-    assert [r.id for r in await memory.relations.related(source_id=a.id, target_id=b.id, label="refines")] == [second.id]
+    assert [
+        r.id for r in await memory.relations.related(source_id=a.id, target_id=b.id, label="refines")
+    ] == [second.id]
     assert [r.id for r in await memory.relations.related(limit=1)] == [third.id]
     assert await memory.relations.unrelate(first.id) is True
     assert await memory.relations.unrelate(first.id) is False
@@ -58,14 +64,18 @@ async def test_a_relation_deleted_can_be_made_again(memory: Memory, abc: tuple[E
 @pytest.mark.behaviour("D40")
 async def test_of_many_made_at_once_one_is_made(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
     a, b, _ = abc
-    outcomes = await asyncio.gather(*(memory.relations.relate(a.id, "supports", b.id) for _ in range(10)), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(memory.relations.relate(a.id, "supports", b.id) for _ in range(10)), return_exceptions=True
+    )
     assert len([o for o in outcomes if isinstance(o, Relation)]) == 1
     assert len([o for o in outcomes if isinstance(o, Conflict)]) == 9
     assert len(await memory.relations.related()) == 1
 
 
 @pytest.mark.behaviour("D36", "D37", "D46")
-async def test_labels_are_five_and_no_entry_is_related_to_itself(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
+async def test_labels_are_five_and_no_entry_is_related_to_itself(
+    memory: Memory, abc: tuple[Entry, Entry, Entry]
+) -> None:
     a, b, _ = abc
     for label in LABELS:
         assert (await memory.relations.relate(a.id, label, b.id)).label == label
@@ -81,7 +91,9 @@ async def test_labels_are_five_and_no_entry_is_related_to_itself(memory: Memory,
 
 
 @pytest.mark.behaviour("D38", "D39")
-async def test_a_missing_foreign_or_retired_end_gives_one_and_the_same_error(memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]) -> None:
+async def test_a_missing_foreign_or_retired_end_gives_one_and_the_same_error(
+    memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]
+) -> None:
     a = abc[0]
     foreign = await memory.for_tenant("stranger").write("theirs", scope=USER)
     retired, deleted = [await memory.write(name, scope=USER) for name in ("retired", "deleted")]
@@ -100,7 +112,9 @@ async def test_a_missing_foreign_or_retired_end_gives_one_and_the_same_error(mem
 
 
 @pytest.mark.behaviour("D29", "AC-D17")
-async def test_a_deleted_entry_takes_its_relations_with_it(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
+async def test_a_deleted_entry_takes_its_relations_with_it(
+    memory: Memory, abc: tuple[Entry, Entry, Entry]
+) -> None:
     a, b, c = abc
     for source, target in ((a, b), (c, a), (b, c)):
         await memory.relations.relate(source.id, "supports", target.id)
@@ -112,7 +126,9 @@ async def test_a_deleted_entry_takes_its_relations_with_it(memory: Memory, abc: 
 
 
 @pytest.mark.behaviour("D30", "AC-D17")
-async def test_a_retired_entry_keeps_its_relations(memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]) -> None:
+async def test_a_retired_entry_keeps_its_relations(
+    memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]
+) -> None:
     a, b, c = abc
     for source, target in ((a, b), (c, a), (b, c)):
         await memory.relations.relate(source.id, "supports", target.id)
@@ -122,7 +138,9 @@ async def test_a_retired_entry_keeps_its_relations(memory: Memory, clock: Clock,
 
 
 @pytest.mark.behaviour("D29")
-async def test_a_deleted_scope_takes_the_relations_of_its_entries_with_it(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
+async def test_a_deleted_scope_takes_the_relations_of_its_entries_with_it(
+    memory: Memory, abc: tuple[Entry, Entry, Entry]
+) -> None:
     a, b, c = abc
     for source, target in ((a, b), (c, a), (b, c)):
         await memory.relations.relate(source.id, "supports", target.id)
@@ -131,9 +149,15 @@ async def test_a_deleted_scope_takes_the_relations_of_its_entries_with_it(memory
 
 
 @pytest.mark.behaviour("D31")
-async def test_invalidating_removes_no_end_that_is_being_linked_to(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
+async def test_invalidating_removes_no_end_that_is_being_linked_to(
+    memory: Memory, abc: tuple[Entry, Entry, Entry]
+) -> None:
     a, b, _ = abc
-    outcomes = await asyncio.gather(memory.relations.relate(a.id, "supports", b.id), memory.entries.invalidate(b.id), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        memory.relations.relate(a.id, "supports", b.id),
+        memory.entries.invalidate(b.id),
+        return_exceptions=True,
+    )
     assert outcomes[1] is True
     made = [] if isinstance(outcomes[0], InvalidInput) else [(a.id, "supports", b.id)]
     assert ends(await memory.relations.related()) == made
@@ -141,7 +165,9 @@ async def test_invalidating_removes_no_end_that_is_being_linked_to(memory: Memor
 
 
 @pytest.mark.behaviour("D43", "D49")
-async def test_two_hundred_relations_are_listed_unless_told(memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]) -> None:
+async def test_two_hundred_relations_are_listed_unless_told(
+    memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]
+) -> None:
     a = abc[0]
     clock.tick = timedelta(milliseconds=1)
     targets = await memory.write_many([{"content": f"t{n}", "scope": USER} for n in range(205)])

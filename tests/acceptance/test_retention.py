@@ -25,7 +25,9 @@ async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
         yield opened
 
 
-async def test_what_a_rule_names_is_gone_from_every_store_and_what_is_kept_or_held_is_not(memory: Memory, clock: Clock) -> None:
+async def test_what_a_rule_names_is_gone_from_every_store_and_what_is_kept_or_held_is_not(
+    memory: Memory, clock: Clock
+) -> None:
     pinned = await memory.write("pinned", scope=USER, tags=["pinned"])
     held = await memory.write("held", scope=ORG)
     gone = [await memory.write(f"gone {n}", scope=scope) for n, scope in enumerate((SESSION, USER, ORG))]
@@ -43,9 +45,15 @@ async def test_what_a_rule_names_is_gone_from_every_store_and_what_is_kept_or_he
     assert not {entry.id for entry in gone} & {record for _, _, record in await left_in(memory)}
     assert {name for _, name, _ in await left_in(memory)} == {"entries", "entry_versions"}
     assert sum(name == "entry_versions" for _, name, _ in await left_in(memory)) == 2
-    assert sorted([entry.content async for entry in memory.entries.all()]) == ["held, edited", "pinned, edited"]
+    assert sorted([entry.content async for entry in memory.entries.all()]) == [
+        "held, edited",
+        "pinned, edited",
+    ]
     why = await memory.admin.why(held.id)
-    assert [(rule.rule, rule.action, rule.takes) for rule in why.rules[:2]] == [("pinned", "keep", False), ("old", "delete", True)]
+    assert [(rule.rule, rule.action, rule.takes) for rule in why.rules[:2]] == [
+        ("pinned", "keep", False),
+        ("old", "delete", True),
+    ]
     assert any("legal hold 'case'" in said for said in why.held)
 
 
@@ -78,7 +86,9 @@ async def test_a_session_that_nobody_used_is_ended_and_later_deleted(memory: Mem
     assert (await busy.info()).message_count == 2
 
 
-async def test_nothing_is_deleted_by_rule_unless_somebody_asked_for_it(config: dict[str, Any], clock: Clock) -> None:
+async def test_nothing_is_deleted_by_rule_unless_somebody_asked_for_it(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config, clock=clock) as memory:
         entry = await memory.write("text", scope=USER)
         await memory.update(entry.id, content="text, edited")
@@ -96,7 +106,10 @@ async def test_nothing_is_deleted_by_rule_unless_somebody_asked_for_it(config: d
     [
         ([{"name": "r"}], "retention.r.when: is missing"),
         ([{"name": "r", "when": {"older_than": "1d"}}] * 2, "two rules are named 'r'"),
-        ([{"name": "r", "when": {"older_then": "1d"}}], "retention.r.when.older_then: is not a condition; did you mean older_than"),
+        (
+            [{"name": "r", "when": {"older_then": "1d"}}],
+            "retention.r.when.older_then: is not a condition; did you mean older_than",
+        ),
         ([{"name": "r", "what": "versions", "versions_for": "soon"}], "retention"),
         ([{"name": "r", "whn": {}}], "retention"),
         ({"name": "r"}, "should be a list of rules"),

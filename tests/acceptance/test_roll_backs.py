@@ -1,4 +1,6 @@
-"""A roll-back restores the window of its checkpoint, whatever happened to the window since."""
+"""A roll-back restores the window of its checkpoint, whatever happened to the window
+since.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,21 @@ class Walk:
     async def step(self) -> None:
         session = self.chance.choice(self.handles)
         act = self.chance.choice(
-            ("say", "say", "hint", "exclude", "restore", "again", "compact", "replace", "clear", "erase", "mark", "mark", "back")
+            (
+                "say",
+                "say",
+                "hint",
+                "exclude",
+                "restore",
+                "again",
+                "compact",
+                "replace",
+                "clear",
+                "erase",
+                "mark",
+                "mark",
+                "back",
+            )
         )
         await getattr(self, f"_{act}")(session)
 
@@ -70,13 +86,23 @@ class Walk:
 
     async def _erase(self, session: Session) -> None:
         if self.chance.random() < 0.3:
-            before = {str(item.message.id) for item in (await session.history(limit=1_000)).items if not item.is_redacted}
+            before = {
+                str(item.message.id)
+                for item in (await session.history(limit=1_000)).items
+                if not item.is_redacted
+            }
             await session.erase(name := self._any())
-            after = {str(item.message.id) for item in (await session.history(limit=1_000)).items if not item.is_redacted}
+            after = {
+                str(item.message.id)
+                for item in (await session.history(limit=1_000)).items
+                if not item.is_redacted
+            }
             self.erased |= {name, *(before - after)}  # with the summaries that say it
 
     async def _mark(self, session: Session) -> None:
-        self.marks.append((await session.checkpoint(self.chance.choice((None, "named"))), await shown(session)))
+        self.marks.append(
+            (await session.checkpoint(self.chance.choice((None, "named"))), await shown(session))
+        )
 
     async def _back(self, session: Session) -> None:
         if self.marks:
@@ -101,7 +127,9 @@ async def test_a_roll_back_restores_exactly_the_window_at_the_checkpoint(memory:
 
 
 @pytest.mark.behaviour("B52")
-async def test_what_was_excluded_before_a_checkpoint_stays_out_however_it_came_back_since(memory: Memory) -> None:
+async def test_what_was_excluded_before_a_checkpoint_stays_out_however_it_came_back_since(
+    memory: Memory,
+) -> None:
     async def restore(session: Session) -> Any:
         await session.restore("m1")
 

@@ -1,4 +1,6 @@
-"""Rules, on every placing of the tiers: facts go short → mid → long and into their user's scope, once; the plan is what a sweep does."""
+"""Rules, on every placing of the tiers: facts go short → mid → long and into their
+user's scope, once; the plan is what a sweep does.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ RULES = (
     PromotionRule(name="crowded", on="sweep", when=ScopeOver(count=3) & ~Tagged("pinned")),
     PromotionRule(name="wordy", on="sweep", when=ScopeOver(tokens=40)),
     PromotionRule(name="quiet", on="sweep", when=IdleFor(7 * DAY)),
-    PromotionRule(name="settled", on="sweep", source="mid", target="long", when=OlderThan(20 * DAY) & Tagged("fact")),
+    PromotionRule(
+        name="settled", on="sweep", source="mid", target="long", when=OlderThan(20 * DAY) & Tagged("fact")
+    ),
 )
 
 
@@ -44,8 +48,13 @@ async def test_a_fact_goes_short_mid_long_by_rule_and_keeps_its_past(memory: Mem
         assert planned == ([] if stood == tier else [(fact.id, stood, tier)])
         assert (await memory.admin.sweep()).moved == len(planned)
         assert await tiers(memory) == {"Ada lives in Porto": tier}
-        assert [hit.entry.content for hit in await memory.search("Porto", scope=SESSION)] == ["Ada lives in Porto"]
-        assert contents(await memory.entries.history(fact.id)) == ["Ada lives in Lisbon", "Ada lives in Porto"]
+        assert [hit.entry.content for hit in await memory.search("Porto", scope=SESSION)] == [
+            "Ada lives in Porto"
+        ]
+        assert contents(await memory.entries.history(fact.id)) == [
+            "Ada lives in Lisbon",
+            "Ada lives in Porto",
+        ]
         then = await memory.get(fact.id, known_at=before)
         assert then is not None
         assert then.content == "Ada lives in Lisbon"
@@ -61,7 +70,11 @@ async def test_facts_of_a_session_reach_their_user_once(memory: Memory) -> None:
         report = await session.end()
         assert [one.entry_id for one in report.copied] == [fact.id] * copies
         [known] = await memory.retrieve(ADA)
-        assert (known.content, known.promoted_from_id, known.metadata["created_in_session_id"]) == ("Ada sails", fact.id, "sess-1")
+        assert (known.content, known.promoted_from_id, known.metadata["created_in_session_id"]) == (
+            "Ada sails",
+            fact.id,
+            "sess-1",
+        )
     await memory.delete(known.id)
     assert (await session.end()).copied == []
     assert await memory.retrieve(ADA) == []
@@ -73,10 +86,16 @@ async def test_the_newest_of_a_scope_stay_where_they_are(memory: Memory, clock: 
         await memory.write(f"step {number}", scope=SESSION, tags=["pinned"] if number == 1 else [])
     await memory.write("elsewhere", scope=OTHER_SESSION)
     planned = (await memory.admin.plan()).planned
-    assert {(one.rule, one.because) for one in planned} == {("crowded", "beyond the newest 3 of its scope and not tagged 'pinned'")}
+    assert {(one.rule, one.because) for one in planned} == {
+        ("crowded", "beyond the newest 3 of its scope and not tagged 'pinned'")
+    }
     assert (await memory.admin.sweep()).moved == len(planned) == 2
-    assert await tiers(memory) == {f"step {n}": "mid" if n in (0, 2) else "short" for n in range(6)} | {"elsewhere": "short"}
+    assert await tiers(memory) == {f"step {n}": "mid" if n in (0, 2) else "short" for n in range(6)} | {
+        "elsewhere": "short"
+    }
     await memory.write("word " * 40, scope=OTHER_SESSION)
-    assert [(one.rule, one.because) for one in (await memory.admin.plan()).planned] == [("wordy", "beyond the newest 40 tokens of its scope")] * 2
+    assert [(one.rule, one.because) for one in (await memory.admin.plan()).planned] == [
+        ("wordy", "beyond the newest 40 tokens of its scope")
+    ] * 2
     assert (await memory.admin.sweep()).moved == 2
     assert (await memory.admin.plan()).planned == []

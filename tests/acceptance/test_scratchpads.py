@@ -1,4 +1,6 @@
-"""Scratchpads: appended to, capped, cleared; told apart by agent; no entries. On every topology."""
+"""Scratchpads: appended to, capped, cleared; told apart by agent; no entries. On every
+topology.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def lines(content: str) -> list[str]:
 
 
 @pytest.mark.behaviour("D130", "D131", "D132")
-async def test_what_is_appended_stands_under_headers_by_agent_and_is_no_entry(memory: Memory, clock: Clock) -> None:
+async def test_what_is_appended_stands_under_headers_by_agent_and_is_no_entry(
+    memory: Memory, clock: Clock
+) -> None:
     never = await memory.scratchpads.read("builder")
     assert (never.exists, never.content, never.size, never.updated_at) == (False, "", 0, None)
     clock.moment = clock.moment.replace(microsecond=0)
@@ -33,7 +37,10 @@ async def test_what_is_appended_stands_under_headers_by_agent_and_is_no_entry(me
     second = await memory.scratchpads.append("żółć \U0001f41f", agent="builder")
     await memory.scratchpads.append("For all.")
     found = await memory.scratchpads.read("builder")
-    assert found.content == "## 2126-03-01T12:00:00Z\nThe build needs Node 20.\n## 2126-03-01T12:00:00Z\nżółć \U0001f41f\n"
+    assert (
+        found.content
+        == "## 2126-03-01T12:00:00Z\nThe build needs Node 20.\n## 2126-03-01T12:00:00Z\nżółć \U0001f41f\n"
+    )
     assert (found.exists, found.size, found.agent) == (True, second, "builder")
     assert first < second == len(found.content.encode())
     shared, other = await memory.scratchpads.read(), await memory.scratchpads.read("Builder")
@@ -82,7 +89,9 @@ async def test_many_appending_at_once_lose_nothing_and_keep_to_the_cap(memory: M
     """Each of 40 bytes with its header, so that of 30 the first 20 have room."""
     texts = [f"note number {n:02}" for n in range(30)]
     with patch.object(scratchpads, "CAP", 20 * 39):
-        outcomes = await asyncio.gather(*(memory.scratchpads.append(text) for text in texts), return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *(memory.scratchpads.append(text) for text in texts), return_exceptions=True
+        )
     accepted = [text for text, outcome in zip(texts, outcomes, strict=True) if isinstance(outcome, int)]
     assert len(accepted) == 20
     assert sum(isinstance(outcome, ScratchpadFull) for outcome in outcomes) == 10

@@ -13,11 +13,15 @@ from memory.facade.memory import Memory
 
 TEXT = Path(__file__).with_name("scripts.txt")
 ASKED, ELSEWHERE = 2, 17
-"""Of so many words one is asked for: on the default file, and where other stores keep words. One word takes 5 ms."""
+"""Of so many words one is asked for: on the default file, and where other stores keep
+words. One word takes 5 ms.
+"""
 
 
 def sentences() -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
-    """Each script with its sentences, and the words of each. Scripts without spaces are marked "joined" in the file."""
+    """Each script with its sentences, and the words of each. Scripts without spaces are
+    marked "joined" in the file.
+    """
     for part in TEXT.read_text().split("# ")[1:]:
         title, *lines = part.splitlines()
         script, *how = title.split()
@@ -28,9 +32,16 @@ SCRIPTS = list(sentences())
 
 
 def unique_words(spoken: list[tuple[str, list[str]]]) -> list[tuple[str, str]]:
-    """Each word that stands in one sentence only, also as a part of a longer one, with that sentence."""
+    """Each word that stands in one sentence only, also as a part of a longer one, with
+    that sentence.
+    """
     times = Counter(word for _, words in spoken for word in set(words))
-    return [(word, text) for text, words in spoken for word in words if times[word] == 1 and sum(word in other for other, _ in spoken) == 1]
+    return [
+        (word, text)
+        for text, words in spoken
+        for word in words
+        if times[word] == 1 and sum(word in other for other, _ in spoken) == 1
+    ]
 
 
 def test_there_are_twelve_scripts_of_thirty_sentences() -> None:
@@ -39,13 +50,24 @@ def test_there_are_twelve_scripts_of_thirty_sentences() -> None:
 
 
 @pytest.mark.behaviour("D56", "D57")
-async def test_a_word_that_stands_in_one_sentence_finds_that_sentence_first(memory: Memory, config: dict[str, Any]) -> None:
+async def test_a_word_that_stands_in_one_sentence_finds_that_sentence_first(
+    memory: Memory, config: dict[str, Any]
+) -> None:
     everyones = "one.db" in config["tiers"]["short"]
     for script, spoken in SCRIPTS:
         for text, _ in spoken:
             await memory.write(text, scope=f"user:{script}")
         asked = unique_words(spoken)[:: ASKED if everyones else ELSEWHERE]
-        found = [(word, [hit.entry.content for hit in await memory.search(word, scope=f"user:{script}", by="words", limit=1)]) for word, _ in asked]
+        found = [
+            (
+                word,
+                [
+                    hit.entry.content
+                    for hit in await memory.search(word, scope=f"user:{script}", by="words", limit=1)
+                ],
+            )
+            for word, _ in asked
+        ]
         assert found == [(word, [text]) for word, text in asked], script
 
 
@@ -63,7 +85,9 @@ async def test_a_word_that_stands_in_one_sentence_finds_that_sentence_first(memo
         ("かき", "かきを食べる", ["かぎをかける"]),
     ],
 )
-async def test_other_vowels_make_another_word(plain: Memory, asked: str, found: str, others: list[str]) -> None:
+async def test_other_vowels_make_another_word(
+    plain: Memory, asked: str, found: str, others: list[str]
+) -> None:
     session = plain.session("signs")
     for text in (*others, found):
         await plain.write(text, scope="user:signs")
@@ -95,4 +119,6 @@ async def test_other_vowels_make_another_word(plain: Memory, asked: str, found: 
 async def test_a_word_is_found_however_it_is_written(plain: Memory, written: str, asked: str) -> None:
     await plain.write(written, scope="user:signs")
     await plain.write("Some words in Latin letters", scope="user:signs")
-    assert [hit.entry.content for hit in await plain.search(asked, scope="user:signs", by="words")] == [written]
+    assert [hit.entry.content for hit in await plain.search(asked, scope="user:signs", by="words")] == [
+        written
+    ]

@@ -1,4 +1,6 @@
-"""Sessions in exports and imports: history, marks, window and counts come back as they were, on every topology."""
+"""Sessions in exports and imports: history, marks, window and counts come back as they
+were, on every topology.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,32 @@ from tests.acceptance.test_sessions import SYSTEM, assistant, history, summary, 
 @pytest.fixture
 async def other(clock: Clock) -> AsyncIterator[Memory]:
     """An empty memory of its own, of the same tenant."""
-    async with Memory({"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock) as opened:
+    async with Memory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock
+    ) as opened:
         yield opened
 
 
 async def told(memory: Memory) -> None:
     """Two sessions in which everything happened, and what belongs to one of them."""
-    session = memory.session("a/b::c é", system=SYSTEM, user="ada", agent="helper", namespace="n", title="tea", tags=["t=1"], metadata={"a": [1]})
-    await session.append([user("m1", "m1"), assistant("m2", "m2"), {"role": "user", "content": "without an id"}, user("m4", "m4")])
+    session = memory.session(
+        "a/b::c é",
+        system=SYSTEM,
+        user="ada",
+        agent="helper",
+        namespace="n",
+        title="tea",
+        tags=["t=1"],
+        metadata={"a": [1]},
+    )
+    await session.append(
+        [
+            user("m1", "m1"),
+            assistant("m2", "m2"),
+            {"role": "user", "content": "without an id"},
+            user("m4", "m4"),
+        ]
+    )
     await session.exclude("m2")
     await session.compact(summary("sum1"), keep_last=1)
     await session.append([user(f"long {n}", f"l{n}") for n in range(70)])
@@ -48,30 +68,42 @@ async def exported(memory: Memory, scope: str | None = None) -> list[dict[str, A
 
 
 async def seen(memory: Memory) -> list[Any]:
-    """All that callers see of the sessions; ids that are the store's own are told by what they name."""
+    """All that callers see of the sessions; ids that are the store's own are told by
+    what they name.
+    """
     found: list[Any] = []
     for info in (await memory.sessions.list(by="created", order="oldest")).sessions:
         session = memory.session(info.id, create=False)
-        found += [(await session.info()).to_dict(), (await session.context(2_000)).to_dict(), (await session.history(limit=1_000)).to_dict()]
+        found += [
+            (await session.info()).to_dict(),
+            (await session.context(2_000)).to_dict(),
+            (await session.history(limit=1_000)).to_dict(),
+        ]
         found += [made.to_dict() for made in await session.compactions()]
         found += [[(hit.message.id, hit.item.number) for hit in await session.search("long hello tea")]]
     return found
 
 
 @pytest.mark.parametrize("same_ids", [True, False])
-async def test_a_round_trip_brings_everything_back(memory: Memory, other: Memory, clock: Clock, same_ids: bool) -> None:
+async def test_a_round_trip_brings_everything_back(
+    memory: Memory, other: Memory, clock: Clock, same_ids: bool
+) -> None:
     await told(memory)
     lines = await exported(memory)
     clock.advance(HOUR)
     report = await other.admin.import_(lines, same_ids=same_ids)
     assert (report.sessions, report.imported, report.other_records, report.refused_lines) == (2, 1, 0, [])
     assert await seen(other) == await seen(memory)
-    assert [line for line in await exported(other) if "kind" in line] == [line for line in lines if "kind" in line]
+    assert [line for line in await exported(other) if "kind" in line] == [
+        line for line in lines if "kind" in line
+    ]
     again = await other.admin.import_(lines, same_ids=same_ids)
     assert (again.sessions, again.events, again.refused_lines) == (0, 0, [])
 
 
-async def test_a_session_that_has_expired_is_not_carried_nor_what_was_said_in_it(memory: Memory, clock: Clock) -> None:
+async def test_a_session_that_has_expired_is_not_carried_nor_what_was_said_in_it(
+    memory: Memory, clock: Clock
+) -> None:
     session = memory.session("brief", expires_at=HOUR)
     await session.append([user("m1", "m1"), user("a picture " * 10_000, "large")])
     await memory.session("stays").append(user("m1", "m1"))
@@ -96,7 +128,9 @@ async def test_what_was_imported_goes_on(memory: Memory, other: Memory) -> None:
         await session.info()
 
 
-async def test_in_another_tenant_a_session_is_the_same_under_keys_of_its_own(memory: Memory, other: Memory) -> None:
+async def test_in_another_tenant_a_session_is_the_same_under_keys_of_its_own(
+    memory: Memory, other: Memory
+) -> None:
     await told(memory)
     lines = await exported(memory)
     async with other.for_tenant("another") as theirs:
@@ -105,7 +139,9 @@ async def test_in_another_tenant_a_session_is_the_same_under_keys_of_its_own(mem
         await theirs.admin.import_(lines)
         await theirs.admin.import_(lines)
         here, there = memory.session("a/b::c é"), theirs.session("a/b::c é", create=False)
-        assert [m.text for m in (await there.context()).messages] == [m.text for m in (await here.context()).messages]
+        assert [m.text for m in (await there.context()).messages] == [
+            m.text for m in (await here.context()).messages
+        ]
         assert [(i.number, i.message.text, i.excluded) for i in (await there.history()).items] == [
             (i.number, i.message.text, i.excluded) for i in (await here.history()).items
         ]
@@ -124,7 +160,9 @@ async def test_one_sessions_scope_is_exported_with_its_conversation(memory: Memo
     assert [info.id for info in (await other.sessions.list()).sessions] == ["s2"]
 
 
-async def test_a_session_that_stands_or_was_deleted_here_is_left_as_it_is(memory: Memory, other: Memory) -> None:
+async def test_a_session_that_stands_or_was_deleted_here_is_left_as_it_is(
+    memory: Memory, other: Memory
+) -> None:
     await told(other)
     lines = await exported(other)
     await memory.session("a/b::c é").append(user("mine", "mine"))
@@ -144,7 +182,9 @@ async def test_an_import_that_was_cut_off_is_repeated(memory: Memory, other: Mem
     first: Imported = await memory.admin.import_(lines[: len(lines) // 2])
     second = await memory.admin.import_(lines)
     assert first.events + second.events == sum(line.get("kind") == "messages" for line in lines)
-    assert (await memory.session("a/b::c é").info()).version == (await other.session("a/b::c é").info()).version
+    assert (await memory.session("a/b::c é").info()).version == (
+        await other.session("a/b::c é").info()
+    ).version
 
 
 @pytest.mark.parametrize(
@@ -171,7 +211,9 @@ async def test_a_line_that_is_no_session_or_event_is_refused_before_any_store_is
     assert (await plain.sessions.list()).sessions == []
 
 
-async def test_an_event_that_is_of_no_place_of_its_session_is_refused_alone(plain: Memory, other: Memory) -> None:
+async def test_an_event_that_is_of_no_place_of_its_session_is_refused_alone(
+    plain: Memory, other: Memory
+) -> None:
     await other.session("s2").append([user("hello", "u1"), user("again", "u2")])
     lines = await exported(other)
     lines[-1] = lines[-1] | {"id": lines[0]["id"]}
@@ -197,9 +239,17 @@ def failing_at(memory: Memory, name: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("same_ids", [True, False])
 @pytest.mark.parametrize("tenant", ["default", "elsewhere"])
-async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing_twice(clock: Clock, same_ids: bool, tenant: str) -> None:
-    """Of three sessions one has taught already, of one the answer is known and not stored, and one is still to be asked about."""
-    placed = {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none", "durations": {"sweep_every": "0s"}}
+async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing_twice(
+    clock: Clock, same_ids: bool, tenant: str
+) -> None:
+    """Of three sessions one has taught already, of one the answer is known and not
+    stored, and one is still to be asked about.
+    """
+    placed = {
+        "tiers": dict.fromkeys(("short", "mid", "long"), "memory://"),
+        "embedder": "none",
+        "durations": {"sweep_every": "0s"},
+    }
     asked: list[str] = []
 
     def distil(leaving: Leaving) -> list[str]:
@@ -208,7 +258,10 @@ async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing
             raise ValueError("the model is away")
         return [message.text for message in leaving.messages]
 
-    async with Memory(placed, clock=clock, onward=distil) as memory, Memory(placed, clock=clock, tenant=tenant, onward=distil) as other:
+    async with (
+        Memory(placed, clock=clock, onward=distil) as memory,
+        Memory(placed, clock=clock, tenant=tenant, onward=distil) as other,
+    ):
         for name in ("taught", "noted", "waiting"):
             session = memory.session(name, user="ada")
             await session.append(user(f"tea of {name}", "m1"))
@@ -220,10 +273,17 @@ async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing
         for _ in range(2):
             await other.admin.import_(lines, same_ids=same_ids and tenant == "default")
             await other.admin.sweep()
-        assert sorted(entry.content for entry in await other.retrieve("user:ada")) == ["tea of noted", "tea of taught", "tea of waiting"]
+        assert sorted(entry.content for entry in await other.retrieve("user:ada")) == [
+            "tea of noted",
+            "tea of taught",
+            "tea of waiting",
+        ]
         assert asked == ["taught", "noted", "waiting", "waiting"]
         (debt,) = [line for line in lines if "owes" in line]
-        for wrong in ({**debt, "owes": ["redact"]}, {**next(line for line in lines if line.get("kind") == "sessions"), "owes": ["leave"]}):
+        for wrong in (
+            {**debt, "owes": ["redact"]},
+            {**next(line for line in lines if line.get("kind") == "sessions"), "owes": ["leave"]},
+        ):
             with pytest.raises(InvalidInput, match="owes: is not as an export writes it"):
                 await other.admin.import_([wrong])
 
@@ -233,7 +293,9 @@ async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing
 async def test_an_export_brings_back_nothing_that_was_erased_since_unless_told_to(
     config: dict[str, Any], clock: Clock, gone: str, same_ids: bool
 ) -> None:
-    async with Memory(config, clock=clock, onward=lambda leaving: [m.text for m in leaving.messages]) as memory:
+    async with Memory(
+        config, clock=clock, onward=lambda leaving: [m.text for m in leaving.messages]
+    ) as memory:
         session = memory.session("s", user="ada")
         await session.append([user("zebra", "m1")])
         await session.end()
@@ -271,7 +333,9 @@ async def test_exports_keep_whose_a_session_is_and_that_it_is_shared(memory: Mem
 
 
 @pytest.mark.parametrize("field", ["user", "agent", "namespace"])
-async def test_an_export_is_not_imported_into_a_session_of_another_owner(memory: Memory, other: Memory, field: str) -> None:
+async def test_an_export_is_not_imported_into_a_session_of_another_owner(
+    memory: Memory, other: Memory, field: str
+) -> None:
     await memory.session("s", **{field: "ada"}).append(user("secret", "m1"))  # type: ignore[arg-type]
     exported = [line async for line in memory.admin.export()]
     there = await other.sessions.create("s", **{field: "bob"})  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""Sessions: what was said, what of it a model is sent, and what became of the rest (section B of the catalogue)."""
+"""Sessions: what was said, what of it a model is sent, and what became of the rest
+(section B of the catalogue).
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ async def test_a_message_for_the_window_only_is_no_message_of_the_history(memory
 
 @pytest.mark.behaviour("B24", "B25")
 @pytest.mark.parametrize("meanwhile", ["nothing", "exclude", "compact", "stream"])
-async def test_a_message_for_the_window_only_enters_the_history_when_it_is_appended_again(memory: Memory, meanwhile: str) -> None:
+async def test_a_message_for_the_window_only_enters_the_history_when_it_is_appended_again(
+    memory: Memory, meanwhile: str
+) -> None:
     session = memory.session("s1", system=SYSTEM)
     await session.append([user("tea at noon", "n"), user("other hint", "o")], in_history=False)
     await session.append(user("u1", "u1"))
@@ -144,7 +148,9 @@ async def test_a_message_for_the_window_only_enters_the_history_when_it_is_appen
 async def test_many_who_append_a_message_for_the_window_only_give_it_one_number(memory: Memory) -> None:
     handles = [memory.session("s1") for _ in range(8)]
     await handles[0].append(user("n", "n"), in_history=False)
-    await asyncio.gather(*(handle.append([user(f"m{at}", f"m{at}"), user("n", "n")]) for at, handle in enumerate(handles)))
+    await asyncio.gather(
+        *(handle.append([user(f"m{at}", f"m{at}"), user("n", "n")]) for at, handle in enumerate(handles))
+    )
     items = (await handles[0].history()).items
     assert sorted(item.number for item in items) == list(range(1, 10))
     assert (await handles[0].info()).message_count == 9
@@ -173,9 +179,17 @@ async def test_an_update_changes_window_and_history_together(memory: Memory) -> 
 async def test_what_is_excluded_is_marked_until_it_is_added_again(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)
     await session.append([user("u1", "u1"), user("u2", "u2")])
-    assert (await session.exclude("u1"), await session.exclude("system"), await session.exclude("nobody")) == (True, False, False)
+    assert (
+        await session.exclude("u1"),
+        await session.exclude("system"),
+        await session.exclude("nobody"),
+    ) == (True, False, False)
     assert await window(session) == ["system", "u2"]
-    assert {item.message.id: item.excluded for item in (await session.history()).items} == {"system": None, "u1": "manual", "u2": None}
+    assert {item.message.id: item.excluded for item in (await session.history()).items} == {
+        "system": None,
+        "u1": "manual",
+        "u2": None,
+    }
     assert (await session.info()).version == 4
     await session.append(user("u1", "u1"))
     assert await window(session) == ["system", "u1", "u2"]
@@ -214,11 +228,19 @@ async def test_lists_show_titles_and_how_sessions_begin(memory: Memory) -> None:
     await named.append([assistant("How can I help?", "a1"), user("Where does\nAda live?", "u1")])
     silent = await memory.sessions.create("s2")
     (second, first) = (await memory.sessions.list(by="created")).sessions
-    assert (first.id, first.title, first.preview, first.message_count) == ("s1", "Where Ada lives", "Where does Ada live?", 2)
+    assert (first.id, first.title, first.preview, first.message_count) == (
+        "s1",
+        "Where Ada lives",
+        "Where does Ada live?",
+        2,
+    )
     assert (second.id, second.title, second.preview, second.message_count) == ("s2", None, None, 0)
     assert (await memory.sessions.update(silent.id, title="Nothing yet")).title == "Nothing yet"
     assert (await memory.sessions.update(named.id, title=None)).title is None
-    assert [info.title for info in (await memory.sessions.list(by="created")).sessions] == ["Nothing yet", None]
+    assert [info.title for info in (await memory.sessions.list(by="created")).sessions] == [
+        "Nothing yet",
+        None,
+    ]
     with pytest.raises(InvalidInput, match="title"):
         await memory.sessions.update(silent.id, title="x" * 201)
 
@@ -229,9 +251,17 @@ async def test_a_summary_stands_for_all_but_the_last(memory: Memory) -> None:
     await session.append([user(f"m{n}", f"m{n}") for n in range(1, 7)])
     made = await session.compact(summary("sum1"), keep_last=2)
     assert await window(session) == ["system", "sum1", "m5", "m6"]
-    assert (made.messages_before, made.messages_after, made.archived_ids, made.reason) == (7, 4, ["m1", "m2", "m3", "m4"], "manual")
+    assert (made.messages_before, made.messages_after, made.archived_ids, made.reason) == (
+        7,
+        4,
+        ["m1", "m2", "m3", "m4"],
+        "manual",
+    )
     items = (await session.history()).items
-    assert [(item.number, item.message.id, item.is_summary) for item in (items[0], items[-1])] == [(1, "system", False), (8, "sum1", True)]
+    assert [(item.number, item.message.id, item.is_summary) for item in (items[0], items[-1])] == [
+        (1, "system", False),
+        (8, "sum1", True),
+    ]
     assert [item.archived_by for item in items] == [None, *[made.id] * 4, None, None, None]
     info = await session.info()
     assert (info.message_count, info.compaction_count, info.last_compaction_id) == (8, 1, made.id)
@@ -256,7 +286,12 @@ async def test_a_later_compaction_takes_the_earlier_summary(memory: Memory) -> N
         await session.append(user(f"m{n}", f"m{n}"))
         await session.compact(summary(f"sum{n}"), keep_last=0)
     assert await window(session) == ["system", "sum3"]
-    assert [made.archived_ids for made in await session.compactions()] == [["m0"], ["sum0", "m1"], ["sum1", "m2"], ["sum2", "m3"]]
+    assert [made.archived_ids for made in await session.compactions()] == [
+        ["m0"],
+        ["sum0", "m1"],
+        ["sum1", "m2"],
+        ["sum2", "m3"],
+    ]
     assert len(await history(session)) == 9
 
 
@@ -265,14 +300,25 @@ async def test_a_window_is_compacted_before_a_model_is_asked_and_only_then(memor
     session, policy = memory.session("s1", system=SYSTEM), Threshold(100, keep_last=2)
     await session.append([user("x" * 64, "u1"), assistant("x" * 64, "a1"), user("x" * 64, "u2")])
     assert await session.compact_if_needed(policy, summary("sum")) is None
-    await session.append([assistant("", f"a{n}", tool_calls=[{"id": f"c{n}", "name": "look", "arguments": "{}"}]) for n in range(2, 4)])
-    await session.append([{"role": "tool", "content": "found", "tool_call_id": f"c{n}", "id": f"t{n}"} for n in range(2, 4)])
+    await session.append(
+        [
+            assistant("", f"a{n}", tool_calls=[{"id": f"c{n}", "name": "look", "arguments": "{}"}])
+            for n in range(2, 4)
+        ]
+    )
+    await session.append(
+        [{"role": "tool", "content": "found", "tool_call_id": f"c{n}", "id": f"t{n}"} for n in range(2, 4)]
+    )
     assert len(await session.compactions()) == 0
     tools = [{"name": "look", "description": "x" * 60}]
     made = await session.compact_if_needed(policy, summary("sum"), tools=tools)
     assert made is not None
     assert (made.archived_ids, made.reason) == (["u1", "a1"], "token_limit")
-    assert await window(session) == await window(memory.session("s1")) == ["system", "sum", "u2", "a2", "t2", "a3", "t3"]
+    assert (
+        await window(session)
+        == await window(memory.session("s1"))
+        == ["system", "sum", "u2", "a2", "t2", "a3", "t3"]
+    )
     assert await session.compact_if_needed(Threshold(1, keep_last=0), summary("again")) is None
     with pytest.raises(InvalidInput, match="policy: must be a Threshold"):
         await session.compact_if_needed("tokens")  # type: ignore[arg-type]
@@ -288,11 +334,19 @@ async def test_a_window_is_compacted_before_a_model_is_asked_and_only_then(memor
         CompactingSettings(1_000, min_importance=0, deduplicate=False),
     ],
 )
-async def test_a_summary_that_says_nothing_archives_nothing_under_any_policy(memory: Memory, policy: Any) -> None:
+async def test_a_summary_that_says_nothing_archives_nothing_under_any_policy(
+    memory: Memory, policy: Any
+) -> None:
     session = memory.session("s1", system=SYSTEM)
     await session.append([user("before", "u0"), assistant("answer", "a0")])
     await session.compact(lambda _: "what was said before", keep_last=0)
-    await session.append([message for n in range(1, 9) for message in (user("word " * 80, f"u{n}"), assistant("word " * 80, f"a{n}"))])
+    await session.append(
+        [
+            message
+            for n in range(1, 9)
+            for message in (user("word " * 80, f"u{n}"), assistant("word " * 80, f"a{n}"))
+        ]
+    )
     before = await session.context()
     with pytest.raises(CompactionError, match="Summary generation failed"):
         await session.compact_if_needed(policy, lambda _: "\n ")
@@ -304,7 +358,13 @@ async def test_a_summary_that_says_nothing_archives_nothing_under_any_policy(mem
 @pytest.mark.behaviour("B43", "B48")
 async def test_a_long_summary_of_which_no_shorter_one_can_be_had_stays(memory: Memory) -> None:
     session, said = memory.session("s1", system=SYSTEM), iter(["long " * 2_000, ""])
-    await session.append([message for n in range(9) for message in (user("word " * 80, f"u{n}"), assistant("word " * 80, f"a{n}"))])
+    await session.append(
+        [
+            message
+            for n in range(9)
+            for message in (user("word " * 80, f"u{n}"), assistant("word " * 80, f"a{n}"))
+        ]
+    )
     made = await session.compact_if_needed(Threshold(1_000), lambda _: next(said))
     assert made is not None
     assert next(said, "asked twice") == "asked twice"
@@ -328,7 +388,11 @@ async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memo
     assert made.summary.text == "Summary of the conversation so far: u0. a0 u1."
     with pytest.raises(InvalidInput, match="keep_last: must be at most the 1"):
         MessageThreshold(most=1, keep_last=2)
-    assert [(policy(most).keep_last, policy().keep_last) for policy in (MessageThreshold, TurnThreshold) for most in (0, 5)] == [
+    assert [
+        (policy(most).keep_last, policy().keep_last)
+        for policy in (MessageThreshold, TurnThreshold)
+        for most in (0, 5)
+    ] == [
         (0, 40),
         (2, 40),
         (0, 20),
@@ -351,7 +415,9 @@ async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memo
 async def test_compaction_of_lists_is_a_policy_of_a_session(memory: Memory) -> None:
     settings = CompactingSettings(max_tokens=300, threshold=1.0, target=0.5, keep_recent=2, min_importance=0)
     session = memory.session("s1", system=SYSTEM)
-    await session.append([user(" ".join(f"w{n}x{i}yyyy" for i in range(40))[:94], f"m{n}") for n in range(10)])
+    await session.append(
+        [user(" ".join(f"w{n}x{i}yyyy" for i in range(40))[:94], f"m{n}") for n in range(10)]
+    )
 
     async def short(messages: list[Message]) -> str:
         return f"of {len(messages)}"
@@ -361,7 +427,12 @@ async def test_compaction_of_lists_is_a_policy_of_a_session(memory: Memory) -> N
     assert (made.summary.text, made.archived_ids) == ("of 8", [f"m{n}" for n in range(8)])
     assert await window(session) == ["system", str(made.summary.id), "m8", "m9"]
     same = memory.session("s2")
-    await same.append([user("the very same words of everybody, again and again, until nobody listens to them", f"m{n}") for n in range(12)])
+    await same.append(
+        [
+            user("the very same words of everybody, again and again, until nobody listens to them", f"m{n}")
+            for n in range(12)
+        ]
+    )
     assert await same.compact_if_needed(settings, short) is None
     assert await window(same) == ["m0", "m10", "m11"]
     assert {item.excluded for item in (await same.history()).items} == {None, "dedupe"}
@@ -383,9 +454,19 @@ async def test_a_fork_begins_as_its_session_did_up_to_a_message(memory: Memory) 
         forked = await session.fork(at)
         assert await window(forked) == await window(memory.session(forked.id, create=False)) == expected
         info = await forked.info()
-        assert (info.user, info.tags, info.metadata) == ("ada", ["work"], {"a": 1, "forked_from": {"session_id": "s1", "message_id": at}})
+        assert (info.user, info.tags, info.metadata) == (
+            "ada",
+            ["work"],
+            {"a": 1, "forked_from": {"session_id": "s1", "message_id": at}},
+        )
     whole = await session.fork(session_id="whole")
-    assert [message.text for message in (await whole.context()).messages] == [SYSTEM, "so far", "u2", "u3", "a3"]
+    assert [message.text for message in (await whole.context()).messages] == [
+        SYSTEM,
+        "so far",
+        "u2",
+        "u3",
+        "a3",
+    ]
     await whole.update("u3", content="edited")
     await whole.append(assistant("answer", "a4"))
     assert (await session.context()).messages[-2].text == "u3"
@@ -419,14 +500,22 @@ async def test_a_context_is_cut_in_steps(memory: Memory) -> None:
 
 
 @pytest.mark.behaviour("B45", "B51")
-async def test_a_layered_context_has_all_summaries_and_says_which_layer_each_message_is_of(memory: Memory) -> None:
+async def test_a_layered_context_has_all_summaries_and_says_which_layer_each_message_is_of(
+    memory: Memory,
+) -> None:
     session = memory.session("s1", system=SYSTEM)
     for n in range(3):
         await session.append([user(f"m{n}{part}", f"m{n}{part}") for part in "ab"])
         await session.compact(summary(f"sum{n}"), keep_last=0)
     await session.append([user(f"m{n}", f"m{n}") for n in range(90)])
     context = await session.context(layered=True)
-    assert [message.id for message in context.messages] == ["system", "sum0", "sum1", "sum2", *(f"m{n}" for n in range(10, 90))]
+    assert [message.id for message in context.messages] == [
+        "system",
+        "sum0",
+        "sum1",
+        "sum2",
+        *(f"m{n}" for n in range(10, 90)),
+    ]
     assert context.layers == ["system", *["summary"] * 3, *["recent"] * 80]
     assert context.left_out == 10
     tools = [{"name": "look"}]
@@ -442,7 +531,9 @@ async def test_what_memory_finds_is_sent_along_under_the_same_budget(memory: Mem
     await memory.write("Ada's cat is called Tom", scope="user:ada")
     await memory.write("the cat sleeps on the printer", scope="session:s1")
     await memory.write("the cat of another", scope="user:bob")
-    await session.append([m for n in range(30) for m in (user(f"question {n}", f"u{n}"), assistant(f"answer {n}", f"a{n}"))])
+    await session.append(
+        [m for n in range(30) for m in (user(f"question {n}", f"u{n}"), assistant(f"answer {n}", f"a{n}"))]
+    )
     await session.append(user("what is my cat called?", "last"))
     for slack in (0, 0.25):
         context = await session.context(200, recall="cat", slack=slack)
@@ -460,7 +551,9 @@ async def test_what_memory_finds_is_sent_along_under_the_same_budget(memory: Mem
 
 
 @pytest.mark.behaviour("B38")
-async def test_what_a_compaction_is_told_is_checked_and_a_summary_that_no_message_can_say_is_none(memory: Memory) -> None:
+async def test_what_a_compaction_is_told_is_checked_and_a_summary_that_no_message_can_say_is_none(
+    memory: Memory,
+) -> None:
     session = memory.session("s1", system=SYSTEM)
     await session.append(user("u1", "u1"))
     for wrong in ("", "\0", "\ud800", "x" * 513, 5):
@@ -483,7 +576,12 @@ async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     await session.append([assistant("a1", "a1"), user("u2", "u2")])
     assert await session.roll_back(here, "invalid_response") == 2
     assert await window(session) == ["system", "u1"]
-    assert [item.excluded for item in (await session.history()).items] == [None, None, "invalid_response", "invalid_response"]
+    assert [item.excluded for item in (await session.history()).items] == [
+        None,
+        None,
+        "invalid_response",
+        "invalid_response",
+    ]
 
 
 @pytest.mark.behaviour("B28", "B51", "B52")
@@ -510,12 +608,25 @@ async def test_layers_have_no_summary_that_was_excluded_or_rolled_back(memory: M
 async def test_a_change_may_be_a_whole_message_and_what_cannot_change_stays(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)
     call = {"id": "c1", "name": "look", "arguments": "{}"}
-    await session.append([assistant("a", "a1", tool_calls=[call]), {"id": "t1", "role": "tool", "tool_call_id": "c1", "content": "r"}])
+    await session.append(
+        [
+            assistant("a", "a1", tool_calls=[call]),
+            {"id": "t1", "role": "tool", "tool_call_id": "c1", "content": "r"},
+        ]
+    )
     before = (await session.context()).messages
     for message in before:
         assert await session.update(str(message.id), **message.model_dump()) == message
-        other = {"id": "other", "role": "user", "tool_call_id": "c2", "is_summary": True, "content": "changed"}
-        assert await session.update(str(message.id), **message.model_dump() | other) == message.model_copy(update={"content": "changed"})
+        other = {
+            "id": "other",
+            "role": "user",
+            "tool_call_id": "c2",
+            "is_summary": True,
+            "content": "changed",
+        }
+        assert await session.update(str(message.id), **message.model_dump() | other) == message.model_copy(
+            update={"content": "changed"}
+        )
     assert [item.number for item in (await session.history(ids=["a1", "t1"])).items] == [2, 3]
     for wrong in ({"role": "user"}, {"role": "user", "content": "x", "sequence": 1}):
         with pytest.raises(InvalidInput, match=r"role|sequence"):
@@ -556,7 +667,11 @@ async def test_a_roll_back_over_a_compaction_brings_back_what_was_in_the_window_
         assert told["m1"] == (None, first.id)
         assert {told[name] for name in ("sum1", "m2", "m4", "m5")} == {(None, None)}
         assert {told[name] for name in ("m6", "m7", "sum2", "sum3")} == {("branch", None)}
-        assert [await history(handle, archived_by=made.id) for made in (first, second, third)] == [["m1"], [], []]
+        assert [await history(handle, archived_by=made.id) for made in (first, second, third)] == [
+            ["m1"],
+            [],
+            [],
+        ]
         assert [made.id for made in await handle.compactions()] == [first.id, second.id, third.id]
     assert ((await session.info()).version, (await session.info()).message_count) == (before + 1, 11)
     assert await session.roll_back(here) == 0
@@ -564,7 +679,9 @@ async def test_a_roll_back_over_a_compaction_brings_back_what_was_in_the_window_
     await session.append(assistant("m8", "m8"))
     await session.compact(summary("sum4"), keep_last=1)
     assert await window(session) == ["system", "sum4", "m8"]
-    assert [item.archived_by is not None for item in (await session.history(ids=["sum1", "m2", "m3", "m5"])).items] == [True] * 4
+    assert [
+        item.archived_by is not None for item in (await session.history(ids=["sum1", "m2", "m3", "m5"])).items
+    ] == [True] * 4
     assert await session.restore("m6")
     assert await window(session) == ["system", "sum4", "m6", "m8"]
 
@@ -591,10 +708,18 @@ async def test_a_window_becomes_the_list_that_is_handed_in(memory: Memory) -> No
     stored = await session.replace([read[0], *read[2:], user("m5", "m5")])
     assert [message.id for message in stored] == ["m2", "m3", "m4", "m5"]
     assert await window(session) == ["system", "m2", "m3", "m4", "other", "m5"]
-    assert {item.message.id: item.excluded for item in (await session.history()).items if item.excluded} == {"m1": "replaced"}
+    assert {item.message.id: item.excluded for item in (await session.history()).items if item.excluded} == {
+        "m1": "replaced"
+    }
     before = (await session.info()).version
-    await session.replace([{"role": "user", "content": f"m{n}"} for n in (2, 3, 4)] + [user("meanwhile", "other"), user("m5", "m5")])
-    assert (await window(session), (await session.info()).version) == (["system", "m2", "m3", "m4", "other", "m5"], before)
+    await session.replace(
+        [{"role": "user", "content": f"m{n}"} for n in (2, 3, 4)]
+        + [user("meanwhile", "other"), user("m5", "m5")]
+    )
+    assert (await window(session), (await session.info()).version) == (
+        ["system", "m2", "m3", "m4", "other", "m5"],
+        before,
+    )
     await session.replace([user("m1", "m1")])
     assert await window(session) == ["system", "m1"]
     assert await session.replace([]) == []
@@ -606,7 +731,10 @@ async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_again(memory:
     session = memory.session("s1")
     await session.append([user("u1", "u1"), assistant("a1", "a1")])
     given = [{"role": "user", "content": "new"}, {"role": "assistant", "content": "newer"}]
-    with patch("memory.orchestrator.conversations.handle.Handle._left", side_effect=asyncio.CancelledError), pytest.raises(asyncio.CancelledError):
+    with (
+        patch("memory.orchestrator.conversations.handle.Handle._left", side_effect=asyncio.CancelledError),
+        pytest.raises(asyncio.CancelledError),
+    ):
         await session.replace(given)
     for handle in (memory.session("s1"), memory.session("s1")):
         await handle.replace(given)
@@ -628,7 +756,13 @@ async def test_a_task_that_has_only_written_replaces_the_window_as_it_is(memory:
 async def test_a_changed_message_without_an_id_takes_what_is_behind_it_along(memory: Memory) -> None:
     session = memory.session("s1")
     await session.append([user("u1", "u1"), assistant("a1", "a1"), user("u2", "u2")])
-    await session.replace([{"role": "user", "content": "u1"}, {"role": "assistant", "content": "better"}, {"role": "user", "content": "u2"}])
+    await session.replace(
+        [
+            {"role": "user", "content": "u1"},
+            {"role": "assistant", "content": "better"},
+            {"role": "user", "content": "u2"},
+        ]
+    )
     assert [message.text for message in (await session.context()).messages] == ["u1", "better", "u2"]
     with pytest.raises(InvalidInput, match="messages: must be a list"):
         await session.replace("u1")
@@ -639,7 +773,12 @@ async def test_calls_that_were_cut_off_are_mended_once(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)
     calls = [{"id": call, "name": "look", "arguments": "{}"} for call in ("c1", "c2")]
     await session.append(assistant("", "a1", tool_calls=calls))
-    await session.append([{"role": "tool", "content": "x", "tool_call_id": call, "id": f"t{n}"} for n, call in enumerate(("c1", "c1", "c9"))])
+    await session.append(
+        [
+            {"role": "tool", "content": "x", "tool_call_id": call, "id": f"t{n}"}
+            for n, call in enumerate(("c1", "c1", "c9"))
+        ]
+    )
     before = await session.context()
     assert (before.invalid, before.interrupted) == (["t1", "t2"], ["c2"])
     (made,) = await session.mend_tool_calls()
@@ -649,7 +788,14 @@ async def test_calls_that_were_cut_off_are_mended_once(memory: Memory) -> None:
     assert [message.id for message in context.messages] == ["system", "a1", "t0", made.id]
     assert (context.invalid, context.interrupted) == ([], [])
     said = {item.message.id: item.excluded for item in (await session.history()).items}
-    assert said == {"system": None, "a1": None, "t0": None, "t1": "invalid_response", "t2": "invalid_response", made.id: None}
+    assert said == {
+        "system": None,
+        "a1": None,
+        "t0": None,
+        "t1": "invalid_response",
+        "t2": "invalid_response",
+        made.id: None,
+    }
 
 
 @pytest.mark.behaviour("B15", "B16")
@@ -696,7 +842,9 @@ async def test_ids_are_kept_to_the_letter(memory: Memory) -> None:
     for name in names:
         await memory.session(name).append(user(name, name))
     for name in names:
-        assert [message.text for message in (await memory.session(name, create=False).context()).messages] == [name]
+        assert [
+            message.text for message in (await memory.session(name, create=False).context()).messages
+        ] == [name]
     assert sorted(info.id for info in (await memory.sessions.list()).sessions) == sorted(names)
 
 
@@ -795,7 +943,9 @@ async def test_tenants_never_mix(memory: Opened) -> None:
         (7, "message"),
     ],
 )
-async def test_a_message_that_is_none_is_refused_before_any_store_is_touched(plain: Memory, wrong: Any, field: str) -> None:
+async def test_a_message_that_is_none_is_refused_before_any_store_is_touched(
+    plain: Memory, wrong: Any, field: str
+) -> None:
     session = plain.session("s1")
     with pytest.raises(InvalidInput, match=field):
         await session.append([user("fine", "u1"), wrong])
@@ -803,29 +953,50 @@ async def test_a_message_that_is_none_is_refused_before_any_store_is_touched(pla
 
 
 @pytest.mark.behaviour("B20", "B21", "B22", "B23")
-async def test_a_message_that_is_given_several_times_at_once_stands_where_it_is_given_first(memory: Memory) -> None:
+async def test_a_message_that_is_given_several_times_at_once_stands_where_it_is_given_first(
+    memory: Memory,
+) -> None:
     session = memory.session("s1", system=SYSTEM)
     calls = [{"id": "c1", "name": "look", "arguments": "{}"}]
-    said = [user("q", "u1"), assistant("par", "a1", tool_calls=calls), {"role": "tool", "content": "r", "tool_call_id": "c1", "id": "t1"}]
+    said = [
+        user("q", "u1"),
+        assistant("par", "a1", tool_calls=calls),
+        {"role": "tool", "content": "r", "tool_call_id": "c1", "id": "t1"},
+    ]
     answers = await session.append([*said, assistant("whole", "a1", tool_calls=calls)])
     assert [answer.text for answer in answers] == ["q", "whole", "r", "whole"]
     assert [message.id for message in (await session.context()).messages] == ["system", "u1", "a1", "t1"]
     items = (await session.history()).items
-    assert [(item.number, item.message.id, item.message.text) for item in items[1:]] == [(2, "u1", "q"), (3, "a1", "whole"), (4, "t1", "r")]
+    assert [(item.number, item.message.id, item.message.text) for item in items[1:]] == [
+        (2, "u1", "q"),
+        (3, "a1", "whole"),
+        (4, "t1", "r"),
+    ]
 
 
 @pytest.mark.behaviour("B43", "B44")
 async def test_no_message_is_in_neither_the_summary_nor_the_context(memory: Memory) -> None:
-    """Also beside a summary that is longer than was thought, and while one question makes an agent call many tools."""
+    """Also beside a summary that is longer than was thought, and while one question
+    makes an agent call many tools.
+    """
     session, said = memory.session("s1", system="You are helpful."), list[str]()
     made = []
     for n in range(40):
         if n % 8 == 0:
-            said += [str(one.id) for one in await session.append(user(f"Question {n}: " + "a long one. " * 20, f"u{n}"))]
+            said += [
+                str(one.id)
+                for one in await session.append(user(f"Question {n}: " + "a long one. " * 20, f"u{n}"))
+            ]
         call = {"id": f"c{n}", "name": "look", "arguments": "{}"}
-        steps = [assistant("", f"a{n}", tool_calls=[call]), {"role": "tool", "tool_call_id": f"c{n}", "content": "result " * 15}]
+        steps = [
+            assistant("", f"a{n}", tool_calls=[call]),
+            {"role": "tool", "tool_call_id": f"c{n}", "content": "result " * 15},
+        ]
         said += [str(one.id) for one in await session.append(steps)]
-        if done := await session.compact_if_needed(Threshold(1_000), lambda _: "sum " * (200 if n % 3 else 600)):  # noqa: B023
+        if done := await session.compact_if_needed(
+            Threshold(1_000),
+            lambda _: "sum " * (200 if n % 3 else 600),  # noqa: B023
+        ):
             made.append(done)
         context = await session.context(1_000)
         archived = {item.message.id for item in (await session.history(limit=500)).items if item.archived_by}

@@ -23,7 +23,9 @@ async def listed(memory: Memory) -> list[str]:
     return [session.id for session in (await memory.sessions.list()).sessions]
 
 
-async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(memory: Memory, clock: Clock) -> None:
+async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
+    memory: Memory, clock: Clock
+) -> None:
     session = await memory.sessions.create("s1", expires_at=HOUR, title="for an hour")
     await session.append(user("u1"))
     await session.tasks.save("t1")
@@ -36,7 +38,12 @@ async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
     assert sorted(await listed(memory)) == ["s1", "s2"]
     clock.stand_still_at(until + MICROSECOND)
     clock.tick = MICROSECOND
-    for gone in (session.info(), session.context(), session.history(), memory.sessions.update("s1", title="again")):
+    for gone in (
+        session.info(),
+        session.context(),
+        session.history(),
+        memory.sessions.update("s1", title="again"),
+    ):
         with pytest.raises(NotFound, match="session not found: s1"):
             await gone
     for write in (
@@ -65,7 +72,9 @@ async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
         await session.append(user("late"))
 
 
-async def test_a_sweep_erases_what_was_said_in_sessions_that_expired_a_day_ago(memory: Memory, clock: Clock) -> None:
+async def test_a_sweep_erases_what_was_said_in_sessions_that_expired_a_day_ago(
+    memory: Memory, clock: Clock
+) -> None:
     session = memory.session("s1", expires_at=HOUR)
     await session.append(user("u1"))
     await memory.session("s2").append(user("u1"))
@@ -82,15 +91,29 @@ async def test_a_sweep_erases_what_was_said_in_sessions_that_expired_a_day_ago(m
 
 
 async def test_what_is_said_of_a_session_can_be_changed(memory: Memory, clock: Clock) -> None:
-    session = await memory.sessions.create("s1", title="First", tags=["a", "b"], metadata={"n": 1}, expires_at=HOUR)
+    session = await memory.sessions.create(
+        "s1", title="First", tags=["a", "b"], metadata={"n": 1}, expires_at=HOUR
+    )
     await session.append(user("u1"))
     changed = await memory.sessions.update("s1", title="Second", tags=["c"])
-    assert (changed.title, changed.tags, changed.metadata, changed.message_count) == ("Second", ["c"], {"n": 1}, 1)
+    assert (changed.title, changed.tags, changed.metadata, changed.message_count) == (
+        "Second",
+        ["c"],
+        {"n": 1},
+        1,
+    )
     assert changed == await memory.session("s1").info()
     changed = await memory.sessions.update("s1", title=None, metadata={"m": 2}, expires_at=None)
-    assert (changed.title, changed.tags, changed.metadata, changed.expires_at) == (None, ["c"], {"m": 2}, None)
+    assert (changed.title, changed.tags, changed.metadata, changed.expires_at) == (
+        None,
+        ["c"],
+        {"m": 2},
+        None,
+    )
     clock.advance(2 * HOUR)
-    assert [(one.id, one.metadata) for one in (await memory.sessions.list(tags=["c"])).sessions] == [("s1", {"m": 2})]
+    assert [(one.id, one.metadata) for one in (await memory.sessions.list(tags=["c"])).sessions] == [
+        ("s1", {"m": 2})
+    ]
     await memory.sessions.update("s1", expires_at=HOUR)
     clock.advance(2 * HOUR)
     assert await memory.sessions.get("s1") is None
@@ -99,7 +122,8 @@ async def test_what_is_said_of_a_session_can_be_changed(memory: Memory, clock: C
 
 
 @pytest.mark.parametrize(
-    ("changes", "field"), [({"title": "x" * 201}, "title"), ({"tags": "a"}, "tags"), ({"expires_at": timedelta(0)}, "expires_at")]
+    ("changes", "field"),
+    [({"title": "x" * 201}, "title"), ({"tags": "a"}, "tags"), ({"expires_at": timedelta(0)}, "expires_at")],
 )
 async def test_what_cannot_be_said_of_a_session_is_refused(plain: Memory, changes: Any, field: str) -> None:
     await plain.sessions.create("s1", title="First")
@@ -127,7 +151,9 @@ def questions(memory: Memory) -> Iterator[list[str]]:
         yield asked
 
 
-async def test_the_end_of_a_session_asks_once_what_is_owed_and_not_where_there_is_no_conversation(memory: Memory) -> None:
+async def test_the_end_of_a_session_asks_once_what_is_owed_and_not_where_there_is_no_conversation(
+    memory: Memory,
+) -> None:
     session = await memory.sessions.create("s1")
     await session.append(user("u1"))
     await memory.write("kept", scope="session:s2")

@@ -1,4 +1,6 @@
-"""A session whose process, short tier, files or record went: what was said comes back as it was, or is said to be lost."""
+"""A session whose process, short tier, files or record went: what was said comes back
+as it was, or is said to be lost.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def spoil(folder: Path, pattern: str, damage: str) -> int:
 
 @pytest.mark.behaviour("B74", "B75", "AC-B21")
 async def test_a_window_that_nobody_remembers_is_as_it_was(memory: Memory) -> None:
-    """In its order, with its version and its last compaction, and without what was archived or excluded."""
+    """In its order, with its version and its last compaction, and without what was
+    archived or excluded.
+    """
     session = memory.session("s1", system=SYSTEM)
     await session.append([user(f"m{n}", f"m{n}") for n in range(1, 6)])
     made = await session.compact(summary("sum1"), keep_last=1)
@@ -49,9 +53,17 @@ async def test_a_window_that_nobody_remembers_is_as_it_was(memory: Memory) -> No
 
 
 @pytest.mark.behaviour("B18", "B77")
-async def test_what_is_done_with_a_session_needs_one_and_is_told_by_its_record(memory: Memory, clock: Clock) -> None:
+async def test_what_is_done_with_a_session_needs_one_and_is_told_by_its_record(
+    memory: Memory, clock: Clock
+) -> None:
     nobody = memory.session("nobody", create=False)
-    for call in (nobody.append(user("u1", "u1")), nobody.context(), nobody.clear(), nobody.compactions(), nobody.tasks.save("t1")):
+    for call in (
+        nobody.append(user("u1", "u1")),
+        nobody.context(),
+        nobody.clear(),
+        nobody.compactions(),
+        nobody.tasks.save("t1"),
+    ):
         with pytest.raises(NotFound, match="session not found: nobody"):
             await call
     assert (await memory.sessions.list()).sessions == []
@@ -83,7 +95,11 @@ async def test_what_was_said_in_a_session_whose_record_is_gone_is_no_session(mem
 @pytest.mark.backend("sqlite")
 @pytest.mark.behaviour("B80", "AC-B33")
 async def test_with_the_short_tier_wiped_every_session_has_its_window(tmp_path: Path, clock: Clock) -> None:
-    placed = {"short": f"sqlite:///{tmp_path / 'short.db'}", "mid": f"sqlite:///{tmp_path / 'mid.db'}", "long": f"sqlite:///{tmp_path / 'mid.db'}"}
+    placed = {
+        "short": f"sqlite:///{tmp_path / 'short.db'}",
+        "mid": f"sqlite:///{tmp_path / 'mid.db'}",
+        "long": f"sqlite:///{tmp_path / 'mid.db'}",
+    }
     config = {"tiers": placed, "embedder": "none"}
     async with Memory(config, clock=clock) as memory:
         for name in ("s1", "s2"):
@@ -92,7 +108,10 @@ async def test_with_the_short_tier_wiped_every_session_has_its_window(tmp_path: 
             await session.compact(summary("sum1"), keep_last=1)
     spoil(tmp_path, "short.db*", "gone")
     async with Memory(config, clock=clock) as memory:
-        assert [info.id for info in (await memory.sessions.list(by="created", order="oldest")).sessions] == ["s1", "s2"]
+        assert [info.id for info in (await memory.sessions.list(by="created", order="oldest")).sessions] == [
+            "s1",
+            "s2",
+        ]
         for name in ("s1", "s2"):
             session = memory.session(name, create=False)
             assert await window(session) == ["system", "sum1", "m2"]
@@ -103,9 +122,16 @@ async def test_with_the_short_tier_wiped_every_session_has_its_window(tmp_path: 
 @pytest.mark.behaviour("AC-B23")
 @pytest.mark.parametrize("damage", ["blank", "gone"])
 @pytest.mark.parametrize("edited", [True, False], ids=["edited", "not edited"])
-async def test_of_a_file_that_is_blank_or_gone_window_and_history_say_the_same(tmp_path: Path, clock: Clock, damage: str, edited: bool) -> None:
-    """A message that was edited comes back as it was before; one that was not is lost to both, and its place and number are not given again."""
-    config: dict[str, Any] = {"tiers": dict.fromkeys(("short", "mid", "long"), f"file://{tmp_path / 'files'}"), "embedder": "none"}
+async def test_of_a_file_that_is_blank_or_gone_window_and_history_say_the_same(
+    tmp_path: Path, clock: Clock, damage: str, edited: bool
+) -> None:
+    """A message that was edited comes back as it was before; one that was not is lost
+    to both, and its place and number are not given again.
+    """
+    config: dict[str, Any] = {
+        "tiers": dict.fromkeys(("short", "mid", "long"), f"file://{tmp_path / 'files'}"),
+        "embedder": "none",
+    }
     async with Memory(config, clock=clock) as memory:
         session = memory.session("s1", system=SYSTEM)
         for n in (1, 2, 3):
@@ -122,4 +148,6 @@ async def test_of_a_file_that_is_blank_or_gone_window_and_history_say_the_same(t
         await session.append(user("user-4", "user-4"))
         assert await window(session) == await history(session) == [*there, "user-4"]
         assert all(message.text in (SYSTEM, message.id) for message in (await session.context()).messages)
-    assert spoil(tmp_path, "*.corrupt-*", "gone") == (damage == "blank"), "what was damaged is kept for people"
+    assert spoil(tmp_path, "*.corrupt-*", "gone") == (damage == "blank"), (
+        "what was damaged is kept for people"
+    )

@@ -1,4 +1,6 @@
-"""Sessions of several users: what each handle recalls, what is learnt of whom, and what an erasure of one of them reaches."""
+"""Sessions of several users: what each handle recalls, what is learnt of whom, and what
+an erasure of one of them reaches.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,15 @@ class Told:
     def __call__(self, leaving: Leaving) -> list[dict[str, Any]]:
         self.calls.append(leaving)
         scope = {"scope": f"session:{leaving.session_id}"} if self._more else {}
-        summaries = [] if leaving.summary is None else [{"content": f"summary {leaving.summary.text}", **scope, **self._more}]
-        return [*({"content": message.text, **scope, **self._more} for message in leaving.messages), *summaries]
+        summaries = (
+            []
+            if leaving.summary is None
+            else [{"content": f"summary {leaving.summary.text}", **scope, **self._more}]
+        )
+        return [
+            *({"content": message.text, **scope, **self._more} for message in leaving.messages),
+            *summaries,
+        ]
 
 
 @pytest.fixture
@@ -80,7 +89,10 @@ async def test_a_handle_recalls_what_its_own_user_may_see(memory: Memory) -> Non
         await ada.append(user("hello"))
         forked = await bob.fork()
         for session, who in ((ada, "ada"), (bob, "bob"), (forked, "bob"), (memory.session(ada.id), owner)):
-            told = "\n".join(message.text for message in (await session.context(4_000, recall="what is the code?")).messages)
+            told = "\n".join(
+                message.text
+                for message in (await session.context(4_000, recall="what is the code?")).messages
+            )
             seen = {one for one in ("ada", "bob", "carol", "room") if f"{one}-code" in told}
             assert seen - {"room"} == {who} - {None}
             assert ("room" in seen) == (session is not forked)
@@ -95,17 +107,28 @@ async def leave(how: str, sessions: Sequence[Session]) -> None:
     await sessions[1].end()
 
 
-@pytest.mark.parametrize(("owner", "how"), [("ada", "compaction"), ("bob", "replacement"), ("carol", "end"), (None, "compaction")])
-async def test_what_is_learnt_of_a_message_is_of_the_user_who_said_it(memory: Memory, told: Told, owner: str | None, how: str) -> None:
+@pytest.mark.parametrize(
+    ("owner", "how"), [("ada", "compaction"), ("bob", "replacement"), ("carol", "end"), (None, "compaction")]
+)
+async def test_what_is_learnt_of_a_message_is_of_the_user_who_said_it(
+    memory: Memory, told: Told, owner: str | None, how: str
+) -> None:
     ada, bob = await room(memory, owner)
     await ada.append([user("ada's street"), assistant("ada's answer")])
     async with bob.stream(role="user") as out:
         await out.write("bob's street")
     await memory.session("room").append(user("anybody's street"))
     await leave(how, (ada, bob))
-    of: dict[str | None, list[str]] = {"ada": ["ada's answer", "ada's street"], "bob": ["bob's street"], "carol": [], None: []}
+    of: dict[str | None, list[str]] = {
+        "ada": ["ada's answer", "ada's street"],
+        "bob": ["bob's street"],
+        "carol": [],
+        None: [],
+    }
     of[owner].append("anybody's street")
-    assert {name: await known(memory, name) for name in of if name} == {name: sorted(said) for name, said in of.items() if name}
+    assert {name: await known(memory, name) for name in of if name} == {
+        name: sorted(said) for name, said in of.items() if name
+    }
     assert [entry.content for entry in await memory.retrieve("session:room")] == of[None]
     assert all(leaving.summary is None for leaving in told.calls), "it says what others said"
     for entry in await memory.retrieve("user:bob", limit=1):
@@ -117,16 +140,24 @@ async def test_a_summary_of_what_one_user_said_is_told_of_that_user(memory: Memo
     await ada.append(user("ada's street"))
     await bob.compact(lambda messages: f"short {messages[0].text}", keep_last=0)
     await bob.end()
-    assert (await known(memory, "ada"), await known(memory, "bob")) == (["ada's street", "summary short ada's street"], [])
+    assert (await known(memory, "ada"), await known(memory, "bob")) == (
+        ["ada's street", "summary short ada's street"],
+        [],
+    )
 
 
-async def test_a_rule_copies_a_fact_of_a_session_to_the_user_who_said_it(config: dict[str, Any], clock: Clock) -> None:
+async def test_a_rule_copies_a_fact_of_a_session_to_the_user_who_said_it(
+    config: dict[str, Any], clock: Clock
+) -> None:
     async with Memory(config, clock=clock, onward=Told(tags=["fact"]), promotion=RULES) as memory:
         ada, bob = await room(memory, "ada")
         await ada.append(user("ada's street"))
         await bob.append(user("bob's street"))
         await ada.end()
-        assert (await known(memory, "ada"), await known(memory, "bob")) == (["ada's street"], ["bob's street"])
+        assert (await known(memory, "ada"), await known(memory, "bob")) == (
+            ["ada's street"],
+            ["bob's street"],
+        )
 
 
 @pytest.mark.parametrize(("owner", "carried"), [("bob", None), (None, "same"), ("bob", "elsewhere")])
@@ -150,8 +181,12 @@ async def test_an_erasure_of_a_user_reaches_what_was_said_through_their_own_hand
     await bob.end()
     if carried is not None:
         tenant = memory.tenant if carried == "same" else carried
-        async with Memory("memory://", accept_loss=True, embedder="none", clock=clock, tenant=tenant) as there:
-            assert (await there.admin.import_(memory.admin.export(), same_ids=carried == "same")).problems == []
+        async with Memory(
+            "memory://", accept_loss=True, embedder="none", clock=clock, tenant=tenant
+        ) as there:
+            assert (
+                await there.admin.import_(memory.admin.export(), same_ids=carried == "same")
+            ).problems == []
             await erased(there)
     else:
         await erased(memory, "bob's task")
@@ -171,7 +206,9 @@ async def erased(memory: Memory, *tasks: str) -> None:
     assert (await room.runs.list()).runs == []
     said = [item.message.text for item in (await room.history()).items]
     assert [text for text in said if text] == ["bob's street"]
-    assert [m.text for m in (await memory.session("fork", create=False).context()).messages] == ["bob's question"]
+    assert [m.text for m in (await memory.session("fork", create=False).context()).messages] == [
+        "bob's question"
+    ]
     assert (await memory.admin.erase_user("ada")).messages == 0
 
 

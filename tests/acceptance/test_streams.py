@@ -33,9 +33,19 @@ async def test_a_streamed_answer_is_one_message_from_its_first_piece_on(memory: 
                 clock.advance(timedelta(seconds=1))
         await out.finish(usage={"total": 9}, finish_reason="stop")
     items = (await session.history()).items
-    assert [(item.message.id, item.number) for item in items] == [("system", 1), ("u1", 2), ("a1", 3), ("u2", 4)]
+    assert [(item.message.id, item.number) for item in items] == [
+        ("system", 1),
+        ("u1", 2),
+        ("a1", 3),
+        ("u2", 4),
+    ]
     (done,) = [item.message for item in items if item.message.id == "a1"]
-    assert (done.text, done.is_final, done.usage, done.finish_reason) == ("".join(PIECES), True, {"total": 9}, "stop")
+    assert (done.text, done.is_final, done.usage, done.finish_reason) == (
+        "".join(PIECES),
+        True,
+        {"total": 9},
+        "stop",
+    )
     assert done in (await session.context()).messages
 
 

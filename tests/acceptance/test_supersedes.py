@@ -11,18 +11,35 @@ from memory.facade.memory import Memory
 from tests.acceptance.support import HOUR, OTHER_USER, SESSION, USER, Clock, contents, everything_stored
 
 SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
-HOMES = pytest.mark.parametrize(("old_in", "new_in"), [(USER, USER), (SESSION, SESSION), (SESSION, USER), (USER, SESSION)], ids=str)
+HOMES = pytest.mark.parametrize(
+    ("old_in", "new_in"), [(USER, USER), (SESSION, SESSION), (SESSION, USER), (USER, SESSION)], ids=str
+)
 
 
 @pytest.mark.behaviour("D107", "D111", "AC-D41")
 @HOMES
-async def test_an_entry_that_supersedes_others_is_linked_to_them_and_retires_them_at_one_moment(memory: Memory, old_in: Scope, new_in: Scope) -> None:
-    lisbon, porto = await memory.write("Ada lives in Lisbon", scope=old_in), await memory.write("Ada lives in Porto", scope=old_in)
-    new = await memory.write("Ada lives in Faro", scope=new_in, type="user", tags=["home"], supersedes=[lisbon.id, porto.id, lisbon.id])
+async def test_an_entry_that_supersedes_others_is_linked_to_them_and_retires_them_at_one_moment(
+    memory: Memory, old_in: Scope, new_in: Scope
+) -> None:
+    lisbon, porto = (
+        await memory.write("Ada lives in Lisbon", scope=old_in),
+        await memory.write("Ada lives in Porto", scope=old_in),
+    )
+    new = await memory.write(
+        "Ada lives in Faro",
+        scope=new_in,
+        type="user",
+        tags=["home"],
+        supersedes=[lisbon.id, porto.id, lisbon.id],
+    )
     assert [(e.id, e.type, e.tags) for e in await memory.retrieve(new_in)] == [(new.id, "user", ["home"])]
-    assert [hit.entry.id for hit in await memory.search("where Ada lives", scope=[old_in, new_in])] == [new.id]
+    assert [hit.entry.id for hit in await memory.search("where Ada lives", scope=[old_in, new_in])] == [
+        new.id
+    ]
     links = await memory.relations.related(source_id=new.id)
-    assert {(link.source_id, link.label, link.target_id) for link in links} == {(new.id, "supersedes", old.id) for old in (lisbon, porto)}
+    assert {(link.source_id, link.label, link.target_id) for link in links} == {
+        (new.id, "supersedes", old.id) for old in (lisbon, porto)
+    }
     assert {link.created_at for link in links} == {new.valid_from}
     for old in (lisbon, porto):
         assert await memory.get(old.id) is None
@@ -33,7 +50,10 @@ async def test_an_entry_that_supersedes_others_is_linked_to_them_and_retires_the
 @pytest.mark.behaviour("D107", "AC-D41")
 @SCOPES
 async def test_nothing_is_written_where_one_of_them_is_not_there(memory: Memory, scope: Scope) -> None:
-    old, retired = await memory.write("Ada lives in Lisbon", scope=scope), await memory.write("Ada lives in Porto", scope=scope)
+    old, retired = (
+        await memory.write("Ada lives in Lisbon", scope=scope),
+        await memory.write("Ada lives in Porto", scope=scope),
+    )
     await memory.entries.invalidate(retired.id)
     foreign = await memory.for_tenant("another").write("Ada lives in Beja", scope=scope)
     before = await everything_stored(memory)
@@ -71,7 +91,9 @@ async def test_a_view_reaches_its_own_scope_only(memory: Memory) -> None:
 
 
 @SCOPES
-async def test_an_end_that_lies_ahead_is_brought_forward_and_nothing_else_changes_one(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_an_end_that_lies_ahead_is_brought_forward_and_nothing_else_changes_one(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     old = await memory.write("Ada lives in Lisbon", scope=scope)
     assert await memory.entries.invalidate(old.id, clock() + HOUR)
     new = await memory.write("Ada lives in Faro", scope=scope, supersedes=[old.id])
@@ -96,7 +118,10 @@ async def test_a_moment_of_ones_own_is_that_of_all_three(memory: Memory, clock: 
 @pytest.mark.behaviour("A5")
 @SCOPES
 async def test_under_a_key_it_is_done_once(memory: Memory, scope: Scope) -> None:
-    old, other = await memory.write("Ada lives in Lisbon", scope=scope), await memory.write("Ada lives in Porto", scope=scope)
+    old, other = (
+        await memory.write("Ada lives in Lisbon", scope=scope),
+        await memory.write("Ada lives in Porto", scope=scope),
+    )
     asked = {"scope": scope, "key": "home", "supersedes": [old.id]}
     new = await memory.write("Ada lives in Faro", **asked)  # type: ignore[arg-type]
     assert await memory.write("Ada lives in Faro", **asked) == new  # type: ignore[arg-type]
@@ -112,7 +137,9 @@ async def test_under_a_key_it_is_done_once(memory: Memory, scope: Scope) -> None
 
 
 @SCOPES
-async def test_of_writers_at_once_that_supersede_the_same_nobody_half_does(memory: Memory, scope: Scope) -> None:
+async def test_of_writers_at_once_that_supersede_the_same_nobody_half_does(
+    memory: Memory, scope: Scope
+) -> None:
     old = await memory.write("Ada lives in Lisbon", scope=scope)
     calls = (memory.write(f"Ada lives in {n}", scope=scope, supersedes=[old.id]) for n in range(8))
     came = await asyncio.gather(*calls, return_exceptions=True)
@@ -132,7 +159,9 @@ async def test_a_history_follows_what_stood_in_its_place_before(memory: Memory) 
     other = await memory.write("Ada works at sea", scope=USER)
     await memory.update(second.id, content="Ada works in Porto, on Mondays")
     last = await memory.write("Ada works in Faro", scope=USER, supersedes=[second.id, other.id])
-    await memory.relations.relate(last.id, "refines", (await memory.write("Faro is in the south", scope=USER)).id)
+    await memory.relations.relate(
+        last.id, "refines", (await memory.write("Faro is in the south", scope=USER)).id
+    )
     assert [one.content for one in await memory.entries.history(last.id)] == ["Ada works in Faro"]
     told = await memory.entries.history(last.id, superseded=True)
     named = list(dict.fromkeys(one.id for one in told))

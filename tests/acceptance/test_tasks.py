@@ -1,4 +1,6 @@
-"""What a session has to do, and what it gave to others to do (section B.6 of the catalogue)."""
+"""What a session has to do, and what it gave to others to do (section B.6 of the
+catalogue).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ async def test_a_task_is_saved_again_under_its_id_in_one_session_only(memory: Me
     made = await one.tasks.save("t1", title="Book a table", metadata={"people": 2})
     clock.advance(HOUR)
     saved = await one.tasks.save("t1", title="Book a table", status="completed", result="at eight")
-    assert (saved.created_at, saved.status, saved.result, saved.metadata) == (made.created_at, "completed", "at eight", {})
+    assert (saved.created_at, saved.status, saved.result, saved.metadata) == (
+        made.created_at,
+        "completed",
+        "at eight",
+        {},
+    )
     assert saved.updated_at >= made.updated_at + HOUR
     assert await memory.session("s1", create=False).tasks.get("t1") == saved
     with pytest.raises(Conflict, match=r"Task ID collision detected: t1"):
@@ -42,7 +49,13 @@ async def test_tasks_are_asked_by_status_and_parent(memory: Memory) -> None:
     for status in ("pending", "in_progress", "completed", "failed", "cancelled"):
         await session.tasks.save(status, status=status)
         await session.tasks.save(f"part of {status}", status=status, parent_id=status)
-    assert await tasks(session, parent_id=None) == ["pending", "in_progress", "completed", "failed", "cancelled"]
+    assert await tasks(session, parent_id=None) == [
+        "pending",
+        "in_progress",
+        "completed",
+        "failed",
+        "cancelled",
+    ]
     assert await tasks(session, parent_id=None, order="newest", limit=2) == ["cancelled", "failed"]
     assert await tasks(session, parent_id="failed") == ["part of failed"]
     assert await tasks(session, status="in_progress") == ["in_progress", "part of in_progress"]
@@ -84,7 +97,9 @@ async def test_of_the_messages_of_a_run_only_their_number_is_kept(memory: Memory
     session = memory.session("s1")
     messages = [{"role": "user", "content": "secret"}] * 3
     assert (await session.runs.save("r1", child_id="c1", messages=messages)).message_count == 3
-    assert (await session.runs.save("r2", child_id="c1", messages=messages[:1], message_count=9)).message_count == 9
+    assert (
+        await session.runs.save("r2", child_id="c1", messages=messages[:1], message_count=9)
+    ).message_count == 9
     assert (await session.runs.save("r3", child_id="c1")).message_count == 0
     read = (await memory.session("s1", create=False).runs.list()).runs
     assert [(run.id, run.message_count) for run in read] == [("r1", 3), ("r2", 9), ("r3", 0)]
@@ -111,7 +126,12 @@ async def test_runs_are_asked_by_id_session_child_status_and_mode(memory: Memory
     for name, (value, count) in everywhere.items():
         assert len((await memory.sessions.runs(**{name: value})).runs) == count, name  # type: ignore[arg-type]
     (found,) = (await memory.sessions.runs(run_id="theirs")).runs
-    assert (found.session_id, found.child_id, found.status, found.mode) == ("s2", "c1", "queued", "foreground")
+    assert (found.session_id, found.child_id, found.status, found.mode) == (
+        "s2",
+        "c1",
+        "queued",
+        "foreground",
+    )
     assert (await memory.for_tenant("globex").sessions.runs()).runs == []
 
 

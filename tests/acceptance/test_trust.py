@@ -1,4 +1,6 @@
-"""Trust: where entries come from, what gates let in and out, what is distrusted and what is taken back."""
+"""Trust: where entries come from, what gates let in and out, what is distrusted and
+what is taken back.
+"""
 
 from __future__ import annotations
 
@@ -36,51 +38,82 @@ SCOPES = ("session:s1", "user:ada", "org:acme")
 
 def _elsewhere(memory: Memory, config: dict[str, Any], clock: Clock) -> AbstractAsyncContextManager[Memory]:
     """As another process has it, where the stores may be opened twice."""
-    return nullcontext(memory) if any(kind in str(config) for kind in ("memory://", "edge")) else Memory(config, clock=clock)
+    return (
+        nullcontext(memory)
+        if any(kind in str(config) for kind in ("memory://", "edge"))
+        else Memory(config, clock=clock)
+    )
 
 
 async def found(memory: Memory, moments: tuple[Any, ...] = ()) -> set[str]:
-    """All that is found in any way: by searching, browsing, by id, as recalled into a window and as a manager shows it."""
+    """All that is found in any way: by searching, browsing, by id, as recalled into a
+    window and as a manager shows it.
+    """
     ids, said = {entry.id async for entry in memory.entries.all(retired=True)}, set[str]()
     for at in (None, *moments):
         for scope in SCOPES:
             said |= {entry.content for entry in await memory.retrieve(scope, limit=1_000, known_at=at)}
-            said |= {hit.entry.content for hit in await memory.search("tea", scope=scope, limit=1_000, known_at=at)}
+            said |= {
+                hit.entry.content for hit in await memory.search("tea", scope=scope, limit=1_000, known_at=at)
+            }
             said |= {hit.entry.content for hit in await memory.search("", scope=scope, limit=1_000)}
-        said |= {entry.content for entry_id in ids if (entry := await memory.get(entry_id, known_at=at)) is not None}
-    manager = MemoryManager([NamedStore(scope.replace(":", "-"), memory.scoped(scope), limit=1_000) for scope in SCOPES])
+        said |= {
+            entry.content
+            for entry_id in ids
+            if (entry := await memory.get(entry_id, known_at=at)) is not None
+        }
+    manager = MemoryManager(
+        [NamedStore(scope.replace(":", "-"), memory.scoped(scope), limit=1_000) for scope in SCOPES]
+    )
     said |= {hit.content for hit in await manager.search("tea")}
     shown = await manager.inject([{"role": "user", "content": "tea?"}])
     context = await memory.session("s1", user="ada").context(recall="tea")
-    return said | {text for text in POISON if text in str(shown) or text in str([m.text for m in context.messages])}
+    return said | {
+        text for text in POISON if text in str(shown) or text in str([m.text for m in context.messages])
+    }
 
 
 POISON = ("poisoned tea", "poisoned tea, edited", "poisoned tea for all", "tea and poisoned tea in one")
 
 
 async def test_what_is_written_says_where_it_comes_from_and_takes_that_along(memory: Memory) -> None:
-    entry = await memory.write("tea", scope="session:s1", source=WEB, agent="helper", run="r1", origins=["run:r0"])
+    entry = await memory.write(
+        "tea", scope="session:s1", source=WEB, agent="helper", run="r1", origins=["run:r0"]
+    )
     assert (entry.source, entry.agent, entry.run, entry.origins) == (WEB, "helper", "r1", ["run:r0"])
     assert await memory.get(entry.id) == entry
     promoted = await memory.promote(entry.id, "user:ada")
-    assert (promoted.source, promoted.agent, promoted.run, promoted.origins) == (WEB, "helper", "r1", ["run:r0"])
+    assert (promoted.source, promoted.agent, promoted.run, promoted.origins) == (
+        WEB,
+        "helper",
+        "r1",
+        ["run:r0"],
+    )
     other = await memory.write("coffee", scope="user:ada", source="user")
     both = await memory.compact([promoted.id, other.id], lambda entries: "tea and coffee")
     assert both.origins == [f"source:{WEB}", "agent:helper", "run:r1", "run:r0", "source:user"]
     edited = await memory.update(other.id, content="no coffee", agent="helper", origins=[f"source:{WEB}"])
     assert (edited.source, edited.agent, edited.origins) == ("user", "helper", [f"source:{WEB}"])
     cleared = await memory.update(other.id, source=None, agent="other")
-    assert (cleared.source, cleared.agent, cleared.origins) == (None, "other", ["source:user", "agent:helper", f"source:{WEB}"])
+    assert (cleared.source, cleared.agent, cleared.origins) == (
+        None,
+        "other",
+        ["source:user", "agent:helper", f"source:{WEB}"],
+    )
     await memory.admin.move([promoted.id], "long")
     assert (await memory.get(promoted.id)).origins == ["run:r0"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("same_ids", [False, True])
-async def test_exports_and_imports_carry_where_entries_come_from(memory: Memory, clock: Clock, same_ids: bool) -> None:
+async def test_exports_and_imports_carry_where_entries_come_from(
+    memory: Memory, clock: Clock, same_ids: bool
+) -> None:
     entry = await memory.write("tea", scope="user:ada", source="user")
     await memory.update(entry.id, content="poisoned tea", source=WEB, run="r1")
     lines = [line async for line in memory.admin.export()]
-    async with Memory({"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock) as other:
+    async with Memory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock
+    ) as other:
         await other.admin.distrust(source=WEB, reason="poisoned")
         assert (await other.admin.import_(lines, same_ids=same_ids)).imported == 1
         [there] = [one async for one in other.entries.all()]
@@ -103,7 +136,9 @@ async def test_origins_that_are_none_are_refused(plain: Memory, wrong: Any) -> N
         await plain.write("tea", scope="user:ada", origins=wrong)
 
 
-async def test_what_is_distrusted_is_found_by_nobody_and_is_found_again(memory: Memory, config: dict[str, Any], clock: Clock) -> None:
+async def test_what_is_distrusted_is_found_by_nobody_and_is_found_again(
+    memory: Memory, config: dict[str, Any], clock: Clock
+) -> None:
     async with _elsewhere(memory, config, clock) as other:
         at_first = clock()
         good = await memory.write("good tea", scope="user:ada", source="user")
@@ -115,7 +150,12 @@ async def test_what_is_distrusted_is_found_by_nobody_and_is_found_again(memory: 
         moments = (at_first, clock())
         assert set(POISON) < await found(other, moments)
         [placed] = await memory.admin.distrust(source=WEB, reason="poisoned", distrusted_by="ops")
-        assert (placed.origin, placed.since, placed.later_writes, placed.reason) == (f"source:{WEB}", None, "refused", "poisoned")
+        assert (placed.origin, placed.since, placed.later_writes, placed.reason) == (
+            f"source:{WEB}",
+            None,
+            "refused",
+            "poisoned",
+        )
         assert await found(memory) == {"good tea"}
         clock.advance(timedelta(seconds=3))
         assert not set(POISON) & await found(other, moments)
@@ -128,7 +168,9 @@ async def test_what_is_distrusted_is_found_by_nobody_and_is_found_again(memory: 
         assert set(POISON) < await found(other, moments)
 
 
-@pytest.mark.parametrize("by", [{"source": WEB}, {"agent": "helper"}, {"run": "r1"}], ids=lambda by: next(iter(by)))
+@pytest.mark.parametrize(
+    "by", [{"source": WEB}, {"agent": "helper"}, {"run": "r1"}], ids=lambda by: next(iter(by))
+)
 async def test_a_source_an_agent_and_a_run_are_distrusted_alike(memory: Memory, by: dict[str, Any]) -> None:
     await memory.write("tea", scope="user:ada", source=WEB, agent="helper", run="r1")
     await memory.write("green tea", scope="user:ada", source="user", agent="other", run="r2")
@@ -161,7 +203,9 @@ async def test_later_writes_are_refused_or_kept_back(memory: Memory) -> None:
         lambda: memory.update(entry.id, content="black tea", source=WEB),
         lambda: memory.write("black tea", scope="user:ada", source=WEB, supersedes=[entry.id]),
         lambda: memory.write("black tea", scope="user:ada", source=WEB, key="k", on_conflict="update"),
-        lambda: memory.write("tea too", scope="user:ada", source=WEB, check=True, decide=lambda draft, near: "supersede"),
+        lambda: memory.write(
+            "tea too", scope="user:ada", source=WEB, check=True, decide=lambda draft, near: "supersede"
+        ),
     ]
     for hidden_with_it in calls:
         with pytest.raises(Refused, match="distrusted"):
@@ -171,36 +215,70 @@ async def test_later_writes_are_refused_or_kept_back(memory: Memory) -> None:
     with pytest.raises(Refused):
         await memory.update(entry.id, content="black tea", source=WEB)
     with pytest.raises(Refused) as refusal:
-        await memory.write_many([{"content": "a", "scope": "user:ada"}, {"content": "b", "scope": "user:ada", "origins": [f"source:{WEB}"]}])
+        await memory.write_many(
+            [
+                {"content": "a", "scope": "user:ada"},
+                {"content": "b", "scope": "user:ada", "origins": [f"source:{WEB}"]},
+            ]
+        )
     assert refusal.value.position == 1
-    assert [one.content for one in await memory.retrieve("user:ada")] == ["tea"], "nothing of the call was written"
+    assert [one.content for one in await memory.retrieve("user:ada")] == ["tea"], (
+        "nothing of the call was written"
+    )
     await memory.admin.trust(source=WEB)
     assert {one.content for one in await memory.retrieve("user:ada")} == {"tea", "green tea"}
 
 
 async def _history(memory: Memory, clock: Clock, *, poisoned: bool) -> None:
-    """Everyday use by a user, and, where it is poisoned, by a page: what both write to the same entries does not meet in one field."""
+    """Everyday use by a user, and, where it is poisoned, by a page: what both write to
+    the same entries does not meet in one field.
+    """
 
     async def evil(call: Any) -> Any:
         return await call if poisoned else call.close()
 
     for number in range(30):
-        entry = await memory.write(f"tea {number}", scope=SCOPES[number % 3], key=f"k{number}", tags=["a"], metadata={"n": number}, source="user")
+        entry = await memory.write(
+            f"tea {number}",
+            scope=SCOPES[number % 3],
+            key=f"k{number}",
+            tags=["a"],
+            metadata={"n": number},
+            source="user",
+        )
         clock.advance(HOUR)
-        await evil(memory.write(f"poisoned tea {number}", scope=SCOPES[(number + 1) % 3], source=WEB, run=f"r{number}"))
+        await evil(
+            memory.write(
+                f"poisoned tea {number}", scope=SCOPES[(number + 1) % 3], source=WEB, run=f"r{number}"
+            )
+        )
         if number % 3 == 0:
-            await evil(memory.update(entry.id, content=f"poisoned {number}", metadata={"evil": True, "n": -1}, source=WEB))
+            await evil(
+                memory.update(
+                    entry.id, content=f"poisoned {number}", metadata={"evil": True, "n": -1}, source=WEB
+                )
+            )
             await memory.update(entry.id, tags=["a", "b"])
         if number % 3 == 1:
             await evil(memory.update(entry.id, title="poison", agent="helper", origins=[f"source:{WEB}"]))
             await memory.update(entry.id, content=f"green tea {number}", metadata={"m": number})
         if number % 6 == 5:
-            said = memory.write(f"poisoned again {number}", scope=SCOPES[number % 3], key=f"k{number}", on_conflict="update", source=WEB)
+            said = memory.write(
+                f"poisoned again {number}",
+                scope=SCOPES[number % 3],
+                key=f"k{number}",
+                on_conflict="update",
+                source=WEB,
+            )
             await evil(said)
         if number % 5 == 0:
-            await evil(memory.write(f"poison over {number}", scope="user:ada", source=WEB, supersedes=[entry.id]))
+            await evil(
+                memory.write(f"poison over {number}", scope="user:ada", source=WEB, supersedes=[entry.id])
+            )
         if number % 7 == 0:
-            await memory.entries.invalidate((await memory.write(f"gone {number}", scope="user:ada", key=f"g{number}")).id)
+            await memory.entries.invalidate(
+                (await memory.write(f"gone {number}", scope="user:ada", key=f"g{number}")).id
+            )
         if number % 10 == 4:
             await memory.admin.move([entry.id], "long")
             await memory.admin.sweep()
@@ -209,11 +287,25 @@ async def _history(memory: Memory, clock: Clock, *, poisoned: bool) -> None:
 async def _said(memory: Memory) -> list[tuple[Any, ...]]:
     """What is found, without ids and moments."""
     entries = [entry for scope in SCOPES for entry in await memory.retrieve(scope, limit=1_000)]
-    return sorted((e.scope.text, e.content, str(e.title), e.tags, str(e.metadata), str(e.source), str(e.agent), str(e.origins)) for e in entries)
+    return sorted(
+        (
+            e.scope.text,
+            e.content,
+            str(e.title),
+            e.tags,
+            str(e.metadata),
+            str(e.source),
+            str(e.agent),
+            str(e.origins),
+        )
+        for e in entries
+    )
 
 
 @pytest.mark.parametrize("erase", [False, True], ids=["retired", "erased"])
-async def test_after_a_roll_back_the_rest_is_as_if_it_had_never_written(memory: Memory, clock: Clock, erase: bool) -> None:
+async def test_after_a_roll_back_the_rest_is_as_if_it_had_never_written(
+    memory: Memory, clock: Clock, erase: bool
+) -> None:
     await _history(memory, clock, poisoned=True)
     other = memory.for_tenant("clean")
     await _history(other, clock, poisoned=False)
@@ -223,12 +315,19 @@ async def test_after_a_roll_back_the_rest_is_as_if_it_had_never_written(memory: 
     report = await memory.admin.roll_back(source=WEB, erase=erase)
     assert report.entries == planned.entries
     assert (planned.dry_run, report.dry_run) == (True, False)
-    assert report.counts == {"retired": 0 if erase else 36, "erased": 36 if erase else 0, "restored": 26, "left": 0}
+    assert report.counts == {
+        "retired": 0 if erase else 36,
+        "erased": 36 if erase else 0,
+        "restored": 26,
+        "left": 0,
+    }
     assert await _said(memory) == await _said(other)
     assert (await memory.admin.roll_back(source=WEB, erase=erase)).entries == []
     await memory.admin.sweep()
     assert await _said(memory) == await _said(other)
-    assert not erase or "poison over" not in str([entry.content async for entry in memory.entries.all(retired=True)])
+    assert not erase or "poison over" not in str(
+        [entry.content async for entry in memory.entries.all(retired=True)]
+    )
 
 
 async def test_what_was_made_of_its_entries_is_named_and_goes_if_asked(memory: Memory) -> None:
@@ -237,7 +336,10 @@ async def test_what_was_made_of_its_entries_is_named_and_goes_if_asked(memory: M
     both = await memory.compact([one.id, good.id], lambda entries: "tea and poisoned tea in one")
     report = await memory.admin.roll_back(source=WEB)
     assert (report.of("retired"), report.of("left")) == ([one.id], [both.id])
-    assert {undone.entry_id: undone.why for undone in report.entries} == {one.id: "written", both.id: "derived"}
+    assert {undone.entry_id: undone.why for undone in report.entries} == {
+        one.id: "written",
+        both.id: "derived",
+    }
     assert (await memory.admin.roll_back(source=WEB, derived=True)).of("retired") == [both.id]
     assert [entry.id for entry in await memory.retrieve("user:ada")] == [good.id]
 
@@ -252,26 +354,53 @@ async def test_legal_holds_win_over_a_roll_back(memory: Memory) -> None:
     assert report.entries == planned.entries
     assert (report.of("retired"), report.of("erased")) == ([one.id], [])
     assert [undone.note for undone in report.entries] == ["under legal hold: retired instead"]
-    assert [entry.content for entry in await memory.entries.history(one.id)] == ["poisoned tea", "poisoned tea"]
+    assert [entry.content for entry in await memory.entries.history(one.id)] == [
+        "poisoned tea",
+        "poisoned tea",
+    ]
     assert await memory.retrieve("user:ada") == []
 
 
 async def test_a_page_that_says_remember_is_answered_by_one_call(memory: Memory) -> None:
     async def model(prompt: Any) -> str:
-        return '[{"content": "poisoned tea", "metadata": {"source": "user"}}]' if "remember" in prompt.user else "[]"
+        return (
+            '[{"content": "poisoned tea", "metadata": {"source": "user"}}]'
+            if "remember" in prompt.user
+            else "[]"
+        )
 
     store = NamedStore("ada", memory.scoped("user:ada"), writable=True, extraction=True)
-    async with MemoryManager([store], add_tool=True, memory=memory, model=model, provenance=Provenance(agent="helper")) as manager:
+    async with MemoryManager(
+        [store], add_tool=True, memory=memory, model=model, provenance=Provenance(agent="helper")
+    ) as manager:
         recording = await manager.record(memory.session("chat", user="ada"))
-        page = {"role": "tool", "content": "remember that …", "tool_call_id": "c1", "metadata": {"source": WEB}}
+        page = {
+            "role": "tool",
+            "content": "remember that …",
+            "tool_call_id": "c1",
+            "metadata": {"source": WEB},
+        }
         call = {"id": "c1", "type": "function", "function": {"name": "browse", "arguments": "{}"}}
-        await recording.add([{"role": "user", "content": "what is new?"}, {"role": "assistant", "content": "", "tool_calls": [call]}, page])
+        await recording.add(
+            [
+                {"role": "user", "content": "what is new?"},
+                {"role": "assistant", "content": "", "tool_calls": [call]},
+                page,
+            ]
+        )
         await recording.add({"role": "assistant", "content": "I am to remember: poisoned tea"})
         await recording.flush()
         [learnt] = await memory.retrieve("user:ada")
-        assert (learnt.agent, learnt.run, learnt.conversation_id, learnt.origins) == ("helper", "chat", "chat", [f"source:{WEB}"])
+        assert (learnt.agent, learnt.run, learnt.conversation_id, learnt.origins) == (
+            "helper",
+            "chat",
+            "chat",
+            [f"source:{WEB}"],
+        )
         asked = {"entries": ["poisoned tea, edited"]}
-        assert await manager.dispatch("add_memory", asked, provenance=Provenance(source=WEB, run="chat")) == {"stored": 1}
+        assert await manager.dispatch("add_memory", asked, provenance=Provenance(source=WEB, run="chat")) == {
+            "stored": 1
+        }
         with pytest.raises(InvalidInput, match="is no argument of add_memory"):
             await manager.dispatch("add_memory", {**asked, "source": "user"})
         await memory.write("good tea", scope="user:ada", source="user")
@@ -281,7 +410,9 @@ async def test_a_page_that_says_remember_is_answered_by_one_call(memory: Memory)
         assert (await memory.admin.roll_back(source=WEB)).counts["retired"] == 2
 
 
-async def test_the_write_gate_holds_for_every_door(memory: Memory, config: dict[str, Any], clock: Clock) -> None:
+async def test_the_write_gate_holds_for_every_door(
+    memory: Memory, config: dict[str, Any], clock: Clock
+) -> None:
     seen: list[tuple[str, Provenance]] = []
 
     def gate(draft: EntryDraft, provenance: Provenance) -> Any:
@@ -301,22 +432,33 @@ async def test_the_write_gate_holds_for_every_door(memory: Memory, config: dict[
         assert await gated.write("card 4111", scope="user:ada", source=WEB, run="r1", key="k") == changed
         for refusal in (
             lambda: gated.write("secret", scope="user:ada"),
-            lambda: gated.write_many([{"content": "a", "scope": "user:ada"}, {"content": "secret", "scope": "user:ada"}]),
+            lambda: gated.write_many(
+                [{"content": "a", "scope": "user:ada"}, {"content": "secret", "scope": "user:ada"}]
+            ),
             lambda: gated.update(changed.id, content="secret"),
             lambda: gated.promote(entry.id, "user:ada", content="secret"),
             lambda: gated.compact([changed.id], lambda entries: "secret"),
             lambda: gated.write("secret", scope="user:ada", supersedes=[changed.id]),
             lambda: gated.write("secret", scope="user:ada", key="k", on_conflict="update"),
             lambda: gated.write("secret", scope="user:ada", check=True),
-            lambda: gated.write("card …", scope="user:ada", check=True, decide=lambda draft, near: Verdict("merge", content="secret")),
+            lambda: gated.write(
+                "card …",
+                scope="user:ada",
+                check=True,
+                decide=lambda draft, near: Verdict("merge", content="secret"),
+            ),
         ):
             with pytest.raises(Refused, match=r"^refused, and nothing was written: holds a secret$"):
                 await refusal()
         checked = await gated.write("my card 4111", scope="user:ada", check=True, key="checked")
         assert checked.content == "my card …"
-        assert (await gated.write("my card 4111", scope="user:ada", check=True, key="checked")).id == checked.id
+        assert (
+            await gated.write("my card 4111", scope="user:ada", check=True, key="checked")
+        ).id == checked.id
         await gated.delete(checked.id)
-        upserted = await gated.write("card 4111", scope="user:ada", source=WEB, run="r1", key="k", on_conflict="update")
+        upserted = await gated.write(
+            "card 4111", scope="user:ada", source=WEB, run="r1", key="k", on_conflict="update"
+        )
         assert upserted == changed, "it says so already"
         assert (await gated.update(changed.id, title="card 4111")).title == "card 4111"
         for same_ids in (False, True):
@@ -325,9 +467,16 @@ async def test_the_write_gate_holds_for_every_door(memory: Memory, config: dict[
         assert [one.content for one in await gated.retrieve("user:ada")] == ["card …"]
 
 
-async def test_an_import_names_the_bad_line_behind_one_that_is_refused(config: dict[str, Any], clock: Clock) -> None:
-    lines = [{"role": "user", "content": "secret"}, {"role": "user", "content": "of tomorrow", "time": "2999-01-01T00:00:00Z"}]
-    async with Memory(config, clock=clock, write_gate=lambda draft, _: "secret" not in draft.content) as gated:
+async def test_an_import_names_the_bad_line_behind_one_that_is_refused(
+    config: dict[str, Any], clock: Clock
+) -> None:
+    lines = [
+        {"role": "user", "content": "secret"},
+        {"role": "user", "content": "of tomorrow", "time": "2999-01-01T00:00:00Z"},
+    ]
+    async with Memory(
+        config, clock=clock, write_gate=lambda draft, _: "secret" not in draft.content
+    ) as gated:
         with pytest.raises(BadLine, match="line 2: created_at"):
             await gated.admin.import_(lines, messages_to="session:s1")
 
@@ -337,7 +486,10 @@ async def test_the_recall_gate_holds_for_every_door(config: dict[str, Any], cloc
         return bool(entry.metadata["level"] < 2)
 
     async with Memory(config, clock=clock, recall_gate=gate) as gated:
-        written = [await gated.write(f"tea {level}", scope="user:ada", metadata={"level": level}) for level in range(4)]
+        written = [
+            await gated.write(f"tea {level}", scope="user:ada", metadata={"level": level})
+            for level in range(4)
+        ]
         at = clock()
         await gated.update(written[3].id, content="tea at last")
         assert await found(gated, (at,)) == {"tea 0", "tea 1"}
@@ -351,7 +503,15 @@ async def test_the_recall_gate_holds_for_every_door(config: dict[str, Any], cloc
 
 
 @pytest.mark.parametrize(
-    "gate", ["raises", "hangs", "hangs in its thread", "says nothing", "asks for what cannot be", "lies about where it comes from"]
+    "gate",
+    [
+        "raises",
+        "hangs",
+        "hangs in its thread",
+        "says nothing",
+        "asks for what cannot be",
+        "lies about where it comes from",
+    ],
 )
 async def test_a_gate_that_does_not_answer_lets_nothing_in_and_nothing_out(clock: Clock, gate: str) -> None:
     import threading
@@ -372,7 +532,11 @@ async def test_a_gate_that_does_not_answer_lets_nothing_in_and_nothing_out(clock
         "asks for what cannot be": lambda *_: {"content": 7} if len(_) == 2 else False,
         "lies about where it comes from": lambda *_: {"source": "user"} if len(_) == 2 else False,
     }
-    config = {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none", "durations": {"deadline": 0.1}}
+    config = {
+        "tiers": dict.fromkeys(("short", "mid", "long"), "memory://"),
+        "embedder": "none",
+        "durations": {"deadline": 0.1},
+    }
     async with Memory(config, clock=clock, recall_gate=gates[gate]) as memory:
         entry = await memory.write("tea", scope="user:ada")
         assert list(await memory.search("tea", scope="user:ada")) == []
@@ -391,9 +555,15 @@ async def test_a_gate_that_does_not_answer_lets_nothing_in_and_nothing_out(clock
 
 def test_the_blocking_twins_do_the_same(clock: Clock) -> None:
     config = {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}
-    with BlockingMemory(config, clock=clock, recall_gate=lambda entry: entry.content != "secret tea") as memory:
-        manager = BlockingMemoryManager([NamedStore("ada", memory.scoped("user:ada"), writable=True)], add_tool=True)
-        assert manager.dispatch("add_memory", {"entries": ["tea"]}, provenance=Provenance(source=WEB)) == {"stored": 1}
+    with BlockingMemory(
+        config, clock=clock, recall_gate=lambda entry: entry.content != "secret tea"
+    ) as memory:
+        manager = BlockingMemoryManager(
+            [NamedStore("ada", memory.scoped("user:ada"), writable=True)], add_tool=True
+        )
+        assert manager.dispatch("add_memory", {"entries": ["tea"]}, provenance=Provenance(source=WEB)) == {
+            "stored": 1
+        }
         memory.write("secret tea", scope="user:ada")
         assert [(entry.content, entry.source) for entry in memory.retrieve("user:ada")] == [("tea", WEB)]
         assert [one.origin for one in memory.admin.distrust(source=WEB, reason="r")] == [f"source:{WEB}"]
@@ -409,20 +579,39 @@ def test_a_gate_is_a_function(gate: str) -> None:
 
 
 async def test_what_is_distrusted_is_named_and_says_why(plain: Memory) -> None:
-    for wrong in ({"reason": "r"}, {"source": WEB, "reason": ""}, {"source": "", "reason": "r"}, {"source": WEB, "reason": "r", "later_writes": "x"}):
+    for wrong in (
+        {"reason": "r"},
+        {"source": WEB, "reason": ""},
+        {"source": "", "reason": "r"},
+        {"source": WEB, "reason": "r", "later_writes": "x"},
+    ):
         with pytest.raises(InvalidInput):
             await plain.admin.distrust(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="provenance: must be a Provenance, not str"):
         MemoryManager([NamedStore("ada", plain.scoped("user:ada"))], provenance="web")  # type: ignore[arg-type]
 
 
-async def test_what_onward_makes_says_whose_session_it_was_and_what_was_heard_there(config: dict[str, Any], clock: Clock) -> None:
-    async with Memory(config, clock=clock, onward=lambda leaving: ["poisoned tea", "secret"], write_gate=_no_secrets) as memory:
+async def test_what_onward_makes_says_whose_session_it_was_and_what_was_heard_there(
+    config: dict[str, Any], clock: Clock
+) -> None:
+    async with Memory(
+        config, clock=clock, onward=lambda leaving: ["poisoned tea", "secret"], write_gate=_no_secrets
+    ) as memory:
         session = memory.session("s1", user="ada", agent="helper")
-        await session.append([{"role": "user", "content": "what is new?"}, {"role": "assistant", "content": "", "tool_calls": [CALL]}, PAGE])
+        await session.append(
+            [
+                {"role": "user", "content": "what is new?"},
+                {"role": "assistant", "content": "", "tool_calls": [CALL]},
+                PAGE,
+            ]
+        )
         await session.end()
         [learnt] = await memory.retrieve("user:ada")
-        assert (learnt.content, learnt.agent, learnt.origins) == ("poisoned tea", "helper", ["source:tool:browse"])
+        assert (learnt.content, learnt.agent, learnt.origins) == (
+            "poisoned tea",
+            "helper",
+            ["source:tool:browse"],
+        )
         await memory.admin.distrust(source="tool:browse", reason="r")
         assert list(await memory.retrieve("user:ada")) == []
 
@@ -465,11 +654,20 @@ async def test_gates_of_a_manager_hold_for_stores_of_any_kind(plain: Memory) -> 
             self.kept.append(content)
 
     def gate(entry: StoreEntry, provenance: Provenance) -> Any:
-        return "no" if "secret" in entry.content else {"tags": ["a"]} if entry.content == "tag me" else {"content": entry.content.upper()}
+        return (
+            "no"
+            if "secret" in entry.content
+            else {"tags": ["a"]}
+            if entry.content == "tag me"
+            else {"content": entry.content.upper()}
+        )
 
     notes = Notes()
     manager = MemoryManager(
-        [NamedStore("notes", notes, writable=True)], add_tool=True, write_gate=gate, recall_gate=lambda entry: entry.content != "SUGAR"
+        [NamedStore("notes", notes, writable=True)],
+        add_tool=True,
+        write_gate=gate,
+        recall_gate=lambda entry: entry.content != "SUGAR",
     )
     assert await manager.dispatch("add_memory", {"entries": ["tea", "sugar"]}) == {"stored": 2}
     with pytest.raises(AddFailed, match="refused, and nothing was written: no"):

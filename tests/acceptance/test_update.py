@@ -45,7 +45,9 @@ async def _full(memory: Memory, clock: Clock, scope: Scope = USER) -> Entry:
     ],
     ids=str,
 )
-async def test_only_what_is_given_changes(memory: Memory, clock: Clock, change: dict[str, Any], becomes: dict[str, Any]) -> None:
+async def test_only_what_is_given_changes(
+    memory: Memory, clock: Clock, change: dict[str, Any], becomes: dict[str, Any]
+) -> None:
     before = await _full(memory, clock)
     clock.advance()
     after = await memory.update(before.id, **change)
@@ -94,7 +96,21 @@ async def test_expiry_is_cleared_by_none_and_stays_when_not_given(memory: Memory
 
 
 @pytest.mark.behaviour("A51", "D17")
-@cells("field", ["scope", "promoted_from_id", "compacted_from_ids", "valid_from", "valid_to", "created_at", "id", "tenant", "key"], shared=True)
+@cells(
+    "field",
+    [
+        "scope",
+        "promoted_from_id",
+        "compacted_from_ids",
+        "valid_from",
+        "valid_to",
+        "created_at",
+        "id",
+        "tenant",
+        "key",
+    ],
+    shared=True,
+)
 async def test_nothing_else_can_be_changed(memory: Memory, field: str) -> None:
     entry = await memory.write("fixed", scope=USER)
     with pytest.raises(TypeError):
@@ -152,7 +168,9 @@ async def test_a_retired_entry_cannot_be_edited(memory: Memory, clock: Clock) ->
 
 @pytest.mark.behaviour("A54", "AC-A29")
 @SCOPES
-async def test_an_update_to_a_past_expiry_succeeds_and_hides_the_entry(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_an_update_to_a_past_expiry_succeeds_and_hides_the_entry(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     entry = await memory.write("short lived", scope=scope)
     past = clock.moment - HOUR
     updated = await memory.update(entry.id, content="last words", expires_at=past)
@@ -185,8 +203,15 @@ async def test_search_follows_an_edit_and_a_deletion(memory: Memory) -> None:
 
 
 @pytest.mark.behaviour("A48")
-@cells("change", [{"content": None}, {"tags": None}, {"metadata": None}, {"type": None}, {"type": "note"}, {"tags": "x"}], ids=str, shared=True)
-async def test_a_change_that_cannot_be_is_refused_before_any_store_is_touched(memory: Memory, change: dict[str, Any]) -> None:
+@cells(
+    "change",
+    [{"content": None}, {"tags": None}, {"metadata": None}, {"type": None}, {"type": "note"}, {"tags": "x"}],
+    ids=str,
+    shared=True,
+)
+async def test_a_change_that_cannot_be_is_refused_before_any_store_is_touched(
+    memory: Memory, change: dict[str, Any]
+) -> None:
     entry = await memory.write("kept", scope=USER)
     with watching(memory) as calls, pytest.raises(InvalidInput, match=next(iter(change))):
         await memory.update(entry.id, **change)

@@ -1,4 +1,6 @@
-"""`write(key=…, on_conflict="update")`: the current value of something is remembered in one call."""
+"""`write(key=…, on_conflict="update")`: the current value of something is remembered in
+one call.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,42 @@ SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
 
 
 @SCOPES
-async def test_what_is_there_says_what_the_call_says_and_the_version_before_it_is_kept(memory: Memory, scope: Scope) -> None:
-    first = await memory.write("Lisbon", scope=scope, key="home", on_conflict="update", title="Home", tags=["place"], metadata={"sure": True})
-    second = await memory.write("Porto", scope=scope, key="home", on_conflict="update", type="user", metadata={"since": 2024}, speaker="ada")
+async def test_what_is_there_says_what_the_call_says_and_the_version_before_it_is_kept(
+    memory: Memory, scope: Scope
+) -> None:
+    first = await memory.write(
+        "Lisbon",
+        scope=scope,
+        key="home",
+        on_conflict="update",
+        title="Home",
+        tags=["place"],
+        metadata={"sure": True},
+    )
+    second = await memory.write(
+        "Porto",
+        scope=scope,
+        key="home",
+        on_conflict="update",
+        type="user",
+        metadata={"since": 2024},
+        speaker="ada",
+    )
     assert second.id == first.id
     assert await memory.retrieve(scope) == [second]
-    assert (second.content, second.title, second.tags, second.metadata, second.type) == ("Porto", None, [], {"since": 2024}, "user")
+    assert (second.content, second.title, second.tags, second.metadata, second.type) == (
+        "Porto",
+        None,
+        [],
+        {"since": 2024},
+        "user",
+    )
     assert second.speaker == "ada"
     assert (second.created_at, second.valid_from) == (first.created_at, first.valid_from)
     assert second.updated_at > first.updated_at
-    assert [(one.content, one.title, one.tags, one.version) for one in await memory.entries.history(first.id)] == [
-        (one.content, one.title, one.tags, one.version) for one in (first, second)
-    ]
+    assert [
+        (one.content, one.title, one.tags, one.version) for one in await memory.entries.history(first.id)
+    ] == [(one.content, one.title, one.tags, one.version) for one in (first, second)]
     assert [hit.entry.id for hit in await memory.search("Porto", scope=scope, by="words")] == [first.id]
     assert not await memory.search("Lisbon", scope=scope, by="words")
     known = await memory.get(first.id, known_at=first.updated_at)
@@ -38,7 +64,10 @@ async def test_what_is_there_says_what_the_call_says_and_the_version_before_it_i
 async def test_what_says_the_same_already_gets_no_version(memory: Memory, scope: Scope) -> None:
     await memory.write("Lisbon", scope=scope, key="home", on_conflict="update", metadata={"n": 1})
     second = await memory.write("Porto", scope=scope, key="home", on_conflict="update", metadata={"n": 1})
-    assert await memory.write("Porto", scope=scope, key="home", on_conflict="update", metadata={"n": 1}) == second
+    assert (
+        await memory.write("Porto", scope=scope, key="home", on_conflict="update", metadata={"n": 1})
+        == second
+    )
     assert len(await memory.entries.history(second.id)) == 2
 
 
@@ -53,7 +82,9 @@ async def test_an_expiry_counts_from_each_write_on(memory: Memory, clock: Clock)
 
 
 @SCOPES
-async def test_a_plain_write_under_the_key_is_refused_as_ever_and_repeats_are_answered_the_first(memory: Memory, scope: Scope) -> None:
+async def test_a_plain_write_under_the_key_is_refused_as_ever_and_repeats_are_answered_the_first(
+    memory: Memory, scope: Scope
+) -> None:
     first = await memory.write("Lisbon", scope=scope, key="home")
     await memory.write("Porto", scope=scope, key="home", on_conflict="update")
     assert await memory.write("Lisbon", scope=scope, key="home") == first
@@ -63,18 +94,26 @@ async def test_a_plain_write_under_the_key_is_refused_as_ever_and_repeats_are_an
 
 
 @SCOPES
-async def test_writers_at_once_all_succeed_one_after_the_other_and_none_is_lost(memory: Memory, scope: Scope) -> None:
-    written = await asyncio.gather(*(memory.write(f"value {n}", scope=scope, key="home", on_conflict="update") for n in range(12)))
+async def test_writers_at_once_all_succeed_one_after_the_other_and_none_is_lost(
+    memory: Memory, scope: Scope
+) -> None:
+    written = await asyncio.gather(
+        *(memory.write(f"value {n}", scope=scope, key="home", on_conflict="update") for n in range(12))
+    )
     assert len({entry.id for entry in written}) == 1
     history = await memory.entries.history(written[0].id)
     assert sorted(contents(history)) == sorted(f"value {n}" for n in range(12))
     assert [entry.version for entry in history] == sorted({entry.version for entry in written})
-    assert {entry.version: entry.content for entry in written} == {entry.version: entry.content for entry in history}
+    assert {entry.version: entry.content for entry in written} == {
+        entry.version: entry.content for entry in history
+    }
     assert await memory.retrieve(scope) == [history[-1]]
 
 
 @SCOPES
-async def test_a_key_whose_entry_was_deleted_begins_a_new_life_without_the_old_versions(memory: Memory, scope: Scope) -> None:
+async def test_a_key_whose_entry_was_deleted_begins_a_new_life_without_the_old_versions(
+    memory: Memory, scope: Scope
+) -> None:
     first = await memory.write("Lisbon", scope=scope, key="home", on_conflict="update")
     await memory.write("Porto", scope=scope, key="home", on_conflict="update")
     assert await memory.delete(first.id)
@@ -88,7 +127,9 @@ async def test_a_key_whose_entry_was_deleted_begins_a_new_life_without_the_old_v
 
 
 @SCOPES
-async def test_a_key_whose_entry_has_expired_begins_a_new_life(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_a_key_whose_entry_has_expired_begins_a_new_life(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     first = await memory.write("Lisbon", scope=scope, key="home", on_conflict="update", expires_at=HOUR)
     clock.advance(2 * HOUR)
     new = await memory.write("Porto", scope=scope, key="home", on_conflict="update")

@@ -1,4 +1,6 @@
-"""Edits keep what they replace: `as_of` asks what was true, `known_at` what was stored, `history` tells it all (decision D34)."""
+"""Edits keep what they replace: `as_of` asks what was true, `known_at` what was stored,
+`history` tells it all (decision D34).
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,19 @@ async def _edited(memory: Memory, clock: Clock, scope: Scope) -> tuple[Entry, li
 
 @pytest.mark.behaviour("D34")
 @SCOPES
-async def test_what_was_stored_then_is_what_was_known_then(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_what_was_stored_then_is_what_was_known_then(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     entry, moments = await _edited(memory, clock, scope)
     for n, moment in enumerate(moments):
         read = await memory.get(entry.id, known_at=moment)
         assert read is not None
-        assert (read.id, read.content, read.tags, read.metadata) == (entry.id, f"version {n}", [f"v{n}"], {"n": n})
+        assert (read.id, read.content, read.tags, read.metadata) == (
+            entry.id,
+            f"version {n}",
+            [f"v{n}"],
+            {"n": n},
+        )
         assert await memory.retrieve(scope, known_at=moment) == [read]
         hits = await memory.search("version", scope=scope, known_at=moment)
         assert [(h.entry.id, h.entry.content) for h in hits] == [(entry.id, f"version {n}")]
@@ -42,12 +51,16 @@ async def test_what_was_stored_then_is_what_was_known_then(memory: Memory, clock
 
 @pytest.mark.behaviour("D34", "D10", "A6", "A49")
 @SCOPES
-async def test_every_version_is_known_from_its_own_moment_until_the_next_ones(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_every_version_is_known_from_its_own_moment_until_the_next_ones(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     entry = await memory.write("version 0", scope=scope)
     assert (await memory.get(entry.id, known_at=entry.updated_at)) == entry
     assert entry.created_at == entry.updated_at == entry.valid_from
     for n in range(1, 4):
-        edited = await memory.update(entry.id, content=f"version {n}")  # a microsecond later, as the clock goes
+        edited = await memory.update(
+            entry.id, content=f"version {n}"
+        )  # a microsecond later, as the clock goes
         assert await memory.get(entry.id, known_at=edited.updated_at) == edited
     versions = await memory.entries.history(entry.id)
     assert contents(versions) == [f"version {n}" for n in range(4)]
@@ -56,14 +69,20 @@ async def test_every_version_is_known_from_its_own_moment_until_the_next_ones(me
         for moment in (version.updated_at, last):
             read = await memory.get(entry.id, known_at=moment)
             assert read is not None
-            assert (read.content, read.updated_at, read.version) == (version.content, version.updated_at, version.version)
+            assert (read.content, read.updated_at, read.version) == (
+                version.content,
+                version.updated_at,
+                version.version,
+            )
             assert await memory.retrieve(scope, known_at=moment) == [read]
             assert [h.entry for h in await memory.search("version", scope=scope, known_at=moment)] == [read]
 
 
 @pytest.mark.behaviour("D34")
 @SCOPES
-async def test_every_version_is_known_at_its_own_moment_where_the_clock_went_back(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_every_version_is_known_at_its_own_moment_where_the_clock_went_back(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     entry = await memory.write("version 0", scope=scope)
     for n in range(1, 6):
         if n == 3:
@@ -78,13 +97,18 @@ async def test_every_version_is_known_at_its_own_moment_where_the_clock_went_bac
             assert read is not None
             assert (read.content, read.updated_at) == (version.content, version.updated_at)
             assert contents(await memory.retrieve(scope, known_at=version.updated_at)) == [version.content]
-            assert [h.entry.content for h in await memory.search("version", scope=scope, known_at=version.updated_at)] == [version.content]
+            assert [
+                h.entry.content
+                for h in await memory.search("version", scope=scope, known_at=version.updated_at)
+            ] == [version.content]
         clock.advance(DAY)
 
 
 @pytest.mark.behaviour("D34", "D32")
 @SCOPES
-async def test_what_a_clock_ahead_of_ours_wrote_is_known_now_and_was_not_known_before(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_what_a_clock_ahead_of_ours_wrote_is_known_now_and_was_not_known_before(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     early = clock.advance()
     clock.advance()
     edited = await memory.write("one", scope=scope, tags=["edited"])
@@ -94,11 +118,22 @@ async def test_what_a_clock_ahead_of_ours_wrote_is_known_now_and_was_not_known_b
     fresh = await memory.write("fresh", scope=scope)
     clock.moment = there
     await memory.update(edited.id, content="three")
-    asked: list[dict[str, Any]] = [{"known_at": clock.moment}, {"as_of": clock.moment}, {"known_at": clock.moment + DAY}, {}]
+    asked: list[dict[str, Any]] = [
+        {"known_at": clock.moment},
+        {"as_of": clock.moment},
+        {"known_at": clock.moment + DAY},
+        {},
+    ]
     for moments in asked:
         assert {e.content for e in await memory.retrieve(scope, **moments)} == {"three", "fresh"}
-        assert {h.entry.content for h in await memory.search("three fresh", scope=scope, **moments)} == {"three", "fresh"}
-        assert [e and e.content for e in [await memory.get(i, **moments) for i in (edited.id, fresh.id)]] == ["three", "fresh"]
+        assert {h.entry.content for h in await memory.search("three fresh", scope=scope, **moments)} == {
+            "three",
+            "fresh",
+        }
+        assert [e and e.content for e in [await memory.get(i, **moments) for i in (edited.id, fresh.id)]] == [
+            "three",
+            "fresh",
+        ]
     before = edited.updated_at + HOUR / 2
     assert contents(await memory.retrieve(scope, known_at=before)) == ["one"]
     assert await memory.retrieve(scope, known_at=early) == []
@@ -128,7 +163,9 @@ async def test_as_of_tells_what_was_true_in_todays_words(memory: Memory, clock: 
 
 @pytest.mark.behaviour("D34")
 @SCOPES
-async def test_what_was_stored_late_about_an_earlier_time_was_not_known_then(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_what_was_stored_late_about_an_earlier_time_was_not_known_then(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     past = clock.moment - 10 * DAY
     entry = await memory.write("learned late", scope=scope, created_at=past)
     assert await memory.get(entry.id, as_of=past) is not None
@@ -143,7 +180,9 @@ async def test_what_was_stored_late_about_an_earlier_time_was_not_known_then(mem
 
 @pytest.mark.behaviour("D34", "D24")
 @SCOPES
-async def test_an_invalidation_was_not_known_before_it_was_made(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_an_invalidation_was_not_known_before_it_was_made(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     entry = await memory.write("believed", scope=scope)
     believed = clock.advance()
     clock.advance()
@@ -173,7 +212,9 @@ async def test_history_tells_every_version_oldest_first(memory: Memory, clock: C
 
 
 @pytest.mark.behaviour("D34")
-async def test_a_retired_entry_has_its_history_and_an_expired_or_unknown_one_has_none(memory: Memory, clock: Clock) -> None:
+async def test_a_retired_entry_has_its_history_and_an_expired_or_unknown_one_has_none(
+    memory: Memory, clock: Clock
+) -> None:
     entry, _ = await _edited(memory, clock, USER)
     await memory.entries.invalidate(entry.id)
     assert len(await memory.entries.history(entry.id)) == 4
@@ -185,7 +226,9 @@ async def test_a_retired_entry_has_its_history_and_an_expired_or_unknown_one_has
 
 @pytest.mark.behaviour("D34", "A36")
 @SCOPES
-async def test_the_past_of_an_expired_entry_is_hidden_with_it(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_the_past_of_an_expired_entry_is_hidden_with_it(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     entry = await memory.write("brief", scope=scope)
     known = clock.advance()
     clock.advance()
@@ -233,8 +276,16 @@ async def test_pages_of_the_past_mix_kept_and_current_versions_in_order(memory: 
     for entry in entries[::2]:
         await memory.update(entry.id, content="new")
     assert contents(await memory.retrieve(USER, known_at=known)) == [f"old {n}" for n in range(7, -1, -1)]
-    assert contents(await memory.retrieve(USER, known_at=known, order="oldest", limit=3)) == ["old 0", "old 1", "old 2"]
-    assert contents(await memory.retrieve(USER, known_at=known, since=entries[5].created_at)) == ["old 7", "old 6", "old 5"]
+    assert contents(await memory.retrieve(USER, known_at=known, order="oldest", limit=3)) == [
+        "old 0",
+        "old 1",
+        "old 2",
+    ]
+    assert contents(await memory.retrieve(USER, known_at=known, since=entries[5].created_at)) == [
+        "old 7",
+        "old 6",
+        "old 5",
+    ]
 
 
 @pytest.mark.behaviour("D34")

@@ -1,4 +1,6 @@
-"""The shape of the whole: what `Memory` offers, what it is independent of, and a life from the first turn to compaction."""
+"""The shape of the whole: what `Memory` offers, what it is independent of, and a life
+from the first turn to compaction.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.acceptance.support import HOUR, SESSION, USER, Clock, contents
 
 
 @pytest.mark.behaviour("A11", "A12", "A13")
-async def test_every_operation_of_the_catalogue_is_there_and_a_write_returns_what_is_stored(memory: Memory) -> None:
+async def test_every_operation_of_the_catalogue_is_there_and_a_write_returns_what_is_stored(
+    memory: Memory,
+) -> None:
     one = await memory.write("one", scope=SESSION)
     assert await memory.get(one.id) == one
     assert await memory.retrieve(SESSION) == [one]
@@ -45,7 +49,10 @@ async def test_a_store_that_cannot_do_what_a_tier_needs_is_refused_by_name(flag:
 def test_errors_carry_their_facts() -> None:
     assert str(NotFound("e1")) == "Memory entry not found: e1"
     assert NotFound("e1").entry_id == "e1"
-    assert str(InvalidScopePromotion("user", "session")) == "Cannot promote memory from user scope to session scope."
+    assert (
+        str(InvalidScopePromotion("user", "session"))
+        == "Cannot promote memory from user scope to session scope."
+    )
     error = CompactionError(["a", "b"], "the cause")
     assert str(error) == "Compaction failed for entries [a, b]: the cause"
     assert error.source_entry_ids == ("a", "b")
@@ -60,7 +67,9 @@ async def test_nothing_but_the_stores_and_a_clock_is_needed(memory: Memory) -> N
 
 @pytest.mark.behaviour("A93")
 async def test_a_life_from_the_first_turn_to_compaction(memory: Memory, clock: Clock) -> None:
-    said = await memory.write("Ada likes tea", scope=SESSION, tags=["fact"], metadata={"agentId": "a1", "confidence": 0.9})
+    said = await memory.write(
+        "Ada likes tea", scope=SESSION, tags=["fact"], metadata={"agentId": "a1", "confidence": 0.9}
+    )
     clock.advance()
     assert contents(await memory.retrieve(SESSION)) == ["Ada likes tea"]
     clock.advance()
@@ -80,10 +89,17 @@ async def test_a_life_from_the_first_turn_to_compaction(memory: Memory, clock: C
 
 
 @pytest.mark.behaviour("B6", "B7", "B9")
-async def test_calls_before_opening_and_after_closing_are_refused(config: dict[str, Any], clock: Clock) -> None:
+async def test_calls_before_opening_and_after_closing_are_refused(
+    config: dict[str, Any], clock: Clock
+) -> None:
     memory = Memory(config, clock=clock)
     for _ in range(2):
-        for call in (memory.get("x"), memory.write("x", scope=USER), memory.retrieve(USER), memory.admin.sweep()):
+        for call in (
+            memory.get("x"),
+            memory.write("x", scope=USER),
+            memory.retrieve(USER),
+            memory.admin.sweep(),
+        ):
             with pytest.raises(NotOpen):
                 await call
         await memory.open()
@@ -101,7 +117,9 @@ async def test_what_was_written_is_there_after_reopening(config: dict[str, Any],
         await first.write("of the session", scope=SESSION)
         await first.update(entry.id, content="edited")
     in_process = config["tiers"]["mid"] == "memory://"
-    for again in (first, first) if in_process else (first, Memory(config, clock=clock), Memory(config, clock=clock)):
+    for again in (
+        (first, first) if in_process else (first, Memory(config, clock=clock), Memory(config, clock=clock))
+    ):
         async with again:
             assert sorted(contents([e async for e in again.entries.all()])) == ["edited", "of the session"]
             assert contents(await again.entries.history(entry.id)) == ["of the user", "edited"]

@@ -19,7 +19,8 @@ async def _visible(memory: Memory, entry: Entry, as_of: datetime | None = None) 
     ways = {
         "get": await memory.get(entry.id, as_of=as_of) is not None,
         "list": entry.id in [e.id for e in await memory.retrieve(entry.scope, as_of=as_of)],
-        "search": entry.id in [h.entry.id for h in await memory.search("window", scope=entry.scope, as_of=as_of)],
+        "search": entry.id
+        in [h.entry.id for h in await memory.search("window", scope=entry.scope, as_of=as_of)],
     }
     if as_of is None:
         ways["export"] = entry.id in [e.id async for e in memory.entries.all()]
@@ -29,7 +30,9 @@ async def _visible(memory: Memory, entry: Entry, as_of: datetime | None = None) 
 
 @pytest.mark.behaviour("D20", "D21", "D22", "D24", "AC-D09")
 @SCOPES
-async def test_a_window_contains_its_start_and_not_its_end(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_a_window_contains_its_start_and_not_its_end(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     entry = await memory.write("through the window", scope=scope)
     end = clock.advance()
     assert await memory.entries.invalidate(entry.id, end) is True
@@ -58,7 +61,9 @@ async def test_an_entry_invalidated_now_is_hidden_now(memory: Memory, clock: Clo
 
 
 @pytest.mark.behaviour("D22", "D24")
-async def test_an_entry_is_hidden_at_once_however_fast_it_is_invalidated(memory: Memory, clock: Clock) -> None:
+async def test_an_entry_is_hidden_at_once_however_fast_it_is_invalidated(
+    memory: Memory, clock: Clock
+) -> None:
     clock.stand_still_at(clock.moment)
     entry = await memory.write("window", scope=USER)
     assert await memory.entries.invalidate(entry.id) is True
@@ -66,7 +71,9 @@ async def test_an_entry_is_hidden_at_once_however_fast_it_is_invalidated(memory:
 
 
 @pytest.mark.behaviour("D24")
-async def test_invalidating_by_a_clock_that_is_behind_the_writers_succeeds(memory: Memory, clock: Clock) -> None:
+async def test_invalidating_by_a_clock_that_is_behind_the_writers_succeeds(
+    memory: Memory, clock: Clock
+) -> None:
     entry = await memory.write("window", scope=USER)
     clock.advance(-timedelta(seconds=2))
     assert await memory.entries.invalidate(entry.id) is True
@@ -97,7 +104,9 @@ async def test_there_is_nothing_to_invalidate_under_an_unknown_id(memory: Memory
 
 @pytest.mark.behaviour("D32")
 @SCOPES
-async def test_an_end_in_the_future_hides_nothing_before_it(memory: Memory, clock: Clock, scope: Scope) -> None:
+async def test_an_end_in_the_future_hides_nothing_before_it(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
     entry = await memory.write("window", scope=scope)
     end = clock.moment + DAY
     assert await memory.entries.invalidate(entry.id, end) is True
@@ -113,7 +122,9 @@ async def test_an_end_in_the_future_hides_nothing_before_it(memory: Memory, cloc
 
 @pytest.mark.behaviour("D32")
 @pytest.mark.parametrize("ahead", [timedelta(0), MICROSECOND, timedelta(minutes=4)], ids=str)
-async def test_default_reads_and_reads_as_of_now_agree(memory: Memory, clock: Clock, ahead: timedelta) -> None:
+async def test_default_reads_and_reads_as_of_now_agree(
+    memory: Memory, clock: Clock, ahead: timedelta
+) -> None:
     clock.stand_still_at(clock.moment)
     entry = await memory.write("window", scope=USER, created_at=clock.moment + ahead)
     assert await _visible(memory, entry) is await _visible(memory, entry, clock.moment) is True
@@ -156,7 +167,9 @@ async def test_an_end_that_is_no_moment_is_refused(memory: Memory, when: float) 
     ],
     ids=str,
 )
-async def test_a_time_of_creation_given_sets_update_and_window_too(memory: Memory, given: float, is_moment: str) -> None:
+async def test_a_time_of_creation_given_sets_update_and_window_too(
+    memory: Memory, given: float, is_moment: str
+) -> None:
     entry = await memory.write("window", scope=USER, created_at=given)
     read = await memory.get(entry.id)
     assert read == entry
@@ -167,7 +180,9 @@ async def test_a_time_of_creation_given_sets_update_and_window_too(memory: Memor
 
 
 @pytest.mark.behaviour("D9", "D11")
-@cells("given", [-1, -0.001, 10**12, 10**18, "2126-01-01", "2999-01-01T00:00:00Z", True], ids=str, shared=True)
+@cells(
+    "given", [-1, -0.001, 10**12, 10**18, "2126-01-01", "2999-01-01T00:00:00Z", True], ids=str, shared=True
+)
 async def test_a_time_of_creation_that_cannot_be_is_refused(memory: Memory, given: float) -> None:
     with pytest.raises(InvalidInput, match="created_at"):
         await memory.write("window", scope=USER, created_at=given)
@@ -179,5 +194,8 @@ async def test_entries_given_an_earlier_creation_are_ordered_by_it(memory: Memor
     for days in (2, 3, 1):
         await memory.write(f"{days} days ago", scope=USER, created_at=clock.moment - days * DAY)
     assert contents(await memory.retrieve(USER)) == ["1 days ago", "2 days ago", "3 days ago"]
-    assert contents(await memory.retrieve(USER, since=clock.moment - 2 * DAY - HOUR)) == ["1 days ago", "2 days ago"]
+    assert contents(await memory.retrieve(USER, since=clock.moment - 2 * DAY - HOUR)) == [
+        "1 days ago",
+        "2 days ago",
+    ]
     assert contents(await memory.retrieve(USER, as_of=clock.moment - 2 * DAY)) == ["2 days ago", "3 days ago"]

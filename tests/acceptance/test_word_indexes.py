@@ -1,4 +1,6 @@
-"""Word indexes that an earlier tokenizer made are rebuilt: in the background after opening, and by a repair."""
+"""Word indexes that an earlier tokenizer made are rebuilt: in the background after
+opening, and by a repair.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ ASKED = ("माला", "ชาเขียว", "tea")
 
 @pytest.fixture
 async def filled(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A memory as an earlier version left it, whose words were runs of letters without signs."""
+    """A memory as an earlier version left it, whose words were runs of letters without
+    signs.
+    """
     if "memory:" in str(config["tiers"]):
         pytest.skip("keeps nothing for a later version")
     with monkeypatch.context() as earlier:
@@ -37,7 +41,9 @@ async def filled(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dic
 
 
 async def found(memory: Memory) -> list[str]:
-    return [hit.entry.content for word in ASKED for hit in (await memory.search(word, scope=USER, by="words"))[:1]]
+    return [
+        hit.entry.content for word in ASKED for hit in (await memory.search(word, scope=USER, by="words"))[:1]
+    ]
 
 
 async def until(holds: Callable[[], Any]) -> None:
@@ -47,7 +53,9 @@ async def until(holds: Callable[[], Any]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_after_opening_words_of_an_earlier_tokenizer_are_made_anew(filled: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_opening_words_of_an_earlier_tokenizer_are_made_anew(
+    filled: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(upkeep, "FIRST_AFTER", timedelta(milliseconds=20))
     async with Memory(filled) as memory:
 
@@ -73,6 +81,11 @@ async def test_a_repair_makes_them_anew_and_another_opening_has_nothing_to_do(fi
 
 
 def test_other_words_have_another_version() -> None:
-    """Where this fails, raise `TOKENIZER`, so that stores make their words anew, and then put the new digest here."""
-    text = Path(__file__).with_name("scripts.txt").read_text() + "Café naïve deploying connections 10.0.0.12 C# foo_bar ﾃｽﾄ 👩‍👩‍👧 مُحَمَّد שָׁלוֹם ශ්‍රී"
+    """Where this fails, raise `TOKENIZER`, so that stores make their words anew, and
+    then put the new digest here.
+    """
+    text = (
+        Path(__file__).with_name("scripts.txt").read_text()
+        + "Café naïve deploying connections 10.0.0.12 C# foo_bar ﾃｽﾄ 👩‍👩‍👧 مُحَمَّد שָׁלוֹם ශ්‍රී"
+    )
     assert (TOKENIZER, sha256(" ".join(words(text)).encode()).hexdigest()[:16]) == (2, "31cb322da5cfd528")

@@ -24,22 +24,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A contract test on a backend that needs a server is marked so, as other tests of that backend are; also where something is around its store."""
+    """A contract test on a backend that needs a server is marked so, as other tests of
+    that backend are; also where something is around its store.
+    """
     for item in items:
         chosen = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
-        name = next((c.name for c in getattr(chosen, "__mro__", ()) if getattr(c, "name", "") in BACKENDS), None)
+        name = next(
+            (c.name for c in getattr(chosen, "__mro__", ()) if getattr(c, "name", "") in BACKENDS), None
+        )
         if name is not None and BACKENDS[name].needs_server:
             item.add_marker(pytest.mark.server)
 
 
 def _is_asked(marks: Sequence[pytest.Mark], harness: type[Harness]) -> bool:
-    """A variant is asked only what its primary cannot be asked, except in `make nightly`. In everyone's run, another store than the default is asked
-    only what that cannot be asked."""
+    """A variant is asked only what its primary cannot be asked, except in `make
+    nightly`. In everyone's run, another store than the default is asked only what that
+    cannot be asked.
+    """
     if is_asked_of_another(marks, harness):
         return False
     if NIGHTLY or (THOROUGH and harness in WITHOUT):
         return True
-    return not _concerns(marks, primary_of(harness)) and (THOROUGH or harness is DEFAULT or not _concerns(marks, DEFAULT))
+    return not _concerns(marks, primary_of(harness)) and (
+        THOROUGH or harness is DEFAULT or not _concerns(marks, DEFAULT)
+    )
 
 
 def _concerns(marks: Sequence[pytest.Mark], harness: type[Harness] | None) -> bool:

@@ -17,7 +17,16 @@ from tests.support.backends import able
 from tests.support.depth import NIGHTLY
 
 SQL: tuple[type[Harness], ...] = (Postgresql, PostgresqlWithVectors, MariaDb, MySql)
-OTHERS: tuple[type[Harness], ...] = (MongoAlone, MongoReplicaSet, Redis, RedisVolatile, RedisCluster, QdrantEdge, QdrantLocal, QdrantServer)
+OTHERS: tuple[type[Harness], ...] = (
+    MongoAlone,
+    MongoReplicaSet,
+    Redis,
+    RedisVolatile,
+    RedisCluster,
+    QdrantEdge,
+    QdrantLocal,
+    QdrantServer,
+)
 
 DRIVEN = (*SQL, *OTHERS)
 """Those that need a driver, and most of them a server."""
@@ -34,12 +43,18 @@ EVERY: tuple[type[Harness], ...] = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory,
 HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *WITHOUT, *able(*FILES, *DRIVEN), *PREFIXED, *WRAPPED)
 
 STAND_IN = {"qdrant_local": "qdrant_edge"}
-"""What CI asks in full, and nobody's installation is: the client's local mode is for tests alone, and shares its adapter with Edge."""
+"""What CI asks in full, and nobody's installation is: the client's local mode is for
+tests alone, and shares its adapter with Edge.
+"""
 
 DEFAULT: type[Harness] = Sqlite
-"""Where nothing is configured. In everyone's run the others are asked what it cannot be asked."""
+"""Where nothing is configured. In everyone's run the others are asked what it cannot be
+asked.
+"""
 
 
 def primary_of(harness: type[Harness]) -> type[Harness] | None:
-    """Of a variant, the harness that everyone's run asks in its place; also where that cannot run on this machine."""
+    """Of a variant, the harness that everyone's run asks in its place; also where that
+    cannot run on this machine.
+    """
     return next((one for one in EVERY if one.name == (harness.primary or STAND_IN.get(harness.name))), None)

@@ -1,4 +1,6 @@
-"""A third party's harness, as the documentation shows it: one file, outside the library and outside this checkout's tests."""
+"""A third party's harness, as the documentation shows it: one file, outside the library
+and outside this checkout's tests.
+"""
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.capabilities import Capabilities
@@ -9,7 +11,15 @@ from memory.ports.store import Store
 class Mine(Harness):
     name = "mine"
     claims = Capabilities(
-        conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True, fenced=True
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+        fenced=True,
     )
 
     async def make(self) -> Store:

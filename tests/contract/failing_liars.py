@@ -1,4 +1,6 @@
-"""More lying stores: about servers that fail, damage on the disk, callers that give up, and names that are alike."""
+"""More lying stores: about servers that fail, damage on the disk, callers that give up,
+and names that are alike.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class ServedState(State):
 
 
 class Reached(InMemoryStore):
-    """Asks its "server" before everything, and says in time and in our words when that does not answer."""
+    """Asks its "server" before everything, and says in time and in our words when that
+    does not answer.
+    """
 
     state: ServedState
 
@@ -79,7 +83,9 @@ class Reached(InMemoryStore):
         await self.reach()
         return await super()._search(search)
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         await self.reach()
         return await super()._delete_matching(query, version, discard_at, carry)
 
@@ -119,7 +125,7 @@ class HonestServer(InMemoryServer):
 
 HONEST = (Honest, HonestServer)
 
-# -- servers that fail ------------------------------------------------------------------------------------------------
+# -- servers that fail -----------------------------------------------------------------
 
 EVERY_CALL = "test_every_call_to_a_server_that_does_not_answer_ends_in_time_and_the_store_works_on"
 
@@ -133,7 +139,9 @@ class HangsOnAFrozenServer(Reached):
 
 @liar(f"{EVERY_CALL}[LetsTheDriversErrorThrough-dead]", HonestServer)
 class LetsTheDriversErrorThrough(Reached):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         if self.state.gone:
             raise ConnectionRefusedError(111, "Connection refused")
         return await super()._delete_matching(query, version, discard_at, carry)
@@ -206,7 +214,7 @@ class AcknowledgesBeforeItIsOnTheDisk(Reached):
         return outcomes
 
 
-# -- damage -----------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------
 
 
 @liar("test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_they_were", InMemoryServer)
@@ -281,8 +289,14 @@ class TakesDamageForAbsence(InMemoryStore):
 
 @liar("test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other", InMemoryServer)
 class ErasesOnlyWhatItCanRead(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        damaged = {key: (self.state.standing(name, key), why) for (name, key), why in self.state._damaged.items() if name == query.collection.name}
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
+        damaged = {
+            key: (self.state.standing(name, key), why)
+            for (name, key), why in self.state._damaged.items()
+            if name == query.collection.name
+        }
         count = await super()._delete_matching(query, version, discard_at, carry)
         for key, (stood, why) in damaged.items():
             if not self.state.damaged(query.collection.name, key):
@@ -292,7 +306,7 @@ class ErasesOnlyWhatItCanRead(InMemoryStore):
         return count
 
 
-# -- names ------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------
 
 
 @liar("test_names_that_are_alike_are_held_apart[CutsLongNames-scopes]")
@@ -315,7 +329,9 @@ class TrimsScopes(PerWrite):
 class EndsNamesAtNul(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
-            write = replace(write, record=replace(write.record, scope=write.record.scope.partition("\x00")[0]))
+            write = replace(
+                write, record=replace(write.record, scope=write.record.scope.partition("\x00")[0])
+            )
         return super().lie(write)
 
 
@@ -326,7 +342,14 @@ class SortsTextsAsPeopleDo(InMemoryStore):
         if [by.field for by in query.order] != ["type"]:
             return page
         texts = {r.key: str(r.fields.get("type")) for r in page.records if isinstance(r, Record)}
-        return replace(page, records=tuple(sorted(page.records, key=lambda r: fold(texts.get(r.key, "")), reverse=query.order[0].descending)))
+        return replace(
+            page,
+            records=tuple(
+                sorted(
+                    page.records, key=lambda r: fold(texts.get(r.key, "")), reverse=query.order[0].descending
+                )
+            ),
+        )
 
 
 @liar("test_random_work_has_the_outcomes_and_answers_of_the_specification")
@@ -337,7 +360,7 @@ class KeepsVersionsAsDoubles(PerWrite):
         return super().lie(write)
 
 
-# -- callers that give up, and other clients --------------------------------------------------------------------------
+# -- callers that give up, and other clients -------------------------------------------
 
 
 @liar("test_changes_cut_off_leave_the_old_record_or_the_new_one_whole")
@@ -354,7 +377,9 @@ class WritesARecordInTwoSteps(InMemoryStore):
 
 @liar("test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_is_missing")
 class TakesAnothersAnswer(InMemoryStore):
-    """An answer that nobody waits for any more stays on the connection, and the next caller reads it."""
+    """An answer that nobody waits for any more stays on the connection, and the next
+    caller reads it.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -46,8 +46,18 @@ class File(InAFolder):
         return self._store()
 
     async def tiny(self) -> Store:
-        small = Thresholds(writes_together=1, waited_for_together=1, waited_for_alone=0, bytes_apart=1, log_bytes=200, looks=0, questions=0)
-        return FileStore(f"file://{self.folder / 'data'}", name=self.name, thresholds=small, cache_bytes=0, **self.options)
+        small = Thresholds(
+            writes_together=1,
+            waited_for_together=1,
+            waited_for_alone=0,
+            bytes_apart=1,
+            log_bytes=200,
+            looks=0,
+            questions=0,
+        )
+        return FileStore(
+            f"file://{self.folder / 'data'}", name=self.name, thresholds=small, cache_bytes=0, **self.options
+        )
 
     async def client(self, store: Store) -> Store:
         return self._store()
@@ -59,7 +69,9 @@ class File(InAFolder):
         return [self.folder]
 
     async def restart(self, store: Store) -> Store:
-        """Another process on what is in the folder; the old one says nothing more. One that is killed in earnest is in `test_file_killed.py`."""
+        """Another process on what is in the folder; the old one says nothing more. One
+        that is killed in earnest is in `test_file_killed.py`.
+        """
         return self._store()
 
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
@@ -73,7 +85,9 @@ class File(InAFolder):
 
 
 class FileUnsynced(File):
-    """The same without waiting for the disk: a process that dies loses nothing, a machine may lose the last half minute."""
+    """The same without waiting for the disk: a process that dies loses nothing, a
+    machine may lose the last half minute.
+    """
 
     name = "file_unsynced"
     primary = "file"

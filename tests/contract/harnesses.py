@@ -32,7 +32,15 @@ class InMemory(Harness):
     urls = ("memory://",)
     exact_scores = True
     claims = Capabilities(
-        conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True, fenced=True
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+        fenced=True,
     )
     store_type: ClassVar[type[InMemoryStore]] = InMemoryStore
 
@@ -56,7 +64,9 @@ class InMemory(Harness):
 
 
 class InMemoryServer(InMemory):
-    """The store in memory in the part of a durable server with many clients: it keeps every claim there is, limits too."""
+    """The store in memory in the part of a durable server with many clients: it keeps
+    every claim there is, limits too.
+    """
 
     name = "in_memory_server"
     primary = "in_memory"
@@ -88,14 +98,18 @@ class InMemoryPlain(InMemory):
     claims = Capabilities()
 
     async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
-        """As a store would have it that looks at the generation in one step and writes in another."""
+        """As a store would have it that looks at the generation in one step and writes
+        in another.
+        """
         assert isinstance(store, InMemoryStore)
         await meanwhile()
         store.state.place(write.collection.name, write.record.key, write.record)
 
 
 class Split(Harness):
-    """One tier on four stores: by tenant, by scope kind, by collection, and what remains. Held to the same contract as one store."""
+    """One tier on four stores: by tenant, by scope kind, by collection, and what
+    remains. Held to the same contract as one store.
+    """
 
     name = "split"
     primary = "in_memory"
@@ -116,7 +130,12 @@ class Split(Harness):
         return self._over([InMemoryStore(name, capabilities=InMemoryServer.claims) for name in names])
 
     async def client(self, store: Store) -> Store:
-        return self._over([InMemoryStore(p.name, capabilities=InMemoryServer.claims, state=p.state) for p in self._parts(store)])
+        return self._over(
+            [
+                InMemoryStore(p.name, capabilities=InMemoryServer.claims, state=p.state)
+                for p in self._parts(store)
+            ]
+        )
 
     async def restart(self, store: Store) -> Store:
         for part in self._parts(store):
@@ -124,7 +143,9 @@ class Split(Harness):
         return await self.client(store)
 
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
-        (holder,) = [part for part in self._parts(store) if part.state.standing(collection.name, key) is not None]
+        (holder,) = [
+            part for part in self._parts(store) if part.state.standing(collection.name, key) is not None
+        ]
         holder.state.damage(collection.name, key)
 
     @staticmethod
@@ -134,7 +155,9 @@ class Split(Harness):
 
 
 class Sqlite(InAFolder):
-    """One SQLite file. The first is made from nothing; the others begin as copies of it, because making the schema takes longer than most tests."""
+    """One SQLite file. The first is made from nothing; the others begin as copies of
+    it, because making the schema takes longer than most tests.
+    """
 
     _empty: ClassVar[bytes] = b""
 
@@ -165,7 +188,9 @@ class Sqlite(InAFolder):
         from memory.adapters.sql.sqlite.config import Thresholds
         from memory.adapters.sql.sqlite.store import SqliteStore
 
-        small = Thresholds(writes_together=1, rows_at_once=2, deleted_at_once=1, block=8, statements_kept=1, log_pages=1)
+        small = Thresholds(
+            writes_together=1, rows_at_once=2, deleted_at_once=1, block=8, statements_kept=1, log_pages=1
+        )
         store: Store = SqliteStore(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite", thresholds=small)
         return store
 
@@ -203,4 +228,6 @@ class Sqlite(InAFolder):
 
 
 EMBEDDED: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Split, Sqlite)
-"""Those that need no driver and no server. This file stands alone: it is also run beside an installed wheel."""
+"""Those that need no driver and no server. This file stands alone: it is also run
+beside an installed wheel.
+"""

@@ -1,4 +1,6 @@
-"""What the harnesses of stores in a folder share: a folder of the test's own, which can be a small disk."""
+"""What the harnesses of stores in a folder share: a folder of the test's own, which can
+be a small disk.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class InAFolder(Harness):
     """Of the small disk, what the store keeps free included."""
 
     def __init__(self, folder: Path) -> None:
-        """Not in the test's folder: that goes with the test, and a store that is lent outlives it."""
+        """Not in the test's folder: that goes with the test, and a store that is lent
+        outlives it.
+        """
 
     @cached_property
     def folder(self) -> Path:  # type: ignore[override]  # made for whom it serves: a test that is lent a store needs none

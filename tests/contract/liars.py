@@ -1,4 +1,5 @@
-"""Stores that lie about what they do, each in one way that a real backend has. The contract must catch every one.
+"""Stores that lie about what they do, each in one way that a real backend has. The
+contract must catch every one.
 
 Each is registered with the test that has to fail on it.
 """
@@ -52,13 +53,21 @@ from memory.ports.writes import Always, Annotate, Delete, Newer, Outcome, Put, R
 from tests.contract.harnesses import InMemory, InMemoryPlain, InMemoryServer
 
 LIARS: dict[str, tuple[type[Harness], str]] = {}
-"""The harness of each liar by its name, and the test that must fail. Those of `failing_liars` are among them once that is imported."""
+"""The harness of each liar by its name, and the test that must fail. Those of
+`failing_liars` are among them once that is imported.
+"""
 
 
-def liar(caught_by: str, base: type[InMemory] = InMemory) -> Callable[[type[InMemoryStore]], type[InMemoryStore]]:
+def liar(
+    caught_by: str, base: type[InMemory] = InMemory
+) -> Callable[[type[InMemoryStore]], type[InMemoryStore]]:
     def register(store_type: type[InMemoryStore]) -> type[InMemoryStore]:
         name = f"{store_type.__name__}Harness"
-        harness = type(name, (base,), {"name": store_type.__name__, "store_type": store_type, "__module__": store_type.__module__})
+        harness = type(
+            name,
+            (base,),
+            {"name": store_type.__name__, "store_type": store_type, "__module__": store_type.__module__},
+        )
         LIARS[store_type.__name__] = (harness, caught_by)
         setattr(sys.modules[store_type.__module__], name, harness)
         return store_type
@@ -72,7 +81,7 @@ class Honest(InMemory):
     name = "Honest"
 
 
-# -- writes -----------------------------------------------------------------------------------------------------------
+# -- writes ----------------------------------------------------------------------------
 
 
 class PerWrite(InMemoryStore):
@@ -94,7 +103,11 @@ class IgnoresConditions(PerWrite):
 @liar("test_a_stale_copy_under_newer_does_not_bring_a_deleted_record_back")
 class ResurrectsTheDeleted(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        if isinstance(write, Put) and isinstance(write.when, Newer) and isinstance(self.state.standing(write.collection.name, write.key), Tombstone):
+        if (
+            isinstance(write, Put)
+            and isinstance(write.when, Newer)
+            and isinstance(self.state.standing(write.collection.name, write.key), Tombstone)
+        ):
             write = replace(write, when=Always())
         return super().lie(write)
 
@@ -102,21 +115,29 @@ class ResurrectsTheDeleted(PerWrite):
 @liar("test_a_record_of_an_erased_generation_is_rejected_in_every_collection")
 class ForgetsGenerations(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        return super().lie(replace(write, record=replace(write.record, generation=None)) if isinstance(write, Put) else write)
+        return super().lie(
+            replace(write, record=replace(write.record, generation=None)) if isinstance(write, Put) else write
+        )
 
 
 @liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")
 class ReleasesOnce(PerWrite):
     def lie(self, write: Write) -> Outcome:
         stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Release) else None
-        return Outcome(Status.CONFLICT, stored.version, stored) if isinstance(stored, Mark) else super().lie(write)
+        return (
+            Outcome(Status.CONFLICT, stored.version, stored)
+            if isinstance(stored, Mark)
+            else super().lie(write)
+        )
 
 
 @liar("test_an_annotation_changes_bookkeeping_and_nothing_else")
 class AnnotatesWithANewVersion(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        stored = (
+            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        )
         if isinstance(write, Annotate) and isinstance(stored, Record) and outcome.applied:
             self.state.place(write.collection.name, write.key, replace(stored, version=stored.version + 1))
         return outcome
@@ -127,7 +148,12 @@ class LosesMicroseconds(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
             at = write.record.created_at
-            write = replace(write, record=replace(write.record, created_at=at.replace(microsecond=at.microsecond // 1000 * 1000)))
+            write = replace(
+                write,
+                record=replace(
+                    write.record, created_at=at.replace(microsecond=at.microsecond // 1000 * 1000)
+                ),
+            )
         return super().lie(write)
 
 
@@ -145,7 +171,9 @@ class KeepsTheCallersRecord(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, Put) and outcome.applied:
-            self.state.place(write.collection.name, write.key, replace(write.record, generation=outcome.generation))
+            self.state.place(
+                write.collection.name, write.key, replace(write.record, generation=outcome.generation)
+            )
         return outcome
 
 
@@ -158,7 +186,7 @@ class KeepsTextInTombstones(PerWrite):
         return super().lie(write)
 
 
-# -- batches and many at once -----------------------------------------------------------------------------------------
+# -- batches and many at once ----------------------------------------------------------
 
 
 @liar("test_together_keeps_nothing_when_one_write_conflicts")
@@ -202,7 +230,7 @@ class LooksThenWrites(InMemoryStore):
         return outcomes
 
 
-# -- where ------------------------------------------------------------------------------------------------------------
+# -- where -----------------------------------------------------------------------------
 
 
 class _Widens(InMemoryStore):
@@ -215,7 +243,14 @@ class _Widens(InMemoryStore):
         if isinstance(query.where, Partitions):
             mine = query.where.partitions
             wide = await super()._query(replace(query, where=Everywhere()))
-            return replace(wide, records=tuple(r for r in wide.records if isinstance(r, Record) and any(self.same(p, r.partition) for p in mine)))
+            return replace(
+                wide,
+                records=tuple(
+                    r
+                    for r in wide.records
+                    if isinstance(r, Record) and any(self.same(p, r.partition) for p in mine)
+                ),
+            )
         return await super()._query(query)
 
 
@@ -228,7 +263,9 @@ class DropsTheTenant(_Widens):
 @liar("test_a_partition_sees_its_own_records_and_no_others[IgnoresCaseAndAccents-scopes]")
 class IgnoresCaseAndAccents(_Widens):
     def same(self, asked: Partition, other: Partition) -> bool:
-        return fold(asked.scope).rstrip() == fold(other.scope).rstrip() and fold(asked.tenant) == fold(other.tenant)
+        return fold(asked.scope).rstrip() == fold(other.scope).rstrip() and fold(asked.tenant) == fold(
+            other.tenant
+        )
 
 
 @liar("test_a_partition_sees_its_own_records_and_no_others[JoinsKeysWithColons-joined]")
@@ -244,7 +281,7 @@ class SeesOneTenantEverywhere(InMemoryStore):
         return replace(page, records=tuple(r for r in page.records if r.key.tenant == "acme"))
 
 
-# -- filters, order, pages --------------------------------------------------------------------------------------------
+# -- filters, order, pages -------------------------------------------------------------
 
 
 @liar("test_every_operator_holds_for_exactly_what_it_says")
@@ -253,7 +290,11 @@ class ComparesTagsWithoutCase(InMemoryStore):
         if isinstance(query.filter, Has):
             all_ = await super()._query(replace(query, filter=Not(IsNull(query.filter.field))))
             tag = query.filter.tag.lower()
-            kept = [r for r in all_.records if isinstance(r, Record) and tag in [t.lower() for t in r.fields["tags"]]]  # type: ignore[union-attr]
+            kept = [
+                r
+                for r in all_.records
+                if isinstance(r, Record) and tag in [t.lower() for t in r.fields["tags"]]  # type: ignore[union-attr]
+            ]
             return Page(tuple(kept))
         return await super()._query(query)
 
@@ -266,7 +307,12 @@ class NegatesLikeSql(InMemoryStore):
         page = await super()._query(query)
         if isinstance(query.filter, Not) and isinstance(query.filter.part, Eq | Lt):
             missing = IsNull(query.filter.part.field)
-            return replace(page, records=tuple(r for r in page.records if isinstance(r, Record) and not lets_through(missing, r)))
+            return replace(
+                page,
+                records=tuple(
+                    r for r in page.records if isinstance(r, Record) and not lets_through(missing, r)
+                ),
+            )
         return page
 
 
@@ -276,7 +322,10 @@ class TakesEmptyTextForNothing(InMemoryStore):
         page = await super()._query(query)
         if query.filter is None or isinstance(query.filter, Not):
             return page
-        return replace(page, records=tuple(r for r in page.records if isinstance(r, Record) and r.fields.get("type") != ""))
+        return replace(
+            page,
+            records=tuple(r for r in page.records if isinstance(r, Record) and r.fields.get("type") != ""),
+        )
 
 
 @liar("test_pages_through_ties_alone_lose_and_repeat_nothing")
@@ -287,7 +336,11 @@ class LosesTiesBetweenPages(InMemoryStore):
             last = page.records[-1]
             at = last.updated_at if isinstance(last, Record) else None
             everything = await super()._query(replace(query, cursor=None, limit=10**9))
-            rest = [r for r in everything.records if isinstance(r, Record) and at is not None and r.updated_at != at]
+            rest = [
+                r
+                for r in everything.records
+                if isinstance(r, Record) and at is not None and r.updated_at != at
+            ]
             return page if rest else replace(page, cursor=None)
         return page
 
@@ -296,8 +349,18 @@ class LosesTiesBetweenPages(InMemoryStore):
 class SortsMissingValuesLast(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        if query.order and query.order[0].field == "type" and not query.order[0].descending and query.limit == MAX_LIMIT:
-            return replace(page, records=tuple(sorted(page.records, key=lambda r: isinstance(r, Record) and r.fields.get("type") is None)))
+        if (
+            query.order
+            and query.order[0].field == "type"
+            and not query.order[0].descending
+            and query.limit == MAX_LIMIT
+        ):
+            return replace(
+                page,
+                records=tuple(
+                    sorted(page.records, key=lambda r: isinstance(r, Record) and r.fields.get("type") is None)
+                ),
+            )
         return page
 
 
@@ -315,7 +378,7 @@ class ShowsEveryRole(InMemoryStore):
         return await super()._query(replace(query, roles=frozenset(Role)))
 
 
-# -- search -----------------------------------------------------------------------------------------------------------
+# -- search ----------------------------------------------------------------------------
 
 
 def hit_of(search: Search, record: Record, score: float) -> Hit:
@@ -331,7 +394,11 @@ class MatchesPrefixes(InMemoryStore):
             return hits
         wanted = fold(search.by.text).split()
         records = self.state.live(search.collection.name, search.where)
-        return [hit_of(search, r, 1.0) for r in records if any(w.startswith(q) for w in fold(" ".join(r.texts.values())).split() for q in wanted)]
+        return [
+            hit_of(search, r, 1.0)
+            for r in records
+            if any(w.startswith(q) for w in fold(" ".join(r.texts.values())).split() for q in wanted)
+        ]
 
 
 @liar("test_no_text_is_syntax_or_raises")
@@ -391,7 +458,7 @@ class AcceptsInfinity(InMemoryStore):
         return await self._search(search) if isinstance(search.by, Near) else await super().search(search)
 
 
-# -- claims -----------------------------------------------------------------------------------------------------------
+# -- claims ----------------------------------------------------------------------------
 
 
 @liar("test_what_was_acknowledged_survives_the_death_of_a_durable_store", InMemoryServer)
@@ -480,25 +547,38 @@ class LooksAtTheGenerationAndWritesLater(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if together or not all(isinstance(write, Put) for write in writes):
             return await super()._apply(writes, together)
-        seen = {write.record.partition: self.state.generation(write.record.partition) for write in writes if isinstance(write, Put)}
+        seen = {
+            write.record.partition: self.state.generation(write.record.partition)
+            for write in writes
+            if isinstance(write, Put)
+        }
         for _ in range(60):
             await asyncio.sleep(0)
         outcomes = await super()._apply(writes, together)
         for i, write in enumerate(writes):
-            if isinstance(write, Put) and seen[write.record.partition] < self.state.generation(write.record.partition):
+            if isinstance(write, Put) and seen[write.record.partition] < self.state.generation(
+                write.record.partition
+            ):
                 born = seen[write.record.partition]
-                self.state.place(write.collection.name, write.record.key, replace(write.record, generation=born))
+                self.state.place(
+                    write.collection.name, write.record.key, replace(write.record, generation=born)
+                )
                 outcomes[i] = Outcome(Status.APPLIED, version=write.record.version, generation=born)
         return outcomes
 
 
-@liar("test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_by_one_repeat_of_the_erasure", InMemoryPlain)
+@liar(
+    "test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_by_one_repeat_of_the_erasure",
+    InMemoryPlain,
+)
 class ErasesEachPlaceOnce(InMemoryStore):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._erased: set[str] = set()
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         place = repr(query.where)
         if place in self._erased:
             return 0
@@ -510,7 +590,10 @@ class ErasesEachPlaceOnce(InMemoryStore):
 class KeepsRealsInFifteenDigits(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
-            fields = {name: float(f"{value:.15g}") if isinstance(value, float) else value for name, value in write.record.fields.items()}
+            fields = {
+                name: float(f"{value:.15g}") if isinstance(value, float) else value
+                for name, value in write.record.fields.items()
+            }
             write = replace(write, record=replace(write.record, fields=fields))
         return super().lie(write)
 
@@ -555,7 +638,7 @@ class ClaimsMoreThanPinned(InMemoryStore):
         return replace(super().capabilities, max_batch=500)
 
 
-# -- life -------------------------------------------------------------------------------------------------------------
+# -- life ------------------------------------------------------------------------------
 
 
 @liar("test_nothing_works_before_open_and_after_close")
@@ -573,7 +656,9 @@ class StartsAfreshWhenOpenedTwice(InMemoryStore):
 
 @liar("test_deleting_what_matches_leaves_tombstones_above_both_versions")
 class LeavesNoTombstones(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         page = await super()._query(replace(query, limit=10**9, order=(), cursor=None))
         for record in page.records:
             self.state.place(query.collection.name, record.key, None)
@@ -584,10 +669,12 @@ class LeavesNoTombstones(InMemoryStore):
 class ListsMarksAmongRecords(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         everything = frozenset(RowType)
-        return await super()._query(replace(query, types=everything) if isinstance(query.where, Everywhere) else query)
+        return await super()._query(
+            replace(query, types=everything) if isinstance(query.where, Everywhere) else query
+        )
 
 
-# -- harnesses that would pass by not running -------------------------------------------------------------------------
+# -- harnesses that would pass by not running ------------------------------------------
 
 
 class SkipsItself(InMemory):

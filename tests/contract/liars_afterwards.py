@@ -1,4 +1,6 @@
-"""Liars that were written when the tests were done, to learn whether others of their kinds fail too. All but one did; its test was mended."""
+"""Liars that were written when the tests were done, to learn whether others of their
+kinds fail too. All but one did; its test was mended.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,19 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Page, Query, RowType, Search, Tenant
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
-from memory.ports.writes import Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import (
+    Annotate,
+    AtVersion,
+    Delete,
+    Newer,
+    Outcome,
+    Purge,
+    Put,
+    RaiseGeneration,
+    Release,
+    Status,
+    Write,
+)
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, hit_of, liar
 
@@ -67,7 +81,11 @@ class DropsStepsThatAreAlike(PerWrite):
 class CountsWithinItsFirstPage(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         counted = await super()._count(query)
-        return replace(counted, records=min(counted.records, 10_000)) if query.filter is None and isinstance(query.where, Tenant) else counted
+        return (
+            replace(counted, records=min(counted.records, 10_000))
+            if query.filter is None and isinstance(query.where, Tenant)
+            else counted
+        )
 
 
 @liar("test_nothing_is_forgotten_before_its_time", InMemoryServer)
@@ -93,7 +111,15 @@ class KeepsTheFirstEnd(InMemoryStore):
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         now = datetime.now(UTC)
         found = await super()._get(collection, keys)
-        return [None if isinstance(s, Record) and s.role is Role.CACHED and self._ends.get(s.key, now) < now and not s.owed else s for s in found]
+        return [
+            None
+            if isinstance(s, Record)
+            and s.role is Role.CACHED
+            and self._ends.get(s.key, now) < now
+            and not s.owed
+            else s
+            for s in found
+        ]
 
 
 @liar("test_a_write_sees_a_generation_raised_earlier_in_its_batch", InMemoryServer)
@@ -104,7 +130,13 @@ class ChecksGenerationsOncePerBatch(PerWrite):
         puts = [w for w in writes if isinstance(w, Put)]
         if together or len(puts) < 2 or puts[0].record.generation is not None:
             return await super()._apply(writes, together)
-        return await super()._apply([replace(w, record=replace(w.record, generation=None)) if isinstance(w, Put) else w for w in writes], together)
+        return await super()._apply(
+            [
+                replace(w, record=replace(w.record, generation=None)) if isinstance(w, Put) else w
+                for w in writes
+            ],
+            together,
+        )
 
 
 @liar("test_a_client_sees_all_that_another_did_a_moment_ago", InMemoryServer)
@@ -125,7 +157,9 @@ class CachesItsHits(InMemoryStore):
 class ErasesOnlyWhatIsHome(InMemoryStore):
     """And takes what owes for busy."""
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         owing = [s for s in self.state.everything(query.collection.name) if s.owed]
         count = await super()._delete_matching(query, version, discard_at, carry)
         for s in owing:
@@ -176,7 +210,10 @@ class SearchesTheReleased(InMemoryStore):
         return await super()._apply(writes, together)
 
     async def _search(self, search: Search) -> list[Hit]:
-        return [*await super()._search(search), *(hit_of(search, r, -1.0) for r in self._gone if not hasattr(search.by, "text"))]
+        return [
+            *await super()._search(search),
+            *(hit_of(search, r, -1.0) for r in self._gone if not hasattr(search.by, "text")),
+        ]
 
 
 @liar("test_marks_tombstones_and_cached_copies_can_be_purged")
@@ -194,7 +231,9 @@ class PurgesByHidingIt(PerWrite):
 class ForgetsTheWholeTenant(InMemoryStore):
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         count = await super()._forget_partitions(idle)
-        for partition in [p for p in self.state._generations if count and any(p.tenant == q.tenant for q, _ in idle)]:
+        for partition in [
+            p for p in self.state._generations if count and any(p.tenant == q.tenant for q, _ in idle)
+        ]:
             del self.state._generations[partition]
         return count
 
@@ -213,4 +252,6 @@ class RaisesWhatItTookBack(InMemoryStore):
 @liar("test_tombstones_are_paged_and_filtered_too")
 class ListsTombstonesUnfiltered(InMemoryStore):
     async def _query(self, query: Query) -> Page:
-        return await super()._query(replace(query, filter=None) if query.types == {RowType.TOMBSTONE} else query)
+        return await super()._query(
+            replace(query, filter=None) if query.types == {RowType.TOMBSTONE} else query
+        )

@@ -1,4 +1,6 @@
-"""Faulty adapters, written without a look at the suite: restarts, upkeep, calls at once, other processes and files."""
+"""Faulty adapters, written without a look at the suite: restarts, upkeep, calls at
+once, other processes and files.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from memory.ports.writes import Annotate, Outcome, Put, Status, Write
 from tests.contract.harnesses import InMemory, InMemoryServer, Sqlite
 from tests.contract.liars import LIARS, PerWrite, liar
 
-# -- restarts ---------------------------------------------------------------------------------------------------------
+# -- restarts --------------------------------------------------------------------------
 
 
 @liar("test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_before", InMemoryServer)
@@ -53,7 +55,11 @@ class RestartRevivesSettledSteps(PerWrite):
     """What an annotation settles is not in its journal."""
 
     def lie(self, write: Write) -> Outcome:
-        before = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) and write.settle else None
+        before = (
+            self.state.standing(write.collection.name, write.key)
+            if isinstance(write, Annotate) and write.settle
+            else None
+        )
         outcome = super().lie(write)
         if isinstance(write, Annotate) and before is not None and before.owed and outcome.applied:
             if not hasattr(self.state, "settled"):
@@ -81,7 +87,7 @@ class ClaimsALossWindow(InMemoryStore):
     """It writes nothing to the disk."""
 
 
-# -- upkeep and many calls at once ------------------------------------------------------------------------------------
+# -- upkeep and many calls at once -----------------------------------------------------
 
 
 @liar("test_an_audit_beside_writers_takes_their_writes_for_no_damage")
@@ -107,13 +113,18 @@ class LosesWhatItsQueueCannotTake(InMemoryStore):
         try:
             await asyncio.sleep(0)
             if self._waiting > 256:
-                return [Outcome(Status.APPLIED, w.record.version, generation=0) if isinstance(w, Put) else Outcome(Status.APPLIED) for w in writes]
+                return [
+                    Outcome(Status.APPLIED, w.record.version, generation=0)
+                    if isinstance(w, Put)
+                    else Outcome(Status.APPLIED)
+                    for w in writes
+                ]
             return await super()._apply(writes, together)
         finally:
             self._waiting -= 1
 
 
-# -- SQLite: other processes and files --------------------------------------------------------------------------------
+# -- SQLite: other processes and files -------------------------------------------------
 
 
 def sqlite_liar(caught_by: str) -> Callable[[type[SqliteStore]], type[SqliteStore]]:
@@ -122,7 +133,11 @@ def sqlite_liar(caught_by: str) -> Callable[[type[SqliteStore]], type[SqliteStor
             return store_type(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite")
 
         name = f"{store_type.__name__}Harness"
-        harness = type(name, (Sqlite,), {"name": store_type.__name__, "_store": make, "__module__": store_type.__module__})
+        harness = type(
+            name,
+            (Sqlite,),
+            {"name": store_type.__name__, "_store": make, "__module__": store_type.__module__},
+        )
         LIARS[store_type.__name__] = (harness, caught_by)
         setattr(sys.modules[store_type.__module__], name, harness)
         return store_type
@@ -132,7 +147,9 @@ def sqlite_liar(caught_by: str) -> Callable[[type[SqliteStore]], type[SqliteStor
 
 @sqlite_liar("test_two_processes_see_each_others_writes_at_once_and_lose_none")
 class CachesInTheProcess(SqliteStore):
-    """All stores of a process share what was read; those of another process change it unseen."""
+    """All stores of a process share what was read; those of another process change it
+    unseen.
+    """
 
     _read: ClassVar[dict[tuple[str, str, Key], Stored | None]] = {}
 
@@ -149,7 +166,9 @@ class CachesInTheProcess(SqliteStore):
         finally:
             self._read.clear()
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         try:
             return await super()._delete_matching(query, version, discard_at, carry)
         finally:
@@ -183,7 +202,9 @@ class ErasingPutKeepsACopy(_KeepsVersions):
 
 @sqlite_liar("test_erased_text_is_in_no_file_after_a_vacuum")
 class ErasureKeepsACopy(_KeepsVersions):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         page = await self._query(replace(query, cursor=None, order=(), select=None, limit=MAX_LIMIT))
         count = await super()._delete_matching(query, version, discard_at, carry)
         for stored in page.records:

@@ -1,4 +1,6 @@
-"""Faulty adapters, written without a look at the suite: pages, cursors, counts, words, partitions and what is due."""
+"""Faulty adapters, written without a look at the suite: pages, cursors, counts, words,
+partitions and what is due.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Tombstone
 from memory.ports.writes import Annotate, Outcome, Write
 from tests.contract.liars import PerWrite, liar
 
-# -- what is due ------------------------------------------------------------------------------------------------------
+# -- what is due -----------------------------------------------------------------------
 
 
 @liar("test_one_thing_alone_is_told_whatever_it_is_due_for")
@@ -51,14 +53,25 @@ class DueMissesTheAnnotated(PerWrite):
             self._annotated.add((write.collection.name, write.key))
         return outcome
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         due = await super()._due(now, limit, cursor, expired)
-        return replace(due, rows=tuple(r for r in due.rows if r.why is not Why.DISCARD or (r.collection.name, r.key) not in self._annotated))
+        return replace(
+            due,
+            rows=tuple(
+                r
+                for r in due.rows
+                if r.why is not Why.DISCARD or (r.collection.name, r.key) not in self._annotated
+            ),
+        )
 
 
 @liar("test_everything_due_is_told_with_why_and_nothing_else")
 class DueTellsOneReason(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         due = await super()._due(now, limit, cursor, expired)
         return replace(due, rows=tuple({(r.collection.name, r.key): r for r in due.rows}.values()))
 
@@ -67,14 +80,18 @@ class DueTellsOneReason(InMemoryStore):
 class DueTakesOneIdForOneRow(InMemoryStore):
     """It forgets that two collections may hold something under one key."""
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         due = await super()._due(now, limit, cursor, expired)
         return replace(due, rows=tuple({(r.key, r.why): r for r in due.rows}.values()))
 
 
 @liar("test_everything_due_is_told_with_why_and_nothing_else")
 class DueIncludesNow(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         due = await super()._due(now, limit, cursor, expired)
         if cursor is not None:
             return due
@@ -91,7 +108,9 @@ class DueIncludesNow(InMemoryStore):
 class DuePagesByOffset(InMemoryStore):
     """What was done between two pages makes it skip as much."""
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         if cursor is not None and not cursor.isdecimal():
             raise InvalidInput("cursor", "this is not a cursor that `due` returned")
         rows: list[DueRow] = []
@@ -102,16 +121,22 @@ class DuePagesByOffset(InMemoryStore):
             if (inner := due.cursor) is None:
                 break
         start = int(cursor or 0)
-        return Due(tuple(rows[start : start + limit]), str(start + limit) if len(rows) > start + limit else None)
+        return Due(
+            tuple(rows[start : start + limit]), str(start + limit) if len(rows) > start + limit else None
+        )
 
 
 @liar("test_everything_due_is_told_with_why_and_nothing_else")
 class DueUsesOneMomentForAllCollections(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
-        return await super()._due(now, limit, cursor, dict.fromkeys(expired, max(expired.values())) if expired else {})
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
+        return await super()._due(
+            now, limit, cursor, dict.fromkeys(expired, max(expired.values())) if expired else {}
+        )
 
 
-# -- pages ------------------------------------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------
 
 
 @liar("test_inserts_between_pages_shift_nothing")
@@ -133,7 +158,9 @@ class PagesByOffset(InMemoryStore):
             rest = ordered(matching, query.order)[start:]
             shown = rest[: query.limit]
             last = position_of(shown[-1], query.order) if len(rest) > query.limit else None
-            page = Page(tuple(shown), None if last is None else encode_cursor(last.values, last.id), tuple(corrupt))
+            page = Page(
+                tuple(shown), None if last is None else encode_cursor(last.values, last.id), tuple(corrupt)
+            )
         if page.cursor is not None:
             self._offsets[f"{page.cursor} {asked}"] = start + len(page.records)
         return page
@@ -158,21 +185,33 @@ class ReadsTheCursorsRecordAnew(InMemoryStore):
             position = decode_cursor(query.cursor, query.order)
             for standing in self._matching(query)[0]:
                 if standing.key.id == position.id:
-                    query = replace(query, cursor=encode_cursor(position_of(standing, query.order).values, position.id))
+                    query = replace(
+                        query, cursor=encode_cursor(position_of(standing, query.order).values, position.id)
+                    )
                     break
         return await super()._query(query)
 
 
 @liar("test_pages_run_through_several_partitions_and_a_whole_tenant")
 class LosesTiesOfOtherScopes(InMemoryStore):
-    """It merges the pages of each scope, and takes a tie in another scope than that of the cursor's record for told."""
+    """It merges the pages of each scope, and takes a tie in another scope than that of
+    the cursor's record for told.
+    """
 
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        if query.cursor is None or not query.order or not isinstance(query.where, Partitions) or len(query.where.partitions) < 2:
+        if (
+            query.cursor is None
+            or not query.order
+            or not isinstance(query.where, Partitions)
+            or len(query.where.partitions) < 2
+        ):
             return page
         position = decode_cursor(query.cursor, query.order)
-        scope = next((s.scope for s in self._matching(query)[0] if isinstance(s, Record) and s.key.id == position.id), None)
+        scope = next(
+            (s.scope for s in self._matching(query)[0] if isinstance(s, Record) and s.key.id == position.id),
+            None,
+        )
 
         def is_told(standing: Any) -> bool:
             tied = position_of(standing, query.order).values == position.values
@@ -193,16 +232,23 @@ class SkipsTiesWithoutValues(InMemoryStore):
         if None not in position.values:
             return page
         return replace(
-            page, records=tuple(r for r in page.records if isinstance(r, Corrupt) or position_of(r, query.order).values != position.values)
+            page,
+            records=tuple(
+                r
+                for r in page.records
+                if isinstance(r, Corrupt) or position_of(r, query.order).values != position.values
+            ),
         )
 
 
-# -- partitions -------------------------------------------------------------------------------------------------------
+# -- partitions ------------------------------------------------------------------------
 
 
 @liar("test_pages_lose_and_repeat_nothing_while_partitions_come_and_go")
 class PartitionsEndWhereTheCursorsIsGone(InMemoryStore):
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
         if after is not None and after not in dict(self.state.partitions()):
             return []
         return await super()._partitions(where, prefix, after, limit)
@@ -212,16 +258,22 @@ class PartitionsEndWhereTheCursorsIsGone(InMemoryStore):
 class SkipsTheRestOfATenant(InMemoryStore):
     """Over all tenants, each page begins with the next tenant."""
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
         found = await super()._partitions(where, prefix, after, limit)
         return [f for f in found if after is None or isinstance(where, Tenant) or f[0].tenant != after.tenant]
 
 
 @liar("test_a_partition_is_there_while_a_record_or_a_generation_is")
 class EverywhereForgetsEmptyPartitions(InMemoryStore):
-    """Over all tenants, it looks at records alone: a partition that has but a generation is not told."""
+    """Over all tenants, it looks at records alone: a partition that has but a
+    generation is not told.
+    """
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
         found = list(self.state.partitions())
         if isinstance(where, Everywhere):
             held = {r.partition for name in self._collections for r in self.state.live(name, where)}
@@ -231,12 +283,14 @@ class EverywhereForgetsEmptyPartitions(InMemoryStore):
 
 @liar("test_a_prefix_is_of_scopes_character_by_character")
 class TakesAPrefixForAPattern(InMemoryStore):
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
         found = [f for f in self.state.partitions() if fnmatchcase(f[0].scope, f"{prefix}*")]
         return first_partitions(found, where, "", after, limit)
 
 
-# -- counts and words -------------------------------------------------------------------------------------------------
+# -- counts and words ------------------------------------------------------------------
 
 
 @liar("test_candidates_follow_every_write_at_once")
@@ -259,10 +313,21 @@ class IndexesTheFirst16383Words(InMemoryStore):
         if not isinstance(search.by, Words):
             return await super()._search(search)
         name, lets_through = search.collection.name, condition(search.filter)
-        records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.damaged(name, r.key)]
-        indexed = [replace(r, texts={part: " ".join(text.split(" ")[:16_383]) for part, text in r.texts.items()}) for r in records]
-        found = [(r, score) for r, score in by_words(search.by.text, search.collection, indexed) if lets_through(r)]
-        return [Hit(head_of(search.collection, r, search.select), score) for r, score in best(found, search.limit)]
+        records = [
+            r
+            for r in self.state.live(name, search.where)
+            if r.role in search.roles and not self.state.damaged(name, r.key)
+        ]
+        indexed = [
+            replace(r, texts={part: " ".join(text.split(" ")[:16_383]) for part, text in r.texts.items()})
+            for r in records
+        ]
+        found = [
+            (r, score) for r, score in by_words(search.by.text, search.collection, indexed) if lets_through(r)
+        ]
+        return [
+            Hit(head_of(search.collection, r, search.select), score) for r, score in best(found, search.limit)
+        ]
 
 
 @liar("test_counts_tell_records_and_roughly_their_size")

@@ -1,4 +1,6 @@
-"""Faulty adapters of a second round, of twenty, that the contract let pass: in quantities and in what is derived."""
+"""Faulty adapters of a second round, of twenty, that the contract let pass: in
+quantities and in what is derived.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from tests.contract.liars import PerWrite, liar
 class ErasesLaterPortionsAtTheAskedVersion(InMemoryStore):
     """Only in the first hundred does a tombstone stand above what it replaced."""
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         matching = [s for s in self._matching(query)[0] if isinstance(s, Record)]
         count = await super()._delete_matching(query, version, discard_at, carry)
         for record in matching[100:]:
@@ -80,7 +84,9 @@ class IndexesNoTagsAnew(_Words):
 class DueEndsWhereAPageIsFull(InMemoryStore):
     """Within the last of its questions, it takes a full page for the last."""
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         due = await super()._due(now, limit, cursor, expired)
         if len(due.rows) == limit and due.cursor is not None and due.cursor.startswith("14:"):
             return replace(due, cursor=None)
@@ -100,9 +106,13 @@ class SortsByThreeFields(InMemoryStore):
 
 @liar("test_a_whole_tenant_is_deleted_and_no_other")
 class ErasesATenantButItsWords(_Words):
-    """Erasing a whole tenant leaves the words: who writes a record of the same id again is found by them."""
+    """Erasing a whole tenant leaves the words: who writes a record of the same id again
+    is found by them.
+    """
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         if isinstance(query.where, Tenant):
             for standing in self._matching(query)[0]:
                 if isinstance(standing, Record):

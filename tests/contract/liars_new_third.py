@@ -1,4 +1,6 @@
-"""Faulty adapters of a third round, of forty-five, that the contract let pass, and their like."""
+"""Faulty adapters of a third round, of forty-five, that the contract let pass, and
+their like.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ AFTER_A_DEATH = "test_everything_stands_after_the_death_of_a_durable_store_as_it
 
 def _characters(record: Record) -> int:
     said = [dict(record.fields), dict(record.body), dict(record.texts)]
-    return len(json.dumps(said, ensure_ascii=False, separators=(",", ":"), default=str)) + len(record.vector or b"")
+    return len(json.dumps(said, ensure_ascii=False, separators=(",", ":"), default=str)) + len(
+        record.vector or b""
+    )
 
 
 class _CountsCharacters(InMemoryStore):
@@ -47,7 +51,7 @@ class ForeseesCharactersToo(_CountsCharacters):
         return _characters(record)
 
 
-# -- annotations ------------------------------------------------------------------------------------------------------
+# -- annotations -----------------------------------------------------------------------
 
 
 @liar("test_an_annotation_keeps_all_other_bookkeeping")
@@ -84,7 +88,12 @@ class _ListsByPuts(PerWrite):
         page = await super()._query(query)
         if not isinstance(query.where, Everywhere) or query.select is None or query.types != {RowType.RECORD}:
             return page
-        return replace(page, records=tuple(r for r in page.records if self.lists(query, self._put[query.collection.name, r.key])))
+        return replace(
+            page,
+            records=tuple(
+                r for r in page.records if self.lists(query, self._put[query.collection.name, r.key])
+            ),
+        )
 
 
 @liar(DUE_ALONE)
@@ -99,7 +108,7 @@ class ListsHomesByPuts(_ListsByPuts):
         return Role.HOME not in query.roles or put.role in query.roles
 
 
-# -- generations ------------------------------------------------------------------------------------------------------
+# -- generations -----------------------------------------------------------------------
 
 
 class _ForgetsWithTheLast(InMemoryStore):
@@ -114,7 +123,9 @@ class _ForgetsByWrite(_ForgetsWithTheLast, PerWrite):
     kind: ClassVar[type[Purge | Delete]]
 
     def lie(self, write: Write) -> Outcome:
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, self.kind) else None
+        stands = (
+            self.state.standing(write.collection.name, write.key) if isinstance(write, self.kind) else None
+        )
         outcome = super().lie(write)
         if isinstance(stands, Record) and outcome.applied:
             self.forget(stands.partition)
@@ -133,7 +144,9 @@ class DeletesTheGeneration(_ForgetsByWrite):
 
 @liar(GENERATION_STAYS)
 class ErasesTheGeneration(_ForgetsWithTheLast):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         partitions = {s.partition for s in self._matching(query)[0] if isinstance(s, Record)}
         count = await super()._delete_matching(query, version, discard_at, carry)
         for partition in partitions:
@@ -141,7 +154,7 @@ class ErasesTheGeneration(_ForgetsWithTheLast):
         return count
 
 
-# -- what is put off --------------------------------------------------------------------------------------------------
+# -- what is put off -------------------------------------------------------------------
 
 
 class _InPortions(InMemoryStore):
@@ -166,7 +179,9 @@ class CommitsFiveHundredAtATime(_InPortions):
 
 
 class _WritesBehind(InMemoryStore):
-    """Acknowledges a write of some kind at once, and carries it out with the next call; a death comes before that."""
+    """Acknowledges a write of some kind at once, and carries it out with the next call;
+    a death comes before that.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

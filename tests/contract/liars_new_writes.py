@@ -1,4 +1,6 @@
-"""Faulty adapters, written without a look at the suite: writes, batches, what is owed, values and what is erased."""
+"""Faulty adapters, written without a look at the suite: writes, batches, what is owed,
+values and what is erased.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from memory.ports.text import query_words, words
 from memory.ports.writes import Annotate, Delete, Outcome, Put, RaiseGeneration, Release, Status, Write
 from tests.contract.liars import PerWrite, liar
 
-# -- what is owed -----------------------------------------------------------------------------------------------------
+# -- what is owed ----------------------------------------------------------------------
 
 
 @liar("test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_order")
@@ -79,7 +81,7 @@ class KeepsTheCallersStepData(PerWrite):
         return outcome
 
 
-# -- single writes ----------------------------------------------------------------------------------------------------
+# -- single writes ---------------------------------------------------------------------
 
 
 @liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")
@@ -118,7 +120,9 @@ class KeepsMomentsInNanoseconds(PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
-            write = replace(write, record=replace(write.record, expires_at=_in_nanoseconds(write.record.expires_at)))
+            write = replace(
+                write, record=replace(write.record, expires_at=_in_nanoseconds(write.record.expires_at))
+            )
         elif isinstance(write, Delete | Release | Annotate):
             write = replace(write, discard_at=_in_nanoseconds(write.discard_at))
         return super().lie(write)
@@ -137,7 +141,7 @@ class HandsOutItsOwnBody(PerWrite):
         return outcome
 
 
-# -- batches ----------------------------------------------------------------------------------------------------------
+# -- batches ---------------------------------------------------------------------------
 
 
 @liar("test_everything_due_is_told_with_why_and_nothing_else")
@@ -166,18 +170,27 @@ class RaisesGenerationsFirst(InMemoryStore):
 
 @liar("test_together_keeps_nothing_when_one_write_conflicts")
 class RollsBackOneCollection(InMemoryStore):
-    """Of a batch that fails together, only the collections of the failed writes are rolled back."""
+    """Of a batch that fails together, only the collections of the failed writes are
+    rolled back.
+    """
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         outcomes = await super()._apply(writes, together)
         if together and any(o.status is Status.SKIPPED for o in outcomes):
             pairs = list(zip(writes, outcomes, strict=True))
-            failed = {w.collection.name for w, o in pairs if not isinstance(w, RaiseGeneration) and o.status is not Status.SKIPPED}
-            await super()._apply([w for w in writes if not isinstance(w, RaiseGeneration) and w.collection.name not in failed], False)
+            failed = {
+                w.collection.name
+                for w, o in pairs
+                if not isinstance(w, RaiseGeneration) and o.status is not Status.SKIPPED
+            }
+            await super()._apply(
+                [w for w in writes if not isinstance(w, RaiseGeneration) and w.collection.name not in failed],
+                False,
+            )
         return outcomes
 
 
-# -- what is erased ---------------------------------------------------------------------------------------------------
+# -- what is erased --------------------------------------------------------------------
 
 
 @liar("test_nothing_of_what_an_erasing_put_replaced_is_read_or_found")
@@ -189,10 +202,16 @@ class ErasingPutLeavesTheWords(PerWrite):
         self._left: dict[tuple[str, Key], frozenset[str]] = {}
 
     def lie(self, write: Write) -> Outcome:
-        before = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) and write.erases else None
+        before = (
+            self.state.standing(write.collection.name, write.key)
+            if isinstance(write, Put) and write.erases
+            else None
+        )
         outcome = super().lie(write)
         if isinstance(write, Put) and isinstance(before, Record) and outcome.applied:
-            self._left[write.collection.name, write.key] = frozenset(w for text in before.texts.values() for w in words(text))
+            self._left[write.collection.name, write.key] = frozenset(
+                w for text in before.texts.values() for w in words(text)
+            )
         return outcome
 
     async def _search(self, search: Search) -> list[Hit]:

@@ -1,4 +1,6 @@
-"""More lying stores: about large answers, erasure under filters, zones in questions, and indexes that lag."""
+"""More lying stores: about large answers, erasure under filters, zones in questions,
+and indexes that lag.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ from tests.contract.liars import PerWrite, hit_of, liar
 
 MOST = 10_000
 
-# -- volumes ----------------------------------------------------------------------------------------------------------
+# -- volumes ---------------------------------------------------------------------------
 
 MANY = "test_answers_over_ten_thousand_records_are_whole"
 MANY_GRAVES = MANY
@@ -102,7 +104,13 @@ class FiltersTheFirstTenThousand(InMemoryStore):
         if query.filter is None:
             return await super()._query(query)
         everything = await super()._query(replace(query, filter=None, limit=10**9, order=()))
-        return Page(tuple(r for r in everything.records[:MOST] if isinstance(r, Record) and lets_through(query.filter, r)))
+        return Page(
+            tuple(
+                r
+                for r in everything.records[:MOST]
+                if isinstance(r, Record) and lets_through(query.filter, r)
+            )
+        )
 
 
 @liar(MANY)
@@ -120,12 +128,18 @@ class OrdersWithinTenThousand(InMemoryStore):
 class ListsTenThousandEverywhere(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return replace(page, cursor=None) if isinstance(query.where, Everywhere) and len(page.records) >= MOST else page
+        return (
+            replace(page, cursor=None)
+            if isinstance(query.where, Everywhere) and len(page.records) >= MOST
+            else page
+        )
 
 
 @liar(MANY_GRAVES)
 class ErasesTenThousandAtMost(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         page = await super()._query(replace(query, limit=MOST, order=(), cursor=None))
         some = In("id", tuple(r.key.id for r in page.records))
         return await super()._delete_matching(replace(query, filter=some), version, discard_at, carry)
@@ -135,19 +149,25 @@ class ErasesTenThousandAtMost(InMemoryStore):
 class ListsTenThousandTombstones(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return replace(page, cursor=None) if RowType.TOMBSTONE in query.types and len(page.records) == MOST else page
+        return (
+            replace(page, cursor=None)
+            if RowType.TOMBSTONE in query.types and len(page.records) == MOST
+            else page
+        )
 
 
 @liar(MANY_GRAVES)
 class CountsErasedInPortions(InMemoryStore):
     """Its last portion is the count it returns."""
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         count = await super()._delete_matching(query, version, discard_at, carry)
         return count if count <= 5_000 else count % 5_000
 
 
-# -- erasure under filters --------------------------------------------------------------------------------------------
+# -- erasure under filters -------------------------------------------------------------
 
 ERASED = "test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds"
 
@@ -161,8 +181,12 @@ def _contains(part: Filter | None, kind: type) -> bool:
 def _erasing(name: str, kind: type, instead: Callable[[Query], Query]) -> None:
     """A liar that takes one kind of filter for another when it erases."""
 
-    async def delete(self: InMemoryStore, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        return await InMemoryStore._delete_matching(self, instead(query) if _contains(query.filter, kind) else query, version, discard_at, carry)
+    async def delete(
+        self: InMemoryStore, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
+        return await InMemoryStore._delete_matching(
+            self, instead(query) if _contains(query.filter, kind) else query, version, discard_at, carry
+        )
 
     liar(ERASED)(type(name, (InMemoryStore,), {"_delete_matching": delete, "__module__": __name__}))
 
@@ -175,7 +199,11 @@ _erasing("ErasesAllOfEither", Or, lambda query: replace(query, filter=None))
 
 
 def _bounded(kind: type[Le | Ge | Gt], other: type[Lt | Gt | Ge]) -> Callable[[Query], Query]:
-    return lambda query: replace(query, filter=other(query.filter.field, query.filter.value)) if isinstance(query.filter, kind) else query
+    return lambda query: (
+        replace(query, filter=other(query.filter.field, query.filter.value))
+        if isinstance(query.filter, kind)
+        else query
+    )
 
 
 _erasing("ErasesNothingAtItsUpperEnd", Le, _bounded(Le, Lt))
@@ -185,7 +213,9 @@ _erasing("ErasesWhatStandsAtTheEndToo", Gt, _bounded(Gt, Ge))
 
 @liar("test_deleting_what_matches_touches_no_mark_and_no_tombstone")
 class BuriesMarksToo(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         for s in list(self.state.everything(query.collection.name)):
             if isinstance(s, Mark):
                 self.state.place(query.collection.name, s.key, Tombstone(s.key, max(s.version + 1, version)))
@@ -194,7 +224,9 @@ class BuriesMarksToo(InMemoryStore):
 
 @liar("test_deleting_what_matches_touches_no_mark_and_no_tombstone")
 class BuriesTheDeadAgain(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         for s in list(self.state.everything(query.collection.name)):
             if isinstance(s, Tombstone):
                 self.state.place(query.collection.name, s.key, replace(s, discard_at=discard_at))
@@ -203,11 +235,15 @@ class BuriesTheDeadAgain(InMemoryStore):
 
 @liar("test_tombstones_of_an_erasure_keep_their_end_in_utc")
 class DropsTheZoneOfErasures(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        return await super()._delete_matching(query, version, None if discard_at is None else discard_at.replace(tzinfo=UTC), carry)
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
+        return await super()._delete_matching(
+            query, version, None if discard_at is None else discard_at.replace(tzinfo=UTC), carry
+        )
 
 
-# -- zones ------------------------------------------------------------------------------------------------------------
+# -- zones -----------------------------------------------------------------------------
 
 ZONES = "test_a_moment_of_another_zone_asks_for_the_same_moment"
 
@@ -219,7 +255,9 @@ def _local(part: Filter) -> Filter:
     if isinstance(part, Not):
         return Not(_local(part.part))
     if isinstance(part, In):
-        return In(part.field, tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for v in part.values))
+        return In(
+            part.field, tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for v in part.values)
+        )
     if isinstance(part, Eq | Lt | Le | Gt | Ge) and isinstance(part.value, datetime):
         return replace(part, value=part.value.replace(tzinfo=UTC))
     return part
@@ -228,28 +266,36 @@ def _local(part: Filter) -> Filter:
 @liar(ZONES)
 class AsksByTheWallClock(InMemoryStore):
     async def _query(self, query: Query) -> Page:
-        return await super()._query(query if query.filter is None else replace(query, filter=_local(query.filter)))
+        return await super()._query(
+            query if query.filter is None else replace(query, filter=_local(query.filter))
+        )
 
 
 @liar(ZONES)
 class CountsByTheWallClock(InMemoryStore):
     async def _count(self, query: Query) -> Count:
-        return await super()._count(query if query.filter is None else replace(query, filter=_local(query.filter)))
+        return await super()._count(
+            query if query.filter is None else replace(query, filter=_local(query.filter))
+        )
 
 
 @liar(ZONES)
 class ChoosesByTheWallClock(InMemoryStore):
     async def _query(self, query: Query) -> Page:
-        return await super()._query(replace(query, filter=_local(query.filter)) if isinstance(query.filter, In) else query)
+        return await super()._query(
+            replace(query, filter=_local(query.filter)) if isinstance(query.filter, In) else query
+        )
 
 
 @liar(ZONES)
 class SearchesByTheWallClock(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
-        return await super()._search(search if search.filter is None else replace(search, filter=_local(search.filter)))
+        return await super()._search(
+            search if search.filter is None else replace(search, filter=_local(search.filter))
+        )
 
 
-# -- indexes that lag -------------------------------------------------------------------------------------------------
+# -- indexes that lag ------------------------------------------------------------------
 
 FOLLOWS = "test_what_is_found_follows_every_kind_of_departure_and_change_of_role"
 
@@ -277,7 +323,11 @@ class _Remembers(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
         known = {h.head.key for h in hits}
-        more = [r for r in self._before.values() if r.key not in known and r.role in search.roles and r.vector and isinstance(search.by, Near)]
+        more = [
+            r
+            for r in self._before.values()
+            if r.key not in known and r.role in search.roles and r.vector and isinstance(search.by, Near)
+        ]
         return [*hits, *(hit_of(search, r, -1.0) for r in more)][: search.limit]
 
 
@@ -297,13 +347,19 @@ class FindsByTheRoleOfThePut(_Remembers):
 class FindsErasedByMeaning(InMemoryStore):
     _erased: tuple[Record, ...] = ()
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         self._erased = tuple(self.state.live(query.collection.name, query.where))
         return await super()._delete_matching(query, version, discard_at, carry)
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        return hits if isinstance(search.by, Words) else [*hits, *(hit_of(search, r, -1.0) for r in self._erased if r.vector)]
+        return (
+            hits
+            if isinstance(search.by, Words)
+            else [*hits, *(hit_of(search, r, -1.0) for r in self._erased if r.vector)]
+        )
 
 
 @liar("test_collections_are_searched_and_asked_apart")
@@ -327,7 +383,9 @@ class CountsEveryCollection(InMemoryStore):
 
 @liar("test_collections_are_searched_and_asked_apart")
 class ErasesEveryCollection(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         for other in DECLARED:
             if other.name != query.collection.name:
                 await super()._delete_matching(Query(other, query.where), version, discard_at, frozenset())
@@ -348,7 +406,7 @@ class IndexesWhatItTookBack(InMemoryStore):
         return [*await super()._search(search), *(hit_of(search, r, 0.1) for r in self._ghosts)]
 
 
-# -- building, and a full disk ----------------------------------------------------------------------------------------
+# -- building, and a full disk ---------------------------------------------------------
 
 BUILDS = "test_an_adapter_refuses_wrong_urls_and_options_by_name_and_shows_no_secret"
 
@@ -356,7 +414,9 @@ BUILDS = "test_an_adapter_refuses_wrong_urls_and_options_by_name_and_shows_no_se
 def building(name: str, build: Callable[[str, str, Any], Store]) -> None:
     """A liar whose store is honest and whose adapter is not."""
     adapter = Adapter(schemes=("memory",), claims=InMemoryStore.claims, build=build)
-    base = type(f"{name}Base", (InMemory,), {"adapter": adapter, "urls": ("memory://",), "__module__": __name__})
+    base = type(
+        f"{name}Base", (InMemory,), {"adapter": adapter, "urls": ("memory://",), "__module__": __name__}
+    )
     liar(BUILDS, base)(type(name, (InMemoryStore,), {"__module__": __name__}))
 
 
@@ -452,7 +512,11 @@ class FailsWithoutAReasonOnAFullDisk(HasADisk):
 @liar(FULL, HonestDisk)
 class AcknowledgesOnAFullDisk(HasADisk):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        return await super()._apply(writes, together) if self.room.left else [Outcome(Status.APPLIED, version=1) for _ in writes]
+        return (
+            await super()._apply(writes, together)
+            if self.room.left
+            else [Outcome(Status.APPLIED, version=1) for _ in writes]
+        )
 
 
 @liar(FULL, HonestDisk)

@@ -1,4 +1,6 @@
-"""Lying stores: candidates that are too many, too few, or measured by something else than they say."""
+"""Lying stores: candidates that are too many, too few, or measured by something else
+than they say.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +144,10 @@ class RemembersVectorsByVersion(InMemoryStore):
 
     async def _candidates(self, asked: Candidates) -> Measured:
         found = await super()._candidates(asked)
-        keys = [(record_id, version, asked.width) for record_id, version in zip(found.ids, found.versions, strict=True)]
+        keys = [
+            (record_id, version, asked.width)
+            for record_id, version in zip(found.ids, found.versions, strict=True)
+        ]
         self._remembered = dict(zip(keys, found.vectors, strict=True)) | dict(self._remembered)
         vectors = [self._remembered[key] for key in keys]
         return replace(found, vectors=np.array(vectors, np.float32).reshape(found.vectors.shape))
@@ -171,4 +176,6 @@ class RefusesNothing(InMemoryStore):
         try:
             return await super().candidates(asked)
         except Exception:  # noqa: BLE001
-            return await self._candidates(replace(asked, text="", near=None, among=(), around=None, filter=None, select=frozenset()))
+            return await self._candidates(
+                replace(asked, text="", near=None, among=(), around=None, filter=None, select=frozenset())
+            )

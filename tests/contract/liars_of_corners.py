@@ -1,4 +1,6 @@
-"""Lying stores of a third reading: about rare arguments, two things at once, upkeep, and what a death in between leaves."""
+"""Lying stores of a third reading: about rare arguments, two things at once, upkeep,
+and what a death in between leaves.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,44 @@ from memory.domain.errors import StoreError
 from memory.ports.asking import lets_through
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
-from memory.ports.query import And, Count, Eq, Filter, Hit, Lt, Not, Or, Page, Partitions, Query, Search, Words, within
+from memory.ports.query import (
+    And,
+    Count,
+    Eq,
+    Filter,
+    Hit,
+    Lt,
+    Not,
+    Or,
+    Page,
+    Partitions,
+    Query,
+    Search,
+    Words,
+    within,
+)
 from memory.ports.record import Key, Mark, Partition, Record, Role, Stored
 from memory.ports.store import Audit, Store
 from memory.ports.writes import Annotate, Delete, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
 from tests.contract.harnesses import InMemoryServer, Sqlite
 from tests.contract.liars import LIARS, PerWrite, liar
 
-# -- rare arguments ---------------------------------------------------------------------------------------------------
+# -- rare arguments --------------------------------------------------------------------
 
 
 @liar("test_erasing_takes_no_notice_of_a_cursor")
 class ErasesFromTheCursorOn(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         if query.cursor is None:
             return await super()._delete_matching(query, version, discard_at, carry)
         left = {r.key.id for r in (await super()._query(replace(query, limit=10**9))).records}
         erased = 0
         for id_ in left:
-            erased += await super()._delete_matching(replace(query, filter=Eq("id", id_), cursor=None), version, discard_at, carry)
+            erased += await super()._delete_matching(
+                replace(query, filter=Eq("id", id_), cursor=None), version, discard_at, carry
+            )
         return erased
 
 
@@ -40,7 +61,11 @@ class ErasesFromTheCursorOn(InMemoryStore):
 class FindsTwiceWhereAPartitionIsNamedTwice(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        times = len(search.where.partitions) - len(set(search.where.partitions)) if isinstance(search.where, Partitions) else 0
+        times = (
+            len(search.where.partitions) - len(set(search.where.partitions))
+            if isinstance(search.where, Partitions)
+            else 0
+        )
         return [hit for hit in hits for _ in range(1 + times)][: search.limit]
 
 
@@ -48,7 +73,11 @@ class FindsTwiceWhereAPartitionIsNamedTwice(InMemoryStore):
 class CountsTwiceWhereAPartitionIsNamedTwice(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         counted = await super()._count(query)
-        times = len(query.where.partitions) - len(set(query.where.partitions)) if isinstance(query.where, Partitions) else 0
+        times = (
+            len(query.where.partitions) - len(set(query.where.partitions))
+            if isinstance(query.where, Partitions)
+            else 0
+        )
         return replace(counted, records=counted.records * (1 + times))
 
 
@@ -90,24 +119,34 @@ class AsksTheFirstFiveHundredPartitions(InMemoryStore):
 
 @liar("test_many_partitions_are_asked_and_erased_together")
 class ErasesTheFirstFiveHundredPartitions(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         if isinstance(query.where, Partitions):
             query = replace(query, where=Partitions(query.where.partitions[:500]))
         return await super()._delete_matching(query, version, discard_at, carry)
 
 
-# -- what is past its time, though nobody but readers hides it --------------------------------------------------------
+# -- what is past its time, though nobody but readers hides it -------------------------
 
 
 def _past(standing: Stored) -> bool:
-    return isinstance(standing, Record) and standing.expires_at is not None and standing.expires_at < datetime.now(UTC)
+    return (
+        isinstance(standing, Record)
+        and standing.expires_at is not None
+        and standing.expires_at < datetime.now(UTC)
+    )
 
 
 @liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
 class SearchesHideTheExpired(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        return [hit for hit in hits if (stands := self.state.standing("samples", hit.head.key)) is None or not _past(stands)]
+        return [
+            hit
+            for hit in hits
+            if (stands := self.state.standing("samples", hit.head.key)) is None or not _past(stands)
+        ]
 
 
 @liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
@@ -119,14 +158,19 @@ class CountsHideTheExpired(InMemoryStore):
 
 @liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
 class ErasureSkipsTheExpired(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         alive = Not(Lt("expires_at", datetime.now(UTC)))
         return await super()._delete_matching(
-            replace(query, filter=alive if query.filter is None else And((query.filter, alive))), version, discard_at, carry
+            replace(query, filter=alive if query.filter is None else And((query.filter, alive))),
+            version,
+            discard_at,
+            carry,
         )
 
 
-# -- bookkeeping ------------------------------------------------------------------------------------------------------
+# -- bookkeeping -----------------------------------------------------------------------
 
 
 @liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")
@@ -138,7 +182,9 @@ class MarksAgainWhatWasSettled(PerWrite):
         if isinstance(write, Release) and outcome.applied:
             mark = self.state.standing(write.collection.name, write.key)
             assert isinstance(mark, Mark)
-            self.state.place(write.collection.name, write.key, replace(mark, owed=write.owed, discard_at=write.discard_at))
+            self.state.place(
+                write.collection.name, write.key, replace(mark, owed=write.owed, discard_at=write.discard_at)
+            )
         return outcome
 
 
@@ -162,7 +208,10 @@ class CountsEqualAccessesOfABatchOnce(InMemoryStore):
                 first[n] = n
         kept = sorted(first)
         outcomes = dict(zip(kept, await super()._apply([writes[n] for n in kept], together), strict=True))
-        return [outcomes[n] if n in outcomes else outcomes[next(m for m in kept if writes[m] == write)] for n, write in enumerate(writes)]
+        return [
+            outcomes[n] if n in outcomes else outcomes[next(m for m in kept if writes[m] == write)]
+            for n, write in enumerate(writes)
+        ]
 
 
 @liar("test_filters_see_what_annotations_left")
@@ -174,13 +223,20 @@ class FiltersAccessesAsTheyWerePut(InMemoryStore):
         self._put: dict[Key, Record] = {}
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        self._put |= {w.key: w.record for w in writes if isinstance(w, Put) and w.collection.name == "samples"}
+        self._put |= {
+            w.key: w.record for w in writes if isinstance(w, Put) and w.collection.name == "samples"
+        }
         return await super()._apply(writes, together)
 
     async def _query(self, query: Query) -> Page:
         page = await super()._query(replace(query, filter=None, limit=10**9, cursor=None))
         wrong = {r.key for r in page.records if not self._lets(query.filter, r)}
-        if query.cursor is not None or not wrong or query.filter is None or "access" not in repr(query.filter):
+        if (
+            query.cursor is not None
+            or not wrong
+            or query.filter is None
+            or "access" not in repr(query.filter)
+        ):
             return await super()._query(query)
         return replace(page, records=tuple(r for r in page.records if r.key not in wrong))
 
@@ -195,7 +251,9 @@ class FiltersAccessesAsTheyWerePut(InMemoryStore):
 class AnnotatingForgetsWhereACopyIsFrom(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        stored = (
+            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        )
         if isinstance(write, Annotate) and isinstance(stored, Record) and outcome.applied:
             self.state.place(write.collection.name, write.key, replace(stored, cached_at=None, epoch=None))
         return outcome
@@ -207,7 +265,11 @@ class AnnotatesMomentsAsOnTheirClock(PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Annotate):
-            moments = {n: getattr(write, n).replace(tzinfo=UTC) for n in ("accessed_at", "discard_at") if getattr(write, n) is not None}
+            moments = {
+                n: getattr(write, n).replace(tzinfo=UTC)
+                for n in ("accessed_at", "discard_at")
+                if getattr(write, n) is not None
+            }
             write = replace(write, **moments)
         return super().lie(write)
 
@@ -222,7 +284,7 @@ class LeavesWithMomentsAsOnTheirClock(PerWrite):
         return super().lie(write)
 
 
-# -- what is found ----------------------------------------------------------------------------------------------------
+# -- what is found ---------------------------------------------------------------------
 
 
 @liar("test_hits_without_content_show_the_tier_that_an_annotation_left")
@@ -235,14 +297,21 @@ class BareHitsShowTheTierOfTheIndex(InMemoryStore):
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         outcomes = await super()._apply(writes, together)
-        self._tiers |= {w.key: (w.record.version, w.record.tier) for w, o in zip(writes, outcomes, strict=True) if isinstance(w, Put) and o.applied}
+        self._tiers |= {
+            w.key: (w.record.version, w.record.tier)
+            for w, o in zip(writes, outcomes, strict=True)
+            if isinstance(w, Put) and o.applied
+        }
         return outcomes
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
         if search.select:
             return hits
-        return [replace(hit, head=replace(hit.head, tier=self._tiers.get(hit.head.key, (0, ""))[1])) for hit in hits]
+        return [
+            replace(hit, head=replace(hit.head, tier=self._tiers.get(hit.head.key, (0, ""))[1]))
+            for hit in hits
+        ]
 
 
 @liar("test_questions_at_once_are_answered_each_for_itself")
@@ -263,7 +332,7 @@ class CountsTheQuestionThatCameLast(InMemoryStore):
         return await super()._count(self._counted)
 
 
-# -- lives ------------------------------------------------------------------------------------------------------------
+# -- lives -----------------------------------------------------------------------------
 
 
 @liar("test_collections_that_a_store_is_not_opened_with_are_kept")
@@ -308,7 +377,9 @@ class LosesErasuresWhenItDies(Dies):
         for name, key, old in getattr(self.state, "unsynced", []):
             self.state.place(name, key, old)
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         matching, _ = self._matching(query)
         self.state.unsynced = [(query.collection.name, s.key, s) for s in matching if isinstance(s, Record)]  # type: ignore[attr-defined]
         return await super()._delete_matching(query, version, discard_at, carry)
@@ -323,12 +394,16 @@ class LosesTheLastGenerationWhenItDies(Dies):
             self.state._generations[partition] = generation
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        raised = {w.partition: self.state.generation(w.partition) for w in writes if isinstance(w, RaiseGeneration) and w.to != 0}
+        raised = {
+            w.partition: self.state.generation(w.partition)
+            for w in writes
+            if isinstance(w, RaiseGeneration) and w.to != 0
+        }
         self.state.unsynced = raised  # type: ignore[attr-defined]
         return await super()._apply(writes, together)
 
 
-# -- upkeep -----------------------------------------------------------------------------------------------------------
+# -- upkeep ----------------------------------------------------------------------------
 
 
 def _discard_what_is_past(state: State) -> None:
@@ -359,7 +434,11 @@ class RepairsAwayWhatIsPastItsTime(InMemoryStore):
 class TakesWritesBesideAnAuditForDamage(InMemoryStore):
     async def _audit(self, repair: bool) -> Audit:
         def versions() -> dict[Any, int]:
-            return {(name, key): s.version for name, slots in self.state._slots.items() for key, s in slots.items()}
+            return {
+                (name, key): s.version
+                for name, slots in self.state._slots.items()
+                for key, s in slots.items()
+            }
 
         before = versions()
         for _ in range(3):
@@ -372,7 +451,9 @@ class Idle(InMemoryStore):
         raise NotImplementedError
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        kept = dict.fromkeys([*self.state._generations, *(p for live in self.state._live.values() for p in live)])
+        kept = dict.fromkeys(
+            [*self.state._generations, *(p for live in self.state._live.values() for p in live)]
+        )
         return [(p, self.state.generation(p)) for p in kept if not self.busy(p)][:limit]
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
@@ -382,10 +463,16 @@ class Idle(InMemoryStore):
             self.state._generations.pop(partition, None)
         return len(forgotten)
 
-    def _stands(self, partition: Partition, collections: Sequence[str], roles: frozenset[Role] = frozenset(Role)) -> bool:
-        records = any(r.role in roles for name in collections for r in self.state.live(name, within(partition)))
+    def _stands(
+        self, partition: Partition, collections: Sequence[str], roles: frozenset[Role] = frozenset(Role)
+    ) -> bool:
+        records = any(
+            r.role in roles for name in collections for r in self.state.live(name, within(partition))
+        )
         return records or any(
-            isinstance(s, Mark) and Partition(s.key.tenant, s.scope) == partition for name in collections for s in self.state.everything(name)
+            isinstance(s, Mark) and Partition(s.key.tenant, s.scope) == partition
+            for name in collections
+            for s in self.state.everything(name)
         )
 
 
@@ -407,7 +494,9 @@ class TakesSmallCollectionsForNothing(Idle):
 @liar("test_a_partition_named_twice_is_forgotten_once")
 class ForgetsOneTwice(InMemoryStore):
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        return await super()._forget_partitions(idle) and len([p for p, _ in idle if self.state.generation(p) == 0])
+        return await super()._forget_partitions(idle) and len(
+            [p for p, _ in idle if self.state.generation(p) == 0]
+        )
 
 
 @liar("test_erasures_words_and_what_was_forgotten_survive_a_death", Mortal)
@@ -432,7 +521,13 @@ class KeepsGenerationsThatAnotherForgot(InMemoryStore):
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
-            at = write.partition if isinstance(write, RaiseGeneration) else write.record.partition if isinstance(write, Put) else None
+            at = (
+                write.partition
+                if isinstance(write, RaiseGeneration)
+                else write.record.partition
+                if isinstance(write, Put)
+                else None
+            )
             if at is not None and self._highest.get(at, 0) > self.state.generation(at):
                 self.state._generations[at] = self._highest[at]
         outcomes = await super()._apply(writes, together)
@@ -476,4 +571,7 @@ class RepairsNothingHarness(Sqlite):
         return RepairsNothing(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite")
 
 
-LIARS |= {kind.name: (kind, "test_an_audit_tells_of_damage_and_a_repair_undoes_it") for kind in (FindsNoDamageHarness, RepairsNothingHarness)}
+LIARS |= {
+    kind.name: (kind, "test_an_audit_tells_of_damage_and_a_repair_undoes_it")
+    for kind in (FindsNoDamageHarness, RepairsNothingHarness)
+}

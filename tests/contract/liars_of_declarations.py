@@ -1,4 +1,6 @@
-"""Lying stores: what becomes of records when a collection declares another field than when they were written."""
+"""Lying stores: what becomes of records when a collection declares another field than
+when they were written.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,20 @@ class IndexesOnlyWhatIsWrittenFromNowOn(InMemoryStore):
 
 @liar(FEWER)
 class WritesBackOnlyWhatItDeclares(InMemoryStore):
-    """As a store does that reads a record, changes a note about it, and lays it out anew."""
+    """As a store does that reads a record, changes a note about it, and lays it out
+    anew.
+    """
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
             if isinstance(write, Annotate):
                 standing = self.state.standing(write.collection.name, write.key)
                 if isinstance(standing, Record):
-                    kept = {name: value for name, value in standing.fields.items() if write.collection.field(name) is not None}
+                    kept = {
+                        name: value
+                        for name, value in standing.fields.items()
+                        if write.collection.field(name) is not None
+                    }
                     self.state.place(write.collection.name, write.key, replace(standing, fields=kept))
         return await super()._apply(writes, together)
 
@@ -54,5 +62,10 @@ class WritesBackOnlyWhatItDeclares(InMemoryStore):
 class TakesAFieldItDoesNotDeclareForDamage(InMemoryStore):
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         stored = await super()._get(collection, keys)
-        unknown = [isinstance(s, Record) and any(collection.field(name) is None for name in s.fields) for s in stored]
-        return [Corrupt(key, "cannot be read") if odd else s for key, s, odd in zip(keys, stored, unknown, strict=True)]
+        unknown = [
+            isinstance(s, Record) and any(collection.field(name) is None for name in s.fields) for s in stored
+        ]
+        return [
+            Corrupt(key, "cannot be read") if odd else s
+            for key, s, odd in zip(keys, stored, unknown, strict=True)
+        ]

@@ -26,7 +26,9 @@ class _Tells(InMemoryStore):
     def told(self, rows: tuple[DueRow, ...]) -> tuple[DueRow, ...]:
         raise NotImplementedError
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         found = await super()._due(now, limit, cursor, expired)
         return replace(found, rows=self.told(found.rows))
 
@@ -40,8 +42,12 @@ class _Asks(InMemoryStore):
     async def _asking(self, query: Query) -> Page:
         return await self.query(self.asked(query))
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
-        return await due_by_queries(self._asking, tuple(self._collections.values()), now, limit, cursor, expired)
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
+        return await due_by_queries(
+            self._asking, tuple(self._collections.values()), now, limit, cursor, expired
+        )
 
 
 @liar(EXACT)
@@ -70,8 +76,12 @@ class KnowsOneTenant(_Tells):
 
 @liar(EXACT)
 class LooksIntoOneCollection(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
-        return await due_by_queries(self.query, tuple(self._collections.values())[:1], now, limit, cursor, expired)
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
+        return await due_by_queries(
+            self.query, tuple(self._collections.values())[:1], now, limit, cursor, expired
+        )
 
 
 @liar(EXACT)
@@ -94,27 +104,37 @@ class ForgetsThatArrivingCopiesOwe(_Asks):
 
 @liar(EXACT)
 class DiscardsAtTheVeryMoment(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         return await super()._due(now + timedelta(microseconds=1), limit, cursor, expired)
 
 
 @liar(EXACT)
 class TellsWhatExpiredUnasked(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         return await super()._due(now, limit, cursor, dict.fromkeys(self._collections.values(), now))
 
 
 @liar(EXACT)
 class DiscardsWhatOwes(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         found = await super()._due(now, limit, cursor, expired)
-        also = tuple(replace(row, why=Why.DISCARD) for row in found.rows if row.why is Why.OWES and not row.tier)
+        also = tuple(
+            replace(row, why=Why.DISCARD) for row in found.rows if row.why is Why.OWES and not row.tier
+        )
         return replace(found, rows=found.rows + also)
 
 
 @liar(ALONE)
 class LooksFirstWhetherSomethingOwes(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         found = await super()._due(now, limit, cursor, expired)
         return found if any(row.why is Why.OWES for row in found.rows) else Due()
 
@@ -130,19 +150,25 @@ class RemembersWhatIsDue(_Tells):
 
 @liar(PAGES)
 class HasOnePage(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         return replace(await super()._due(now, limit, cursor, expired), cursor=None)
 
 
 @liar(PAGES)
 class IsLongerThanAsked(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         return await super()._due(now, limit + 1, cursor, expired)
 
 
 @liar(PAGES)
 class NeverEnds(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         found = await super()._due(now, limit, cursor, expired)
         return replace(found, cursor=found.cursor or "0:") if limit < 500 else found
 
@@ -151,7 +177,9 @@ class NeverEnds(InMemoryStore):
 class CountsRowsInItsCursors(InMemoryStore):
     """An offset: what was seen to moves the rest forward, past it."""
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         rows = (await super()._due(now, 10_000, None, expired)).rows
         behind = int(cursor or 0) + limit
         return Due(rows[behind - limit : behind], str(behind) if behind < len(rows) else None)

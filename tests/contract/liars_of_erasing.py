@@ -1,4 +1,6 @@
-"""Lying stores written after those of the fourth reading, about the promises beside theirs: erasures everywhere, sizes, departures, limits."""
+"""Lying stores written after those of the fourth reading, about the promises beside
+theirs: erasures everywhere, sizes, departures, limits.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ SIZED = "test_every_part_of_a_records_content_and_what_it_owes_count_towards_its
 HITS = "test_hits_are_the_same_with_and_without_content_under_roles_filters_places_and_limits"
 REPEATED = "test_bookkeeping_departures_and_generations_repeated_leave_what_they_left_the_first_time"
 
-# -- erasures ---------------------------------------------------------------------------------------------------------
+# -- erasures --------------------------------------------------------------------------
 
 
 @liar(WHEREVER)
 class ErasesOneTenantOfAll(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         if isinstance(query.where, Everywhere):
             matching, corrupt = self._matching(query)
             tenants = sorted({s.key.tenant for s in matching} | {key.tenant for key in corrupt})
@@ -34,7 +38,9 @@ class ErasesOneTenantOfAll(InMemoryStore):
 
 @liar(WHEREVER)
 class ErasesEveryRoleOfATenant(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         query = replace(query, roles=frozenset(Role)) if isinstance(query.where, Tenant) else query
         return await super()._delete_matching(query, version, discard_at, carry)
 
@@ -42,12 +48,16 @@ class ErasesEveryRoleOfATenant(InMemoryStore):
 @liar(WHEREVER)
 class CountsEveryRoleOfATenant(InMemoryStore):
     async def _count(self, query: Query) -> Count:
-        return await super()._count(query if isinstance(query.where, Partitions) else replace(query, roles=frozenset(Role)))
+        return await super()._count(
+            query if isinstance(query.where, Partitions) else replace(query, roles=frozenset(Role))
+        )
 
 
 @liar(BARE)
 class KeepsWhatTheErasedOwed(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         owed = {s.key: s.owed for s in self._matching(query)[0] if isinstance(s, Record)}
         erased = await super()._delete_matching(query, version, discard_at, carry)
         for key, steps in owed.items():
@@ -59,15 +69,25 @@ class KeepsWhatTheErasedOwed(InMemoryStore):
 
 @liar(BARE)
 class ErasesOthersThanEntriesForGood(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        return await super()._delete_matching(query, version, discard_at if query.collection.name == "samples" else None, carry)
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
+        return await super()._delete_matching(
+            query, version, discard_at if query.collection.name == "samples" else None, carry
+        )
 
 
 @liar("test_erasure_reaches_a_corrupt_record_in_every_collection", InMemoryServer)
 class ErasesDamageOfEntriesAlone(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         name = query.collection.name
-        spared = {} if name == "samples" else {key: self.state.standing(name, key) for key in self._matching(query)[1]}
+        spared = (
+            {}
+            if name == "samples"
+            else {key: self.state.standing(name, key) for key in self._matching(query)[1]}
+        )
         erased = await super()._delete_matching(query, version, discard_at, carry)
         for key, stood in spared.items():
             self.state.place(name, key, stood)
@@ -77,17 +97,23 @@ class ErasesDamageOfEntriesAlone(InMemoryStore):
 
 @liar("test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeated_takes_the_rest")
 class ErasesFromItsIndexesFirst(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         for standing in self._matching(query)[0]:
             if isinstance(standing, Record):
-                self.state.place(query.collection.name, standing.key, replace(standing, texts={}, vector=None))
+                self.state.place(
+                    query.collection.name, standing.key, replace(standing, texts={}, vector=None)
+                )
         await asyncio.sleep(0)
         return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar("test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeated_takes_the_rest")
 class DeletesFirstAndDatesAfterwards(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         keys = [s.key for s in self._matching(query)[0]]
         erased = await super()._delete_matching(query, version, None, carry)
         await asyncio.sleep(0)
@@ -98,7 +124,7 @@ class DeletesFirstAndDatesAfterwards(InMemoryStore):
         return erased
 
 
-# -- writes -----------------------------------------------------------------------------------------------------------
+# -- writes ----------------------------------------------------------------------------
 
 
 @liar("test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_owed_before")
@@ -109,7 +135,9 @@ class KeepsWhatTheReleasedOwed(PerWrite):
         if isinstance(write, Release) and isinstance(before, Record) and outcome.applied:
             after = self.state.standing(write.collection.name, write.key)
             assert after is not None
-            self.state.place(write.collection.name, write.key, replace(after, owed=(*before.owed, *after.owed)))
+            self.state.place(
+                write.collection.name, write.key, replace(after, owed=(*before.owed, *after.owed))
+            )
         return outcome
 
 
@@ -117,8 +145,15 @@ class KeepsWhatTheReleasedOwed(PerWrite):
 class TakesTheEndOfATombstoneForARecords(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
-        if isinstance(write, Annotate) and write.discard_at and outcome.applied and isinstance(stands, Record):
+        stands = (
+            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        )
+        if (
+            isinstance(write, Annotate)
+            and write.discard_at
+            and outcome.applied
+            and isinstance(stands, Record)
+        ):
             self.state.place(write.collection.name, write.key, replace(stands, expires_at=write.discard_at))
         return outcome
 
@@ -126,7 +161,11 @@ class TakesTheEndOfATombstoneForARecords(PerWrite):
 @liar(REPEATED)
 class RaisesAgainToTheSameNumber(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        if isinstance(write, RaiseGeneration) and write.to and write.to == self.state.generation(write.partition):
+        if (
+            isinstance(write, RaiseGeneration)
+            and write.to
+            and write.to == self.state.generation(write.partition)
+        ):
             write = replace(write, to=write.to + 1)
         return super().lie(write)
 
@@ -136,7 +175,12 @@ class CountsPutsAsAccesses(PerWrite):
     def lie(self, write: Write) -> Outcome:
         before = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
         outcome = super().lie(write)
-        if isinstance(write, Put) and outcome.applied and isinstance(before, Record) and before.version == write.record.version:
+        if (
+            isinstance(write, Put)
+            and outcome.applied
+            and isinstance(before, Record)
+            and before.version == write.record.version
+        ):
             after = self.state.standing(write.collection.name, write.key)
             assert isinstance(after, Record)
             self.state.place(write.collection.name, write.key, replace(after, accesses=before.accesses + 1))
@@ -152,11 +196,13 @@ class MeasuresBodiesAlone(InMemoryStore):
 @liar(SIZED, InMemoryServer)
 class MeasuresNoVectors(InMemoryStore):
     def _record_refusal(self, record: Record) -> str:
-        short = record.vector is not None and len(record.vector) // 4 <= (self.capabilities.max_vector_dims or 0)
+        short = record.vector is not None and len(record.vector) // 4 <= (
+            self.capabilities.max_vector_dims or 0
+        )
         return super()._record_refusal(replace(record, vector=None) if short else record)
 
 
-# -- questions --------------------------------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------
 
 
 @liar(HITS)

@@ -27,7 +27,11 @@ class _Tells(InMemoryStore):
 
     async def query(self, query: Query) -> Page:
         page = await super().query(query)
-        return page if query.select is None else replace(page, heads=tuple(self.told(h, query.select) for h in page.heads))
+        return (
+            page
+            if query.select is None
+            else replace(page, heads=tuple(self.told(h, query.select) for h in page.heads))
+        )
 
 
 class _TellsOfHits(_Tells):
@@ -47,7 +51,9 @@ class GivesWholeHeads(InMemoryStore):
 @liar(QUERIES)
 class LeavesOutEmptyValues(_Tells):
     def told(self, head: Head, select: frozenset[str]) -> Head:
-        return replace(head, fields={name: value for name, value in head.fields.items() if value not in ("", ())})
+        return replace(
+            head, fields={name: value for name, value in head.fields.items() if value not in ("", ())}
+        )
 
 
 @liar(QUERIES)
@@ -59,13 +65,17 @@ class NamesWhatHasNoValue(_Tells):
 @liar(QUERIES)
 class KeepsSystemFieldsToItself(_Tells):
     def told(self, head: Head, select: frozenset[str]) -> Head:
-        return replace(head, fields={name: value for name, value in head.fields.items() if name != "updated_at"})
+        return replace(
+            head, fields={name: value for name, value in head.fields.items() if name != "updated_at"}
+        )
 
 
 @liar(QUERIES)
 class AlwaysBringsTheVector(InMemoryStore):
     async def query(self, query: Query) -> Page:
-        return await super().query(query if query.select is None else replace(query, select=query.select | {VECTOR}))
+        return await super().query(
+            query if query.select is None else replace(query, select=query.select | {VECTOR})
+        )
 
 
 @liar(BY_WORDS)
@@ -93,7 +103,9 @@ class CountsTheWordsOfItsCollection(_Tells):
 @liar(COUNTED)
 class KnowsNoWordsWhereThereAreNone(_Tells):
     def told(self, head: Head, select: frozenset[str]) -> Head:
-        return replace(head, words=None if head.words is None or not lexical.length(head.words) else head.words)
+        return replace(
+            head, words=None if head.words is None or not lexical.length(head.words) else head.words
+        )
 
 
 @liar("test_pages_of_heads_are_the_pages_of_the_records")
@@ -116,4 +128,6 @@ class ReadsHeadsOfEntriesAlone(InMemoryStore):
 class LeavesOutUnknownNames(InMemoryStore):
     async def query(self, query: Query) -> Page:
         known = everything_of(query.collection)
-        return await super().query(query if query.select is None else replace(query, select=query.select & known))
+        return await super().query(
+            query if query.select is None else replace(query, select=query.select & known)
+        )

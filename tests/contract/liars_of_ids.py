@@ -30,7 +30,12 @@ class TakesIdsOfOtherPartitions(InMemoryStore):
 class AsksForTheTenantOfAnIdAlone(InMemoryStore):
     def _refusal(self, write: Write) -> str:
         reason = super()._refusal(write)
-        if isinstance(write, Put) and reason.startswith("id: ") and is_id(write.key.id) and write.key.tenant == "acme":
+        if (
+            isinstance(write, Put)
+            and reason.startswith("id: ")
+            and is_id(write.key.id)
+            and write.key.tenant == "acme"
+        ):
             return ""
         return reason
 
@@ -39,7 +44,13 @@ class AsksForTheTenantOfAnIdAlone(InMemoryStore):
 class TakesAnyTextForAnId(InMemoryStore):
     def _refusal(self, write: Write) -> str:
         reason = super()._refusal(write)
-        return "" if not isinstance(write, Put | RaiseGeneration) and reason.startswith("id: ") and isinstance(write.key.id, str) else reason
+        return (
+            ""
+            if not isinstance(write, Put | RaiseGeneration)
+            and reason.startswith("id: ")
+            and isinstance(write.key.id, str)
+            else reason
+        )
 
 
 @liar("test_without_an_order_records_come_by_id")
@@ -69,20 +80,31 @@ class FindsAnIdUnderAnyTenant(InMemoryStore):
 @liar(ASKED)
 class AsksForRangesOfIds(InMemoryStore):
     def _checked(self, asked: Question) -> Question:
-        return asked if asked.filter is not None and getattr(asked.filter, "field", "") == "id" else super()._checked(asked)
+        return (
+            asked
+            if asked.filter is not None and getattr(asked.filter, "field", "") == "id"
+            else super()._checked(asked)
+        )
 
 
 @liar("test_without_an_order_records_come_by_id")
 class SortsIdsByTheirLastHalf(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return page if query.order else replace(page, records=tuple(sorted(page.records, key=lambda r: r.key.id[19:])))
+        return (
+            page
+            if query.order
+            else replace(page, records=tuple(sorted(page.records, key=lambda r: r.key.id[19:])))
+        )
 
 
 class _OfDigests(State):
     def generation(self, partition: Partition) -> int:
         digest = partition_digest(partition.tenant, partition.scope)
-        return max((g for p, g in self._generations.items() if partition_digest(p.tenant, p.scope) == digest), default=0)
+        return max(
+            (g for p, g in self._generations.items() if partition_digest(p.tenant, p.scope) == digest),
+            default=0,
+        )
 
 
 @liar("test_every_partition_has_a_generation_of_its_own[TakesADigestForThePartition-digests]")

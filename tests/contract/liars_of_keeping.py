@@ -1,4 +1,6 @@
-"""More lying stores: about what is kept over a close or a restart, what is forgotten and when, numbers, generations and upkeep."""
+"""More lying stores: about what is kept over a close or a restart, what is forgotten
+and when, numbers, generations and upkeep.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def _lose_and_restart(store: _Loses, keep: bool) -> None:
     InMemoryStore.restart(store, keep)
 
 
-def _losing(caught_by: str, name: str, kept: Callable[[Standing], Standing | None], *, dying: bool = False) -> None:
+def _losing(
+    caught_by: str, name: str, kept: Callable[[Standing], Standing | None], *, dying: bool = False
+) -> None:
     """A liar that keeps of each thing only this, when it is closed or when it dies."""
     body: dict[str, Any] = {"kept": staticmethod(kept), "__module__": __name__}
     if dying:
@@ -89,7 +93,7 @@ class LosesItsVectorIndexWhenClosed(InMemoryStore):
         return await super()._search(search) if self._indexed or not isinstance(search.by, Near) else []
 
 
-# -- time to live -----------------------------------------------------------------------------------------------------
+# -- time to live ----------------------------------------------------------------------
 
 
 class _ForgetsTooMuch(InMemoryStore):
@@ -139,14 +143,20 @@ class ForgetsHomesToo(_ForgetsTooMuch):
 
 @liar(OWING, InMemoryServer)
 class RemembersWhatOnceOwed(_ForgetsTooMuch):
-    """Takes no expiry for what was written with a step, and does not set it when that is settled."""
+    """Takes no expiry for what was written with a step, and does not set it when that
+    is settled.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._owing: set[Key] = set()
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        self._owing |= {w.key for w in writes if (isinstance(w, Put) and w.record.owed) or (isinstance(w, Delete | Release) and w.owed)}
+        self._owing |= {
+            w.key
+            for w in writes
+            if (isinstance(w, Put) and w.record.owed) or (isinstance(w, Delete | Release) and w.owed)
+        }
         return await super()._apply(writes, together)
 
     def spares(self, standing: Standing) -> bool:
@@ -174,7 +184,7 @@ class ForgetsByTheDay(_ForgetsTooMuch):
         return bool(standing.owed) or isinstance(standing, Record)
 
 
-# -- numbers and generations ------------------------------------------------------------------------------------------
+# -- numbers and generations -----------------------------------------------------------
 
 
 class _OwnGenerations(InMemoryStore):
@@ -251,10 +261,12 @@ class CachesWhatItGot(InMemoryStore):
         for key, stored in zip(keys, fresh, strict=True):
             if isinstance(stored, Mark | Tombstone):
                 self._got.setdefault((collection.name, key), stored)
-        return [self._got.get((collection.name, key), stored) for key, stored in zip(keys, fresh, strict=True)]
+        return [
+            self._got.get((collection.name, key), stored) for key, stored in zip(keys, fresh, strict=True)
+        ]
 
 
-# -- upkeep -----------------------------------------------------------------------------------------------------------
+# -- upkeep ----------------------------------------------------------------------------
 
 AUDITED = "test_an_audit_of_a_healthy_store_finds_nothing_and_changes_nothing"
 VACUUMED = "test_a_vacuum_changes_nothing_that_can_be_asked"
@@ -341,14 +353,16 @@ class SaysItForgot(InMemoryStore):
         return len(idle)
 
 
-# -- callers ----------------------------------------------------------------------------------------------------------
+# -- callers ---------------------------------------------------------------------------
 
 CANCELLED = "test_a_cancelled_call_ends_cancelled_and_the_store_works_on"
 CLOSED = "test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_again"
 
 
 class _Slow(InMemoryStore):
-    """Takes some turns of the loop over everything, as a driver does, and stands on nothing that would mend its manners."""
+    """Takes some turns of the loop over everything, as a driver does, and stands on
+    nothing that would mend its manners.
+    """
 
     async def _translated(self, call: Awaitable[T]) -> T:
         return await call
@@ -457,7 +471,9 @@ class BreaksUnderItsCallersWhenClosed(_UnderWay):
 
 @liar(CLOSED)
 class EndsItsCallersWhenClosed(BreaksUnderItsCallersWhenClosed):
-    """The same with an error of the port: nobody knows whether the call was carried out."""
+    """The same with an error of the port: nobody knows whether the call was carried
+    out.
+    """
 
     told = StoreUnavailable("memory", "the store is being closed")
 

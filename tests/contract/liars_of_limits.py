@@ -101,7 +101,9 @@ class TakesAwayBeforeItWritesOnAFullDisk(HasADisk):
 
 def _ignoring(name: str, url: str, options: Any) -> Store:
     """Ignores what follows a question mark, and options without a value."""
-    return adapter.build(name, url.partition("?")[0], {option: value for option, value in options.items() if value is not None})
+    return adapter.build(
+        name, url.partition("?")[0], {option: value for option, value in options.items() if value is not None}
+    )
 
 
 building("IgnoresTheQueryOfAUrl", _ignoring)

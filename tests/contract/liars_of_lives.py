@@ -28,14 +28,20 @@ class ForgetsWhileClosed(InMemoryStore):
 
 
 class _HasEndsOfItsOwn(PerWrite):
-    """Has the engine forget: what ends when is told to it, and goes then, whatever became of it."""
+    """Has the engine forget: what ends when is told to it, and goes then, whatever
+    became of it.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._ends: dict[tuple[str, Key], datetime] = {}
 
     def _stands(self, write: Write) -> Any:
-        return None if isinstance(write, RaiseGeneration) else self.state.standing(write.collection.name, write.key)
+        return (
+            None
+            if isinstance(write, RaiseGeneration)
+            else self.state.standing(write.collection.name, write.key)
+        )
 
     def _forget(self) -> None:
         super()._forget()
@@ -49,7 +55,13 @@ class _HasEndsOfItsOwn(PerWrite):
 class ForgetsWhatWasCached(_HasEndsOfItsOwn):
     def lie(self, write: Write) -> Outcome:
         before, outcome = self._stands(write), super().lie(write)
-        if isinstance(write, Annotate) and write.role is not None and isinstance(before, Record) and before.role is Role.CACHED and before.expires_at:
+        if (
+            isinstance(write, Annotate)
+            and write.role is not None
+            and isinstance(before, Record)
+            and before.role is Role.CACHED
+            and before.expires_at
+        ):
             self._ends[write.collection.name, write.key] = before.expires_at
         return outcome
 
@@ -58,7 +70,12 @@ class ForgetsWhatWasCached(_HasEndsOfItsOwn):
 class KeepsToTheEndBeforeTheAnnotation(_HasEndsOfItsOwn):
     def lie(self, write: Write) -> Outcome:
         before, outcome = self._stands(write), super().lie(write)
-        if isinstance(write, Annotate) and write.discard_at and isinstance(before, Mark | Tombstone) and before.discard_at:
+        if (
+            isinstance(write, Annotate)
+            and write.discard_at
+            and isinstance(before, Mark | Tombstone)
+            and before.discard_at
+        ):
             self._ends[write.collection.name, write.key] = before.discard_at
         return outcome
 
@@ -67,7 +84,12 @@ class KeepsToTheEndBeforeTheAnnotation(_HasEndsOfItsOwn):
 class TakesOneStepForAll(_HasEndsOfItsOwn):
     def lie(self, write: Write) -> Outcome:
         outcome, after = super().lie(write), self._stands(write)
-        if isinstance(write, Annotate) and write.settle and isinstance(after, Mark | Tombstone) and after.discard_at:
+        if (
+            isinstance(write, Annotate)
+            and write.settle
+            and isinstance(after, Mark | Tombstone)
+            and after.discard_at
+        ):
             self._ends[write.collection.name, write.key] = after.discard_at
         return outcome
 
@@ -94,7 +116,9 @@ class ForgetsWhatOwesAfterARestart(InMemoryStore):
 
 @liar("test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others", InMemoryServer)
 class ErasesOnlySoundRecordsOfATenant(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         damaged = dict(self.state._damaged) if isinstance(query.where, Tenant) else {}
         held = {key: self.state.standing(name, key) for name, key in damaged}
         count = await super()._delete_matching(query, version, discard_at, carry)
@@ -111,4 +135,6 @@ class FillsItsIndexWithHomesAlone(InMemoryStore):
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        return [hit for hit in hits if hit.head.role is Role.HOME] if getattr(self, "_filled", False) else hits
+        return (
+            [hit for hit in hits if hit.head.role is Role.HOME] if getattr(self, "_filled", False) else hits
+        )

@@ -6,7 +6,22 @@ from dataclasses import replace
 from itertools import permutations
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.query import VECTOR, And, Count, Eq, Filter, Hit, In, Near, Not, Or, Page, Query, RowType, Search
+from memory.ports.query import (
+    VECTOR,
+    And,
+    Count,
+    Eq,
+    Filter,
+    Hit,
+    In,
+    Near,
+    Not,
+    Or,
+    Page,
+    Query,
+    RowType,
+    Search,
+)
 from memory.ports.record import Key, Record, Standing, unpack_vector
 from tests.contract.liars import liar
 
@@ -20,7 +35,9 @@ class _Filters(InMemoryStore):
         return Not(self.instead(part.part)) if isinstance(part, Not) else part
 
     def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
-        return super()._matching(replace(query, filter=None if query.filter is None else self.instead(query.filter)))
+        return super()._matching(
+            replace(query, filter=None if query.filter is None else self.instead(query.filter))
+        )
 
 
 @liar("test_every_operator_holds_for_exactly_what_it_says")
@@ -57,7 +74,12 @@ class SortsTextsByTheirHalves(InMemoryStore):
             return page
         texts = {r.key: r.fields.get("type") for r in page.records if isinstance(r, Record)}
         order = {key: (text is not None, str(text).encode("utf-16-be")) for key, text in texts.items()}
-        return replace(page, records=tuple(sorted(page.records, key=lambda r: order[r.key], reverse=query.order[0].descending)))
+        return replace(
+            page,
+            records=tuple(
+                sorted(page.records, key=lambda r: order[r.key], reverse=query.order[0].descending)
+            ),
+        )
 
 
 @liar("test_vectors_whose_squares_are_no_float_have_a_direction_too")
@@ -68,4 +90,8 @@ class TakesLengthsInSinglePrecision(InMemoryStore):
             return hits
         vectors = await super()._search(replace(search, select=frozenset({VECTOR})))
         squares = {hit.head.key: [v * v for v in unpack_vector(hit.head.vector or b"")] for hit in vectors}
-        return [hit for hit in hits if max(squares[hit.head.key]) < 3.4e38 and any(v > 1e-45 for v in squares[hit.head.key])]
+        return [
+            hit
+            for hit in hits
+            if max(squares[hit.head.key]) < 3.4e38 and any(v > 1e-45 for v in squares[hit.head.key])
+        ]

@@ -25,14 +25,18 @@ class _Lists(InMemoryStore):
     def listed(self) -> Found:
         return list(self.state.partitions())
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Found:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Found:
         return first_partitions(self.listed(), where, prefix, after, limit)
 
 
 @liar(THERE)
 class NamesWhatWasEmptied(_Lists):
     def listed(self) -> Found:
-        return super().listed() + [(p, self.state.generation(p)) for live in self.state._live.values() for p in live]
+        return super().listed() + [
+            (p, self.state.generation(p)) for live in self.state._live.values() for p in live
+        ]
 
 
 @liar(THERE)
@@ -44,7 +48,12 @@ class NamesNoErasedPartition(_Lists):
 @liar(THERE)
 class NamesPartitionsOfHomesAlone(_Lists):
     def listed(self) -> Found:
-        homes = {r.partition for name in self.state._live for r in self.state.live(name, Everywhere()) if r.role is Role.HOME}
+        homes = {
+            r.partition
+            for name in self.state._live
+            for r in self.state.live(name, Everywhere())
+            if r.role is Role.HOME
+        }
         return [(p, g) for p, g in super().listed() if p in homes or g]
 
 
@@ -78,35 +87,54 @@ class NamesTwinsOnce(_Lists):
 
 @liar(ALIKE)
 class NamesWhatATenantsNameBegins(_Lists):
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Found:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Found:
         found = first_partitions(self.listed(), Everywhere(), prefix, after, _ALL)
-        return [one for one in found if isinstance(where, Everywhere) or one[0].tenant.startswith(where.tenant)][:limit]
+        return [
+            one for one in found if isinstance(where, Everywhere) or one[0].tenant.startswith(where.tenant)
+        ][:limit]
 
 
 @liar(ALIKE)
 class ContinuesByTheScopeAlone(_Lists):
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Found:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Found:
         found = first_partitions(self.listed(), where, prefix, None, _ALL)
         return [one for one in found if after is None or one[0].scope > after.scope][:limit]
 
 
 @liar(THERE)
 class OrdersByTheScope(_Lists):
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Found:
-        found = sorted(await super()._partitions(where, prefix, None, _ALL), key=lambda one: (one[0].scope, one[0].tenant))
-        return [one for one in found if after is None or (one[0].scope, one[0].tenant) > (after.scope, after.tenant)][:limit]
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Found:
+        found = sorted(
+            await super()._partitions(where, prefix, None, _ALL),
+            key=lambda one: (one[0].scope, one[0].tenant),
+        )
+        return [
+            one
+            for one in found
+            if after is None or (one[0].scope, one[0].tenant) > (after.scope, after.tenant)
+        ][:limit]
 
 
 @liar(PREFIX)
 class TakesPrefixesAsPeopleDo(_Lists):
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Found:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Found:
         found = await super()._partitions(where, "", after, _ALL)
         return [one for one in found if one[0].scope.lower().startswith(prefix.lower())][:limit]
 
 
 @liar(PREFIX)
 class EndsPrefixesWithTheBasicPlane(_Lists):
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Found:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Found:
         found = await super()._partitions(where, prefix, after, _ALL)
         return [one for one in found if not prefix or one[0].scope <= prefix + "\uffff"][:limit]
 
@@ -119,7 +147,9 @@ class CountsHowFarItIs(_Lists):
         super().__init__(*args, **more)  # type: ignore[arg-type]
         self._walked: dict[Partition, int] = {}
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Found:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Found:
         start = 0 if after is None else self._walked.get(after, 0)
         found = (await super()._partitions(where, prefix, None, _ALL))[start : start + limit]
         if len(found) == limit:
@@ -130,5 +160,10 @@ class CountsHowFarItIs(_Lists):
 @liar("test_a_partition_of_which_nothing_can_be_read_is_named", InMemoryServer)
 class NamesNothingThatCannotBeRead(_Lists):
     def listed(self) -> Found:
-        sound = {r.partition for name in self.state._live for r in self.state.live(name, Everywhere()) if not self.state.damaged(name, r.key)}
+        sound = {
+            r.partition
+            for name in self.state._live
+            for r in self.state.live(name, Everywhere())
+            if not self.state.damaged(name, r.key)
+        }
         return [(p, g) for p, g in super().listed() if p in sound or g]

@@ -38,7 +38,9 @@ class _Asks(InMemoryStore):
         return StartsWith(field, prefix)
 
     async def query(self, query: Query) -> Page:
-        if isinstance(query.filter, StartsWith) or (isinstance(query.filter, Not) and isinstance(query.filter.part, StartsWith)):
+        if isinstance(query.filter, StartsWith) or (
+            isinstance(query.filter, Not) and isinstance(query.filter.part, StartsWith)
+        ):
             query = replace(query, filter=rewritten(query.filter, self.leaf))
         return await super().query(query)
 
@@ -108,7 +110,11 @@ class LeavesOutBadValues(_Forgives):
 @liar(REFUSED)
 class CutsLongListsOfValues(_Forgives):
     def forgiven(self, part: object) -> Filter | None:
-        return In(part.field, part.values[:50_000]) if isinstance(part, In) and isinstance(part.values, tuple) else part  # type: ignore[return-value]
+        return (
+            In(part.field, part.values[:50_000])  # type: ignore[return-value]
+            if isinstance(part, In) and isinstance(part.values, tuple)
+            else part
+        )
 
 
 @liar(REFUSED)
@@ -135,7 +141,9 @@ class LooksForTagsInTexts(_Forgives):
 @liar(LIMIT)
 class ClampsLargeLimits(InMemoryStore):
     async def query(self, query: Query) -> Page:
-        return await super().query(replace(query, limit=min(query.limit, 10_000)) if isinstance(query.limit, int) else query)
+        return await super().query(
+            replace(query, limit=min(query.limit, 10_000)) if isinstance(query.limit, int) else query
+        )
 
 
 @liar(LIMIT)

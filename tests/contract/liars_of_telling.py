@@ -1,4 +1,6 @@
-"""Lying stores of a fourth reading: about what outcomes tell, what stays of what stood there, and names that are joined."""
+"""Lying stores of a fourth reading: about what outcomes tell, what stays of what stood
+there, and names that are joined.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ LATE = "test_what_is_rejected_for_its_generation_tells_the_version_that_stands_t
 BARE = "test_nothing_of_what_stood_there_is_left_in_what_comes_after"
 
 
-# -- steps ------------------------------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------
 
 
 class _Settles(PerWrite):
@@ -40,7 +42,9 @@ class _Settles(PerWrite):
         outcome = super().lie(write)
         after = self.state.standing(write.collection.name, write.key)
         if outcome.applied and before is not None and after is not None:
-            self.state.place(write.collection.name, write.key, replace(after, owed=self.without(before.owed, write.settle)))
+            self.state.place(
+                write.collection.name, write.key, replace(after, owed=self.without(before.owed, write.settle))
+            )
         return outcome
 
 
@@ -65,7 +69,7 @@ class MakesStepsDistinctWhenOneIsSettled(_Settles):
         return tuple(step for step in owed if step in distinct.values())
 
 
-# -- what outcomes tell -----------------------------------------------------------------------------------------------
+# -- what outcomes tell ----------------------------------------------------------------
 
 
 @liar(TOLD)
@@ -81,14 +85,22 @@ class SaysNothingOfATombstoneUnderACreation(PerWrite):
 class TellsAConflictsVersionOnly(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        return replace(outcome, stored=None) if isinstance(write, Purge | Annotate) and not outcome.applied else outcome
+        return (
+            replace(outcome, stored=None)
+            if isinstance(write, Purge | Annotate) and not outcome.applied
+            else outcome
+        )
 
 
 @liar(TOLD)
 class TellsAGenerationWithAConflict(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        if isinstance(write, Put) and outcome.status is Status.CONFLICT and isinstance(outcome.stored, Record):
+        if (
+            isinstance(write, Put)
+            and outcome.status is Status.CONFLICT
+            and isinstance(outcome.stored, Record)
+        ):
             return replace(outcome, generation=outcome.stored.generation)
         return outcome
 
@@ -125,11 +137,14 @@ class AnswersByKeyAlone(InMemoryStore):
             if not isinstance(write, RaiseGeneration):
                 first.setdefault(write.key, n)
         wrote = [None if isinstance(w, RaiseGeneration) else w.collection.name for w in writes]
-        at = [n if isinstance(w, RaiseGeneration) or wrote[first[w.key]] == wrote[n] else first[w.key] for n, w in enumerate(writes)]
+        at = [
+            n if isinstance(w, RaiseGeneration) or wrote[first[w.key]] == wrote[n] else first[w.key]
+            for n, w in enumerate(writes)
+        ]
         return [outcomes[n] for n in at]
 
 
-# -- what stays of what stood there -----------------------------------------------------------------------------------
+# -- what stays of what stood there ----------------------------------------------------
 
 
 @liar(BARE)
@@ -137,7 +152,12 @@ class KeepsWhatATombstoneOwed(PerWrite):
     def lie(self, write: Write) -> Outcome:
         before = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
         outcome = super().lie(write)
-        if isinstance(write, Put) and outcome.applied and isinstance(before, Tombstone) and not write.record.owed:
+        if (
+            isinstance(write, Put)
+            and outcome.applied
+            and isinstance(before, Tombstone)
+            and not write.record.owed
+        ):
             after = self.state.standing(write.collection.name, write.key)
             assert after is not None
             self.state.place(write.collection.name, write.key, replace(after, owed=before.owed))
@@ -149,9 +169,18 @@ class KeepsTheEndOfAnEarlierTombstone(PerWrite):
     """`SET discard_at = coalesce(new, old)`."""
 
     def lie(self, write: Write) -> Outcome:
-        before = None if isinstance(write, RaiseGeneration) else self.state.standing(write.collection.name, write.key)
+        before = (
+            None
+            if isinstance(write, RaiseGeneration)
+            else self.state.standing(write.collection.name, write.key)
+        )
         outcome = super().lie(write)
-        if isinstance(write, Delete) and outcome.applied and isinstance(before, Tombstone | Mark) and write.discard_at is None:
+        if (
+            isinstance(write, Delete)
+            and outcome.applied
+            and isinstance(before, Tombstone | Mark)
+            and write.discard_at is None
+        ):
             after = self.state.standing(write.collection.name, write.key)
             assert isinstance(after, Tombstone)
             self.state.place(write.collection.name, write.key, replace(after, discard_at=before.discard_at))
@@ -178,13 +207,17 @@ class RemembersAccessesOfWhatWasPurged(PerWrite):
 
 
 class _Heals(PerWrite):
-    """What is written over damage goes another way than what is written over something sound."""
+    """What is written over damage goes another way than what is written over something
+    sound.
+    """
 
     def healed(self, new: Standing) -> Standing:
         return new
 
     def lie(self, write: Write) -> Outcome:
-        damaged = not isinstance(write, RaiseGeneration) and self.state.damaged(write.collection.name, write.key)
+        damaged = not isinstance(write, RaiseGeneration) and self.state.damaged(
+            write.collection.name, write.key
+        )
         outcome = super().lie(write)
         if damaged and outcome.applied and not isinstance(write, RaiseGeneration):
             after = self.state.standing(write.collection.name, write.key)
@@ -213,7 +246,9 @@ class BuriesDamageWithoutWhatIsOwed(_Heals):
 
 @liar("test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other", InMemoryServer)
 class ErasesDamageForGood(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         _, corrupt = self._matching(query)
         erased = await super()._delete_matching(query, version, discard_at, carry)
         for key in corrupt:
@@ -223,7 +258,7 @@ class ErasesDamageForGood(InMemoryStore):
         return erased
 
 
-# -- names that are joined --------------------------------------------------------------------------------------------
+# -- names that are joined -------------------------------------------------------------
 
 
 class _JoinedGenerations(State):
@@ -240,7 +275,9 @@ class KeepsGenerationsUnderJoinedNames(InMemoryStore):
 
 class _ForgetsTwins(State):
     def forget_partition(self, partition: Partition) -> None:
-        for twin in [p for p in self._generations if p.tenant + p.scope == partition.tenant + partition.scope]:
+        for twin in [
+            p for p in self._generations if p.tenant + p.scope == partition.tenant + partition.scope
+        ]:
             super().forget_partition(twin)
 
 
@@ -252,7 +289,11 @@ class ForgetsPartitionsUnderJoinedNames(InMemoryStore):
 
 class _ForgetsCases(State):
     def forget_partition(self, partition: Partition) -> None:
-        for twin in [p for p in self._generations if p.scope.lower() == partition.scope.lower() and p.tenant == partition.tenant]:
+        for twin in [
+            p
+            for p in self._generations
+            if p.scope.lower() == partition.scope.lower() and p.tenant == partition.tenant
+        ]:
             super().forget_partition(twin)
 
 

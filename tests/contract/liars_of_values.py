@@ -1,4 +1,6 @@
-"""More lying stores: about what they make of the values they are given, what they refuse, and what they share with their callers."""
+"""More lying stores: about what they make of the values they are given, what they
+refuse, and what they share with their callers.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,10 @@ class KeepsStepsAsASet(_Changes):
     def changed(self, write: Write) -> Write:
         if isinstance(write, Put):
             distinct = {o.step: o for o in write.record.owed}
-            return replace(write, record=replace(write.record, owed=tuple(sorted(distinct.values(), key=lambda o: o.step))))
+            return replace(
+                write,
+                record=replace(write.record, owed=tuple(sorted(distinct.values(), key=lambda o: o.step))),
+            )
         return write
 
 
@@ -131,7 +136,12 @@ class DropsNullsFromSteps(_Changes):
             return [without(v) for v in value] if isinstance(value, list) else value
 
         if isinstance(write, Put):
-            return replace(write, record=replace(write.record, owed=tuple(Owed(o.id, o.step, without(o.data)) for o in write.record.owed)))
+            return replace(
+                write,
+                record=replace(
+                    write.record, owed=tuple(Owed(o.id, o.step, without(o.data)) for o in write.record.owed)
+                ),
+            )
         return write
 
 
@@ -147,7 +157,9 @@ class EndsTextsAtNul(_Changes):
 class DropsNulFromFields(_Changes):
     def changed(self, write: Write) -> Write:
         if isinstance(write, Put):
-            fields = {n: v.replace("\x00", "") if isinstance(v, str) else v for n, v in write.record.fields.items()}
+            fields = {
+                n: v.replace("\x00", "") if isinstance(v, str) else v for n, v in write.record.fields.items()
+            }
             return replace(write, record=replace(write.record, fields=fields))
         return write
 
@@ -168,9 +180,17 @@ class FlattensWhatIsDeep(_Changes):
         def cut(value: Any, room: int) -> Any:
             if isinstance(value, Mapping):
                 return {k: cut(v, room - 1) for k, v in value.items()} if room else str(value)
-            return ([cut(v, room - 1) for v in value] if room else str(value)) if isinstance(value, list) else value
+            return (
+                ([cut(v, room - 1) for v in value] if room else str(value))
+                if isinstance(value, list)
+                else value
+            )
 
-        return replace(write, record=replace(write.record, body=cut(write.record.body, 40))) if isinstance(write, Put) else write
+        return (
+            replace(write, record=replace(write.record, body=cut(write.record.body, 40)))
+            if isinstance(write, Put)
+            else write
+        )
 
 
 @liar(KEPT)
@@ -200,7 +220,9 @@ class RoundsEndsToSeconds(_Changes):
 
 
 def _cut_fields(record: Record, most: int) -> Record:
-    return replace(record, fields={n: v[:most] if isinstance(v, str) else v for n, v in record.fields.items()})
+    return replace(
+        record, fields={n: v[:most] if isinstance(v, str) else v for n, v in record.fields.items()}
+    )
 
 
 @liar(LONG)
@@ -213,7 +235,10 @@ class CutsLongBodies(_Changes):
 class CutsLongTexts(_Changes):
     def changed(self, write: Write) -> Write:
         if isinstance(write, Put):
-            return replace(write, record=replace(write.record, texts={n: t[: 2**18] for n, t in write.record.texts.items()}))
+            return replace(
+                write,
+                record=replace(write.record, texts={n: t[: 2**18] for n, t in write.record.texts.items()}),
+            )
         return write
 
 
@@ -238,7 +263,9 @@ class KeepsAThousandTags(_Changes):
     def changed(self, write: Write) -> Write:
         tags = write.record.fields.get("tags") if isinstance(write, Put) else None
         if isinstance(write, Put) and isinstance(tags, tuple):
-            return replace(write, record=replace(write.record, fields={**write.record.fields, "tags": tags[:1000]}))
+            return replace(
+                write, record=replace(write.record, fields={**write.record.fields, "tags": tags[:1000]})
+            )
         return write
 
 
@@ -248,7 +275,7 @@ class CutsLongSteps(_Changes):
         return _on_owed(write, lambda v: v[:65_535] if isinstance(v, str) else v)
 
 
-# -- what must be refused ---------------------------------------------------------------------------------------------
+# -- what must be refused --------------------------------------------------------------
 
 
 class _Takes(_Changes):
@@ -282,7 +309,10 @@ class WrapsIntegersAround(_Takes):
     forgives = "64 bits"
 
     def changed(self, write: Write) -> Write:
-        return _on_bodies(write, lambda v: (v + 2**63) % 2**64 - 2**63 if isinstance(v, int) and not isinstance(v, bool) else v)
+        return _on_bodies(
+            write,
+            lambda v: (v + 2**63) % 2**64 - 2**63 if isinstance(v, int) and not isinstance(v, bool) else v,
+        )
 
 
 @liar(REFUSED)
@@ -309,7 +339,9 @@ class TakesKeysForText(_Takes):
 
     def changed(self, write: Write) -> Write:
         if isinstance(write, Put):
-            return replace(write, record=replace(write.record, body={str(k): v for k, v in write.record.body.items()}))
+            return replace(
+                write, record=replace(write.record, body={str(k): v for k, v in write.record.body.items()})
+            )
         return write
 
 
@@ -319,7 +351,9 @@ class TakesNaiveMomentsForUtc(_Takes):
 
     def changed(self, write: Write) -> Write:
         if isinstance(write, Put):
-            return replace(write, record=replace(write.record, created_at=write.record.created_at.replace(tzinfo=UTC)))
+            return replace(
+                write, record=replace(write.record, created_at=write.record.created_at.replace(tzinfo=UTC))
+            )
         return write
 
 
@@ -338,9 +372,16 @@ class KeepsMomentsOutsideTheYears(_Takes):
 
         if isinstance(write, Put):
             fields = {n: clamped(v) if isinstance(v, datetime) else v for n, v in write.record.fields.items()}
-            moments: Any = {n: clamped(getattr(write.record, n)) for n in ("created_at", "updated_at", "expires_at", "accessed_at", "cached_at")}
+            moments: Any = {
+                n: clamped(getattr(write.record, n))
+                for n in ("created_at", "updated_at", "expires_at", "accessed_at", "cached_at")
+            }
             return replace(write, record=replace(write.record, fields=fields, **moments))
-        return replace(write, discard_at=clamped(write.discard_at)) if isinstance(write, Delete | Release) else write
+        return (
+            replace(write, discard_at=clamped(write.discard_at))
+            if isinstance(write, Delete | Release)
+            else write
+        )
 
 
 @liar(REFUSED)
@@ -382,7 +423,7 @@ class ChecksNoNotes(InMemoryStore):
         return "" if reason.startswith("note") else reason
 
 
-# -- what is shared with callers --------------------------------------------------------------------------------------
+# -- what is shared with callers -------------------------------------------------------
 
 OUT = "test_nothing_that_was_handed_out_leads_back_into_the_store"
 IN = "test_nothing_that_was_handed_in_leads_into_the_store"
@@ -391,9 +432,19 @@ IN = "test_nothing_that_was_handed_in_leads_into_the_store"
 def _thawed(standing: Standing) -> Any:
     if isinstance(standing, Record):
         owed = tuple(Owed(o.id, o.step, thaw(o.data)) for o in standing.owed)
-        return replace(standing, body=thaw(standing.body), fields=dict(standing.fields), texts=dict(standing.texts), owed=owed)
+        return replace(
+            standing,
+            body=thaw(standing.body),
+            fields=dict(standing.fields),
+            texts=dict(standing.texts),
+            owed=owed,
+        )
     owed = tuple(Owed(o.id, o.step, thaw(o.data)) for o in standing.owed)
-    return replace(standing, owed=owed, note=thaw(standing.note)) if isinstance(standing, Tombstone) else replace(standing, owed=owed)
+    return (
+        replace(standing, owed=owed, note=thaw(standing.note))
+        if isinstance(standing, Tombstone)
+        else replace(standing, owed=owed)
+    )
 
 
 class _HandsOut(PerWrite):
@@ -402,7 +453,11 @@ class _HandsOut(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         key = getattr(write, "key", None)
-        if key is not None and outcome.applied and (stands := self.state.standing(write.collection.name, key)) is not None:  # type: ignore[union-attr]
+        if (
+            key is not None
+            and outcome.applied
+            and (stands := self.state.standing(write.collection.name, key)) is not None  # type: ignore[union-attr]
+        ):
             self.state.place(write.collection.name, key, _thawed(stands))  # type: ignore[union-attr]
         return outcome
 

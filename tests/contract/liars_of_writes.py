@@ -11,7 +11,19 @@ from typing import Any
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.query import Query
 from memory.ports.record import Owed, Partition, Record, Standing, Tombstone, pack_vector, unpack_vector
-from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, Release, Status, Write
+from memory.ports.writes import (
+    Absent,
+    Annotate,
+    AtVersion,
+    Delete,
+    Newer,
+    Outcome,
+    Purge,
+    Put,
+    Release,
+    Status,
+    Write,
+)
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, liar
 
@@ -30,7 +42,11 @@ class DeletesLastInLongBatches(InMemoryStore):
 class KeepsLongBatchesInPortions(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         portions = [writes[n : n + 5_000] for n in range(0, len(writes), 5_000)] if together else [writes]
-        return [outcome for portion in portions for outcome in await super(KeepsLongBatchesInPortions, self)._apply(portion, together)]
+        return [
+            outcome
+            for portion in portions
+            for outcome in await super(KeepsLongBatchesInPortions, self)._apply(portion, together)
+        ]
 
 
 @liar("test_a_generation_another_client_raised_binds_one_that_does_nothing_but_create", InMemoryServer)
@@ -62,7 +78,11 @@ class WritesStepsBackWithoutEmptyLists(PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) and write.settle else None
+        stands = (
+            self.state.standing(write.collection.name, write.key)
+            if isinstance(write, Annotate) and write.settle
+            else None
+        )
         if isinstance(write, Annotate) and stands is not None:
             owed = tuple(Owed(step.id, step.step, _without_empty_lists(step.data)) for step in stands.owed)
             self.state.place(write.collection.name, write.key, replace(stands, owed=owed))
@@ -81,7 +101,9 @@ def _without_empty_lists(value: Any) -> Any:
 class WritesNotesBackThroughDoubles(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        stands = (
+            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        )
         if isinstance(write, Annotate) and isinstance(stands, Tombstone):
             note = {k: int(float(v)) if type(v) is int else v for k, v in stands.note.items()}
             self.state.place(write.collection.name, write.key, replace(stands, note=note))
@@ -94,7 +116,9 @@ class CutsNamesOfStepsOfReleases(PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Release):
-            write = replace(write, owed=tuple(Owed(step.id, step.step[:64], step.data) for step in write.owed))
+            write = replace(
+                write, owed=tuple(Owed(step.id, step.step[:64], step.data) for step in write.owed)
+            )
         return super().lie(write)
 
 
@@ -125,8 +149,15 @@ class TakesOnlyLaterAccesses(PerWrite):
     """As GREATEST does."""
 
     def lie(self, write: Write) -> Outcome:
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
-        if isinstance(write, Annotate) and write.accessed_at and isinstance(stands, Record) and stands.accessed_at:
+        stands = (
+            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        )
+        if (
+            isinstance(write, Annotate)
+            and write.accessed_at
+            and isinstance(stands, Record)
+            and stands.accessed_at
+        ):
             write = replace(write, accessed_at=max(write.accessed_at, stands.accessed_at))
         return super().lie(write)
 
@@ -146,7 +177,12 @@ class KeepsTheAccessOfWhatItReplaces(PerWrite):
 class LosesTheSignOfNoughtInVectors(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put) and write.record.vector:
-            write = replace(write, record=replace(write.record, vector=pack_vector([v + 0.0 for v in unpack_vector(write.record.vector)])))
+            write = replace(
+                write,
+                record=replace(
+                    write.record, vector=pack_vector([v + 0.0 for v in unpack_vector(write.record.vector)])
+                ),
+            )
         return super().lie(write)
 
 
@@ -155,13 +191,21 @@ class LooksNoFurtherThanTheFirstConflict(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         outcomes = await super()._apply(writes, together)
         first = next((n for n, o in enumerate(outcomes) if o.status is Status.CONFLICT), len(outcomes))
-        return [o if n <= first else Outcome(Status.SKIPPED) for n, o in enumerate(outcomes)] if together else outcomes
+        return (
+            [o if n <= first else Outcome(Status.SKIPPED) for n, o in enumerate(outcomes)]
+            if together
+            else outcomes
+        )
 
 
 @liar("test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is", InMemoryServer)
 class DeletesWhateverIsDamaged(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        if isinstance(write, Delete) and isinstance(write.when, Newer) and self.state.damaged(write.collection.name, write.key):
+        if (
+            isinstance(write, Delete)
+            and isinstance(write.when, Newer)
+            and self.state.damaged(write.collection.name, write.key)
+        ):
             self.state.place(write.collection.name, write.key, None)
         return super().lie(write)
 
@@ -217,7 +261,11 @@ class TellsStepsApartByTheirNamesAlone(_Overwrites):
 @liar(OWES)
 class SettlesNothingWithAWrite(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        return super().lie(replace(write, settles=frozenset()) if isinstance(write, Put | Delete | Release | Purge) else write)
+        return super().lie(
+            replace(write, settles=frozenset())
+            if isinstance(write, Put | Delete | Release | Purge)
+            else write
+        )
 
 
 @liar(OWES)
@@ -228,14 +276,20 @@ class SettlesByIdsWithAWrite(_Overwrites):
 
 @liar("test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_else")
 class CarriesNothing(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         return await super()._delete_matching(query, version, discard_at, frozenset())
 
 
 @liar("test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_else")
 class CarriesEverything(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        steps = {step.step for standing in self.state.everything(query.collection.name) for step in standing.owed}
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
+        steps = {
+            step.step for standing in self.state.everything(query.collection.name) for step in standing.owed
+        }
         return await super()._delete_matching(query, version, discard_at, frozenset(steps))
 
 

@@ -1,4 +1,6 @@
-"""Lying stores of a fourth reading: about what is remembered of what is gone, of what others did and of earlier runs, and about last pages."""
+"""Lying stores of a fourth reading: about what is remembered of what is gone, of what
+others did and of earlier runs, and about last pages.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ TOGETHER = "test_several_partitions_have_the_statistics_of_one_that_holds_all_of
 GONE = "test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_nothing"
 
 
-# -- statistics that lag ----------------------------------------------------------------------------------------------
+# -- statistics that lag ---------------------------------------------------------------
 
 
 class _Weighs(InMemoryStore):
@@ -66,14 +68,26 @@ class _Weighs(InMemoryStore):
         if not isinstance(search.by, Words):
             return await super()._search(search)
         self._forget()
-        name, wanted, lets_through = search.collection.name, frozenset(query_words(search.by.text)), condition(search.filter)
+        name, wanted, lets_through = (
+            search.collection.name,
+            frozenset(query_words(search.by.text)),
+            condition(search.filter),
+        )
         if not wanted:
             return []
-        records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.damaged(name, r.key)]
+        records = [
+            r
+            for r in self.state.live(name, search.where)
+            if r.role in search.roles and not self.state.damaged(name, r.key)
+        ]
         counted = [(r, *count_words(self.weights(search, r), wanted)) for r in records]
         number, average = self.statistics(search, [length for _, _, length in counted])
         rarities = {w: rarity(number, sum(1 for _, found, _ in counted if w in found)) for w in wanted}
-        scored = [(r, bm25(found, length, average, rarities)) for r, found, length in counted if found and lets_through(r)]
+        scored = [
+            (r, bm25(found, length, average, rarities))
+            for r, found, length in counted
+            if found and lets_through(r)
+        ]
         return [hit_of(search, r, score) for r, score in best(scored, search.limit)]
 
 
@@ -97,7 +111,10 @@ class CountsRecordsThatMovedAway(_Weighs):
     def statistics(self, search: Search, lengths: Sequence[int]) -> tuple[int, float]:
         number, average = super().statistics(search, lengths)
         asked = search.where.partitions if isinstance(search.where, Partitions) else ()
-        return number + sum(isinstance(s, Mark) and Partition(s.key.tenant, s.scope) in asked for s in self.state.everything("samples")), average
+        return number + sum(
+            isinstance(s, Mark) and Partition(s.key.tenant, s.scope) in asked
+            for s in self.state.everything("samples")
+        ), average
 
 
 @liar(SCORES)
@@ -115,7 +132,10 @@ class AveragesTheAveragesOfPartitions(_Weighs):
             return number, average
         averages = []
         for place in dict.fromkeys(search.where.partitions):
-            found = [count_words([(t, 1.0) for t in r.texts.values()], frozenset())[1] for r in self.state.live("samples", within(place))]
+            found = [
+                count_words([(t, 1.0) for t in r.texts.values()], frozenset())[1]
+                for r in self.state.live("samples", within(place))
+            ]
             averages += [sum(found) / len(found)] if found else []
         return number, sum(averages) / len(averages) if averages else 0.0
 
@@ -125,15 +145,26 @@ class SearchesEachPartitionByItself(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         if not isinstance(search.where, Partitions):
             return await super()._search(search)
-        found = [await InMemoryStore._search(self, replace(search, where=within(p))) for p in dict.fromkeys(search.where.partitions)]
-        return sorted([hit for hits in found for hit in hits], key=lambda hit: (-hit.score, hit.head.key.id))[: search.limit]
+        found = [
+            await InMemoryStore._search(self, replace(search, where=within(p)))
+            for p in dict.fromkeys(search.where.partitions)
+        ]
+        return sorted([hit for hits in found for hit in hits], key=lambda hit: (-hit.score, hit.head.key.id))[
+            : search.limit
+        ]
 
 
 @liar("test_every_text_part_is_found_and_heavier_parts_rank_higher")
 class WeighsTextsByTheirPosition(_Weighs):
     def weights(self, search: Search, record: Record) -> list[tuple[str, float]]:
         parts = search.collection.texts
-        return list(zip([record.texts[p.name] for p in parts if p.name in record.texts], [p.weight for p in parts], strict=False))
+        return list(
+            zip(
+                [record.texts[p.name] for p in parts if p.name in record.texts],
+                [p.weight for p in parts],
+                strict=False,
+            )
+        )
 
 
 @liar("test_ties_come_by_id_and_the_limit_cuts_the_worst")
@@ -172,7 +203,9 @@ class CountsTheBytesOfWhatWasReplaced(InMemoryStore):
         counted = await super()._count(query)
         if not isinstance(query.where, Partitions) or not isinstance(self.state, _Sizes):
             return counted
-        sizes = [self.state.sizes.get((query.collection.name, p), 0) for p in dict.fromkeys(query.where.partitions)]
+        sizes = [
+            self.state.sizes.get((query.collection.name, p), 0) for p in dict.fromkeys(query.where.partitions)
+        ]
         return replace(counted, bytes=max(counted.bytes, sum(sizes)))
 
 
@@ -192,7 +225,7 @@ class ForeseesNoBody(InMemoryStore):
         return super().counted_bytes(collection, replace(record, body={}))
 
 
-# -- what was left ----------------------------------------------------------------------------------------------------
+# -- what was left ---------------------------------------------------------------------
 
 
 @liar(LEFT)
@@ -209,7 +242,9 @@ class KeepsTheUndatedForAFarFuture(InMemoryStore):
 @liar(LEFT)
 class ListsRecordsAloneBesideTombstones(InMemoryStore):
     async def _query(self, query: Query) -> Page:
-        return await super()._query(replace(query, types=frozenset({RowType.RECORD})) if RowType.RECORD in query.types else query)
+        return await super()._query(
+            replace(query, types=frozenset({RowType.RECORD})) if RowType.RECORD in query.types else query
+        )
 
 
 @liar(LEFT)
@@ -220,7 +255,12 @@ class FiltersMarksByTheirDatesAlone(InMemoryStore):
             return page
         everything = await super()._query(replace(query, filter=None))
         holds = condition(query.filter)
-        return replace(page, records=tuple(s for s in everything.records if isinstance(s, Mark) and holds(replace(s, owed=()))))
+        return replace(
+            page,
+            records=tuple(
+                s for s in everything.records if isinstance(s, Mark) and holds(replace(s, owed=()))
+            ),
+        )
 
 
 @liar("test_the_last_page_has_no_cursor_also_where_it_is_just_full")
@@ -235,7 +275,7 @@ class GivesACursorBehindAFullLastPage(InMemoryStore):
         return replace(page, cursor=encode_cursor(position.values, position.id))
 
 
-# -- what is forgotten ------------------------------------------------------------------------------------------------
+# -- what is forgotten -----------------------------------------------------------------
 
 
 class _ForgetsAnotherMoment(State):
@@ -271,14 +311,20 @@ _forgetting("ForgetsAQuarterOfASecondEarly", _ForgetsAQuarterEarly)
 
 
 class _Hides(InMemoryStore):
-    """What is past its time is no longer answered by its key, and goes when the store gets to it."""
+    """What is past its time is no longer answered by its key, and goes when the store
+    gets to it.
+    """
 
     shown: ClassVar[frozenset[str]] = frozenset()
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
         if isinstance(search.by, Words) and "words" in self.shown:
-            hits += [h for h in self._lost if h.head.key not in {x.head.key for x in hits} and "lantern" in search.by.text]
+            hits += [
+                h
+                for h in self._lost
+                if h.head.key not in {x.head.key for x in hits} and "lantern" in search.by.text
+            ]
         return hits[: search.limit]
 
     async def _count(self, query: Query) -> Count:
@@ -292,7 +338,11 @@ class _Hides(InMemoryStore):
     def _forget(self) -> None:
         before = [s for s in self.state.everything("samples") if isinstance(s, Record)]
         super()._forget()
-        self._lost += [Hit(head_of(SAMPLES, r, frozenset()), 0.1) for r in before if self.state.standing("samples", r.key) is None]
+        self._lost += [
+            Hit(head_of(SAMPLES, r, frozenset()), 0.1)
+            for r in before
+            if self.state.standing("samples", r.key) is None
+        ]
 
 
 @liar(GONE, InMemoryServer)
@@ -305,7 +355,7 @@ class CountsWhatItForgot(_Hides):
     shown = frozenset({"count"})
 
 
-# -- runs, clients, opening and closing -------------------------------------------------------------------------------
+# -- runs, clients, opening and closing ------------------------------------------------
 
 
 @liar("test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restarted")
@@ -344,7 +394,9 @@ class KeepsWhatItSaidItWasClosedFor(InMemoryStore):
 
 
 class _Remembers(InMemoryStore):
-    """A client that remembers something of what it saw when it was opened, and learns from its own writes."""
+    """A client that remembers something of what it saw when it was opened, and learns
+    from its own writes.
+    """
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -374,7 +426,11 @@ class KnowsTheScopesItWasOpenedWith(_Remembers):
 class KnowsTheTenantsItWasOpenedWith(_Remembers):
     def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
         matching, corrupt = super()._matching(query)
-        return ([s for s in matching if s.key.tenant in self._tenants], corrupt) if isinstance(query.where, Everywhere) else (matching, corrupt)
+        return (
+            ([s for s in matching if s.key.tenant in self._tenants], corrupt)
+            if isinstance(query.where, Everywhere)
+            else (matching, corrupt)
+        )
 
 
 @liar(SEES, InMemoryServer)
@@ -401,7 +457,7 @@ class RemembersGenerationsItRead(InMemoryStore):
         return [self._read[write.partition]]
 
 
-# -- vectors, and a full disk -----------------------------------------------------------------------------------------
+# -- vectors, and a full disk ----------------------------------------------------------
 
 
 @liar("test_vectors_of_other_dimensions_are_not_near_and_in_nobodys_way")
@@ -413,9 +469,15 @@ class ComparesVectorsByTheirBeginning(InMemoryStore):
         if not isinstance(search.by, Near):
             return await super()._search(search)
         asked, lets_through = search.by.vector, condition(search.filter)
-        records = [r for r in self.state.live(search.collection.name, search.where) if r.role in search.roles and lets_through(r)]
+        records = [
+            r
+            for r in self.state.live(search.collection.name, search.where)
+            if r.role in search.roles and lets_through(r)
+        ]
         alike = {r.key: r for r in records if r.vector is not None and any(self.cut(r.vector, len(asked)))}
-        hits = by_nearness(asked, [replace(r, vector=self.cut(r.vector or b"", len(asked))) for r in alike.values()])
+        hits = by_nearness(
+            asked, [replace(r, vector=self.cut(r.vector or b"", len(asked))) for r in alike.values()]
+        )
         return [hit_of(search, alike[r.key], score) for r, score in best(hits, search.limit)]
 
 
@@ -426,7 +488,9 @@ class FillsShortVectorsWithNought(ComparesVectorsByTheirBeginning):
 
 
 class HasThreeMegabytes(InMemoryStore):
-    """Honest: with room for so much content, and nothing of a call for which there is too little is kept."""
+    """Honest: with room for so much content, and nothing of a call for which there is
+    too little is kept.
+    """
 
     room: int | None = None
 
@@ -435,7 +499,13 @@ class HasThreeMegabytes(InMemoryStore):
         outcomes = await super()._apply(writes, together)
         if (
             self.room is not None
-            and sum(record_bytes(s) for c in self.state._slots.values() for s in c.values() if isinstance(s, Record)) > self.room
+            and sum(
+                record_bytes(s)
+                for c in self.state._slots.values()
+                for s in c.values()
+                if isinstance(s, Record)
+            )
+            > self.room
         ):
             self.undo(before, writes)
             raise StoreFull(self.name, "there is no room left")
@@ -470,13 +540,18 @@ class KeepsAllButTheLastOnAFullDisk(HasThreeMegabytes):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if self.room is None or together or len(writes) < 2:
             return await super()._apply(writes, together)
-        return [*await HasThreeMegabytes._apply(self, writes[:-1], False), *await HasThreeMegabytes._apply(self, writes[-1:], False)]
+        return [
+            *await HasThreeMegabytes._apply(self, writes[:-1], False),
+            *await HasThreeMegabytes._apply(self, writes[-1:], False),
+        ]
 
 
 @liar(LAST, HonestRoom)
 class KeepsTombstonesOnAFullDisk(HasThreeMegabytes):
     def undo(self, before: Any, writes: Sequence[Write]) -> None:
-        tombstoned: Mapping[str, list[Tombstone]] = {c: [s for s in x.values() if isinstance(s, Tombstone)] for c, x in self.state._slots.items()}
+        tombstoned: Mapping[str, list[Tombstone]] = {
+            c: [s for s in x.values() if isinstance(s, Tombstone)] for c, x in self.state._slots.items()
+        }
         super().undo(before, writes)
         for collection, tombstones in tombstoned.items():
             for tombstone in tombstones:

@@ -1,4 +1,6 @@
-"""The MongoDB adapter's harnesses, their claims pinned: a server on its own, and a replica set, which has transactions."""
+"""The MongoDB adapter's harnesses, their claims pinned: a server on its own, and a
+replica set, which has transactions.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ class MongoAlone(OneSchema):
         mongo_servers.emptied(self.running(), DATABASE)
 
     async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
-        """Beside another write: one that is alone is a single command, which the server refuses."""
+        """Beside another write: one that is alone is a single command, which the server
+        refuses.
+        """
         other = self.store()
         await other.open(DECLARED)
         directory = other._ready().directory  # type: ignore[attr-defined]
@@ -95,7 +99,11 @@ class MongoAlone(OneSchema):
         async def dies(_: object) -> None:
             raise _Died
 
-        with patch.object(directory, "generations", late), patch.object(directory, "generations_now", dies), suppress(_Died):
+        with (
+            patch.object(directory, "generations", late),
+            patch.object(directory, "generations_now", dies),
+            suppress(_Died),
+        ):
             await other.apply([write, Purge(SAMPLES, key_of(999), 1)])
         await other.close()
 

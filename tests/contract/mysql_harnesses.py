@@ -1,4 +1,6 @@
-"""The harnesses of the SQL adapter on MariaDB and MySQL, their claims pinned: one server in a container, which the image decides on."""
+"""The harnesses of the SQL adapter on MariaDB and MySQL, their claims pinned: one
+server in a container, which the image decides on.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ DATABASE = "memory"
 
 
 class MariaDb(OneSchema):
-    """MariaDB as it comes. It is not filled up here: where a larger call finds no room for its roll-back the server ends itself."""
+    """MariaDB as it comes. It is not filled up here: where a larger call finds no room
+    for its roll-back the server ends itself.
+    """
 
     name = "mariadb"
     urls = ("mysql://user:hunter2-cormorant@127.0.0.1:1/memory",)
@@ -75,7 +79,9 @@ class MariaDb(OneSchema):
             waiting_rounds=1,
             waiting_characters=60,
         )
-        store: Store = MySqlStore(self.running().url(DATABASE, statement_cache_size=1), name=self.name, thresholds=small)
+        store: Store = MySqlStore(
+            self.running().url(DATABASE, statement_cache_size=1), name=self.name, thresholds=small
+        )
         return store
 
     async def begin(self) -> None:

@@ -1,6 +1,8 @@
-"""A pytest plugin (`-p tests.contract.only_the_lies`): runs for each liar the test made for its lie, for the honest store all of those.
+"""A pytest plugin (`-p tests.contract.only_the_lies`): runs for each liar the test made
+for its lie, for the honest store all of those.
 
-Other tests are not even collected: for fifty stores, that would take longer than these take to run.
+Other tests are not even collected: for fifty stores, that would take longer than these
+take to run.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ import pytest
 
 @lru_cache(maxsize=1)
 def made_for() -> dict[str, str]:
-    """The test for each liar's lie, by the liar's name. Read late: what pytest shall rewrite must not be imported yet when it loads plugins."""
+    """The test for each liar's lie, by the liar's name. Read late: what pytest shall
+    rewrite must not be imported yet when it loads plugins.
+    """
     from tests.contract.every_liar import LIARS
 
     return {name: expected.partition("[")[0] for name, (_, expected) in LIARS.items()}
@@ -29,13 +33,17 @@ def pytest_pycollect_makeitem(name: str) -> list[pytest.Item] | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
-    """Show the contract's plugin only the harnesses whose lie this test is for, and the honest one."""
+    """Show the contract's plugin only the harnesses whose lie this test is for, and the
+    honest one.
+    """
     from memory.ports.contract.plugin import HARNESSES
     from tests.contract.every_liar import HONEST
 
     stash, test = metafunc.config.stash, metafunc.definition.originalname
     every = stash[HARNESSES]
-    stash[HARNESSES] = [harness for harness in every if harness in HONEST or made_for().get(harness.name) == test]
+    stash[HARNESSES] = [
+        harness for harness in every if harness in HONEST or made_for().get(harness.name) == test
+    ]
     try:
         return (yield)
     finally:
@@ -43,15 +51,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Python looks for garbage before each honest store: not among all that was collected."""
+    """Python looks for garbage before each honest store: not among all that was
+    collected.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What liars left lying about is cleared away before an honest store is asked: Python tells of it when it collects garbage, and blames
-    who runs then."""
+    """What liars left lying about is cleared away before an honest store is asked:
+    Python tells of it when it collects garbage, and blames who runs then.
+    """
     if _is_honest(item) and not _before.is_honest:
         told, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:

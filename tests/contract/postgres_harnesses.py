@@ -1,4 +1,6 @@
-"""The harnesses of the SQL adapter on PostgreSQL, their claims pinned: a server in a container, and one that has pgvector."""
+"""The harnesses of the SQL adapter on PostgreSQL, their claims pinned: a server in a
+container, and one that has pgvector.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class Postgresql(OneSchema):
             audited_at_once=2,
             lexemes_asked=2,
         )
-        store: Store = PostgresStore(self.running().url(statement_cache_size=1), name=self.name, thresholds=small)
+        store: Store = PostgresStore(
+            self.running().url(statement_cache_size=1), name=self.name, thresholds=small
+        )
         return store
 
     def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
@@ -115,7 +119,9 @@ class Postgresql(OneSchema):
 
 
 class PostgresqlWithVectors(Postgresql):
-    """The server of the package `pgserver`, which brings pgvector. It is not filled up: the adapter's other server is."""
+    """The server of the package `pgserver`, which brings pgvector. It is not filled up:
+    the adapter's other server is.
+    """
 
     cramped = Harness.cramped
     name = "postgresql_pgvector"

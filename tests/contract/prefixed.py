@@ -1,4 +1,6 @@
-"""A store with a prefix of its own, which `make nightly` asks all that the contract asks: it differs in names alone."""
+"""A store with a prefix of its own, which `make nightly` asks all that the contract
+asks: it differs in names alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The Qdrant adapter's harnesses: Edge in this process, a server, and the client's local mode, which proves the server's path where there is none."""
+"""The Qdrant adapter's harnesses: Edge in this process, a server, and the client's
+local mode, which proves the server's path where there is none.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +68,9 @@ class QdrantEdge(InAFolder):
         return self._store("data")
 
     async def cleared(self, store: Store, collections: Sequence[Collection]) -> Store:
-        """To make a folder takes the engine as long as some hundred writes. The shard stays open, another store goes on with it, unless it is to keep
-        long vectors: for these the engine makes room in every segment.
+        """To make a folder takes the engine as long as some hundred writes. The shard
+        stays open, another store goes on with it, unless it is to keep long vectors:
+        for these the engine makes room in every segment.
         """
         import qdrant_edge
 
@@ -101,14 +104,18 @@ class QdrantEdge(InAFolder):
         return self._store("data", thresholds=_tiny(), log_bytes=2**20)
 
     async def restart(self, store: Store) -> Store:
-        """A process that dies leaves its files as they are at that moment: so the store goes on with a copy of them, nothing flushed or closed.
+        """A process that dies leaves its files as they are at that moment: so the store
+        goes on with a copy of them, nothing flushed or closed.
 
-        A process that is killed in earnest is in `tests/unit/adapters/qdrant/test_edge_killed.py`.
+        A process that is killed in earnest is in
+        `tests/unit/adapters/qdrant/test_edge_killed.py`.
         """
         assert isinstance(store, BaseStore)
         assert store.path is not None
         left = f"left-{next(self._deaths)}"
-        copying = await asyncio.create_subprocess_exec("cp", "-a", "--sparse=always", str(store.path), str(self.folder / left))
+        copying = await asyncio.create_subprocess_exec(
+            "cp", "-a", "--sparse=always", str(store.path), str(self.folder / left)
+        )
         assert await copying.wait() == 0
         return self._store(left)
 
@@ -123,7 +130,9 @@ class QdrantEdge(InAFolder):
 
 
 class QdrantLocal(Harness):
-    """The local mode of qdrant-client: the server's path through the adapter, without a server. It forgets, and is for tests alone."""
+    """The local mode of qdrant-client: the server's path through the adapter, without a
+    server. It forgets, and is for tests alone.
+    """
 
     name = "qdrant_local"
     many = 1_050
@@ -158,11 +167,15 @@ class QdrantLocal(Harness):
 
         assert isinstance(store, QdrantStore)
         assert isinstance(store._engine, ClientEngine)
-        await _dies_before_it_looks(QdrantStore("qdrant://:memory:", client=store._engine._client), write, meanwhile)
+        await _dies_before_it_looks(
+            QdrantStore("qdrant://:memory:", client=store._engine._client), write, meanwhile
+        )
 
 
 class QdrantServer(Served):
-    """A Qdrant server; the tests of a process share it, each with a collection of its own."""
+    """A Qdrant server; the tests of a process share it, each with a collection of its
+    own.
+    """
 
     name = "qdrant_server"
     claims = Capabilities(
@@ -192,7 +205,9 @@ class QdrantServer(Served):
     def _store(self, **options: Any) -> Store:
         from memory.adapters.qdrant.store import QdrantStore
 
-        return QdrantStore(f"qdrant://127.0.0.1:{self.server.port}", name=self.name, collection=self.collection, **options)
+        return QdrantStore(
+            f"qdrant://127.0.0.1:{self.server.port}", name=self.name, collection=self.collection, **options
+        )
 
     async def make(self) -> Store:
         return self._store()
@@ -222,7 +237,9 @@ class QdrantServer(Served):
 
         client = AsyncQdrantClient(port=self.server.port, check_compatibility=False)
         try:
-            await client.set_payload(self.collection, {"body": '{"not":"said"}'}, [record_point(collection.name, key)], wait=True)
+            await client.set_payload(
+                self.collection, {"body": '{"not":"said"}'}, [record_point(collection.name, key)], wait=True
+            )
         finally:
             await client.close()
 
@@ -299,7 +316,9 @@ def running_server() -> Server:
 
 
 def _change(folder: Path, point: str, values: dict[str, str]) -> None:
-    """Change values of a point's payload behind the adapter's back. No store may have the folder open."""
+    """Change values of a point's payload behind the adapter's back. No store may have
+    the folder open.
+    """
     import qdrant_edge
 
     shard = qdrant_edge.EdgeShard.load(str(folder / "shard"))

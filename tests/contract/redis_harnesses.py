@@ -1,4 +1,6 @@
-"""The Redis adapter's harnesses: a durable server, one with the settings it comes with, and a node in cluster mode."""
+"""The Redis adapter's harnesses: a durable server, one with the settings it comes with,
+and a node in cluster mode.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,29 @@ from tests.support import redis_servers
 from tests.support.servers import Server
 
 PATIENCE = 20.0
-"""Seconds that a store waits on a machine that has other things to do; what judges time asks for one that is `hurried`."""
+"""Seconds that a store waits on a machine that has other things to do; what judges time
+asks for one that is `hurried`.
+"""
 
 
 class Redis(Served):
-    """A Redis that writes every acknowledged write to disk. The tests of a process share the server, each with a prefix of its own."""
+    """A Redis that writes every acknowledged write to disk. The tests of a process
+    share the server, each with a prefix of its own.
+    """
 
     name = "redis"
     urls = ("redis://user:hunter2-cormorant@127.0.0.1:1/0",)
-    claims = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
+    claims = Capabilities(
+        durable=True,
+        shared=True,
+        ttl=True,
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        fenced=True,
+    )
     scheme: ClassVar[str] = "redis"
     _tests: ClassVar[Iterator[int]] = itertools.count()
 
@@ -43,7 +59,9 @@ class Redis(Served):
         from memory.adapters.redis.store import RedisStore
 
         patient = {"timeout": PATIENCE, "connect_timeout": PATIENCE, **options}
-        return RedisStore(f"{self.scheme}://127.0.0.1:{self.server.port}", name=self.name, prefix=self.prefix, **patient)
+        return RedisStore(
+            f"{self.scheme}://127.0.0.1:{self.server.port}", name=self.name, prefix=self.prefix, **patient
+        )
 
     async def make(self) -> Store:
         return self._store()
@@ -98,11 +116,22 @@ class Redis(Served):
 
 
 class RedisVolatile(Redis):
-    """A Redis with the settings it comes with: what was written since the last snapshot dies with it."""
+    """A Redis with the settings it comes with: what was written since the last snapshot
+    dies with it.
+    """
 
     name = "redis_volatile"
     primary = "redis"
-    claims = Capabilities(shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
+    claims = Capabilities(
+        shared=True,
+        ttl=True,
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        fenced=True,
+    )
 
     def _server(self) -> Server:
         return redis_servers.default()
@@ -113,7 +142,16 @@ class RedisCluster(Redis):
 
     name = "redis_cluster"
     primary = "redis"
-    claims = Capabilities(durable=True, shared=True, ttl=True, conditional=True, filter=True, order=True, tenant_wide=True, fenced=True)
+    claims = Capabilities(
+        durable=True,
+        shared=True,
+        ttl=True,
+        conditional=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        fenced=True,
+    )
     scheme = "redis+cluster"
 
     def _server(self) -> Server:

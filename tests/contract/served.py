@@ -1,4 +1,6 @@
-"""What harnesses of stores on a server share: the server is frozen and killed by the hooks of `tests.support`."""
+"""What harnesses of stores on a server share: the server is frozen and killed by the
+hooks of `tests.support`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Mortal(Protocol):
 
 
 class Served(Harness):
-    """A store on a server; implement `running`, `hurried` and what every harness needs. Waiting for the server does not hold up the store."""
+    """A store on a server; implement `running`, `hurried` and what every harness needs.
+    Waiting for the server does not hold up the store.
+    """
 
     remote = True
     patience = timedelta(seconds=30)  # a busy machine's: what hangs does not end in them either
@@ -47,7 +51,9 @@ class Served(Harness):
 
 
 HURRY: Mapping[str, float] = {"command_timeout": 1, "connect_timeout": 1, "pool_timeout": 1}
-"""The options of a store on a database with a pool of connections that waits for nothing for long."""
+"""The options of a store on a database with a pool of connections that waits for
+nothing for long.
+"""
 
 
 ROOM = 4_000
@@ -55,7 +61,8 @@ ROOM = 4_000
 
 
 class OneSchema(Served):
-    """One server a test process. The first store makes the schema; the others find it emptied, because making it takes longer than most tests.
+    """One server a test process. The first store makes the schema; the others find it
+    emptied, because making it takes longer than most tests.
 
     Implement `running`, `store`, `emptied`, `damage` and the claims.
     """

@@ -1,4 +1,6 @@
-"""The contract on our own adapters (see `conftest.py`): the same tests that anyone runs against theirs."""
+"""The contract on our own adapters (see `conftest.py`): the same tests that anyone runs
+against theirs.
+"""
 
 import pytest
 

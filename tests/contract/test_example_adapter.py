@@ -1,4 +1,6 @@
-"""The example of docs/adapters.md is what it says: complete, right, and found by its URL where it is installed beside the wheel."""
+"""The example of docs/adapters.md is what it says: complete, right, and found by its
+URL where it is installed beside the wheel.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ pytestmark = pytest.mark.skipif(not EXAMPLE.is_dir(), reason="the example is in 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The example where an install would put it: its module, and what tells Python of its entry points."""
+    """The example where an install would put it: its module, and what tells Python of
+    its entry points.
+    """
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     for file in EXAMPLE.glob("*.py"):
@@ -27,7 +31,9 @@ def folder(tmp_path: Path) -> Path:
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     info = theirs / f"memory_one_file-{project['version']}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
     points = [f"{name} = {place}" for name, place in project["entry-points"]["memory.adapters"].items()]
     (info / "entry_points.txt").write_text("\n".join(["[memory.adapters]", *points, ""]))
     return theirs
@@ -35,13 +41,25 @@ def folder(tmp_path: Path) -> Path:
 
 def _run(programs: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(programs / "python"), *arguments]
-    return subprocess.run(command, cwd=folder, env=wheels.environment(), capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command, cwd=folder, env=wheels.environment(), capture_output=True, text=True, timeout=300
+    )
 
 
 @pytest.mark.nightly
 def test_the_example_passes_the_whole_contract(programs: Path, folder: Path, tmp_path: Path) -> None:
     options = ("-q", "-p", "no:cacheprovider", "--tb=line", f"--basetemp={tmp_path / 'tests'}", "-rp")
-    result = _run(programs, folder, "-m", "pytest", *options, "--pyargs", "memory.ports.contract", "--memory-harness", "harness:OneFile")
+    result = _run(
+        programs,
+        folder,
+        "-m",
+        "pytest",
+        *options,
+        "--pyargs",
+        "memory.ports.contract",
+        "--memory-harness",
+        "harness:OneFile",
+    )
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr
     assert len(re.findall(r"(?m)^PASSED .*?\[one_file\b", result.stdout)) > 200
 

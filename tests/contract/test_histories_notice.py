@@ -23,26 +23,36 @@ pytestmark = pytest.mark.behaviour("B61")
 
 
 class ForgetsWhatMayBeDiscarded(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         found = await super()._due(now, limit, cursor, expired)
         return replace(found, rows=tuple(row for row in found.rows if row.why is not Why.DISCARD))
 
 
 class TellsOnlyOfOneCollection(InMemoryStore):
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         found = await super()._due(now, limit, cursor, expired)
         return replace(found, rows=tuple(row for row in found.rows if row.collection != MORE_SAMPLES))
 
 
 class NamesPartitionsWithoutTheirGeneration(InMemoryStore):
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
         return [(partition, 0) for partition, _ in await super()._partitions(where, prefix, after, limit)]
 
 
 class LosesTheLastOfAPage(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        lost = isinstance(query.where, Everywhere) and query.types != {RowType.RECORD} and page.cursor is not None
+        lost = (
+            isinstance(query.where, Everywhere)
+            and query.types != {RowType.RECORD}
+            and page.cursor is not None
+        )
         return replace(page, records=page.records[:-1]) if lost else page
 
 
@@ -55,7 +65,11 @@ class SettlesOneStepAtATime(InMemoryStore):
 class DiscardsOnlyToday(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         def dated(write: Write) -> Write:
-            if not isinstance(write, Delete | Release) or write.discard_at is None or write.discard_at.year <= 2262:
+            if (
+                not isinstance(write, Delete | Release)
+                or write.discard_at is None
+                or write.discard_at.year <= 2262
+            ):
                 return write
             return replace(write, discard_at=write.discard_at.replace(year=2262))
 
@@ -63,7 +77,9 @@ class DiscardsOnlyToday(InMemoryStore):
 
 
 WRITES = 800
-"""As many as one with `--contract-history` has; everyone's, of 150, may miss what only one write in fifty shows."""
+"""As many as one with `--contract-history` has; everyone's, of 150, may miss what only
+one write in fifty shows.
+"""
 
 FAULTY = (
     ForgetsWhatMayBeDiscarded,
@@ -80,7 +96,9 @@ async def test_a_history_parts_from_a_faulty_store_alone(kind: type[InMemoryStor
     store, specification = (made("one", capabilities=InMemory.claims) for made in (kind, InMemoryStore))
     await store.open(DECLARED)
     await specification.open(DECLARED)
-    parted = await Play(InMemory(tmp_path), store, specification).run(list(history(1, InMemory.claims, WRITES)))
+    parted = await Play(InMemory(tmp_path), store, specification).run(
+        list(history(1, InMemory.claims, WRITES))
+    )
     assert (parted is None) == (kind is InMemoryStore)
     await store.close()
     await specification.close()

@@ -1,4 +1,6 @@
-"""What the store in memory offers tests beyond the port: a state that is shared, rolled back, restarted and damaged."""
+"""What the store in memory offers tests beyond the port: a state that is shared, rolled
+back, restarted and damaged.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,22 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore, State, adapter
 from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, release, tombstoned
+from memory.ports.contract.support import (
+    HERE,
+    asked,
+    delete,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+    tombstoned,
+)
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Corrupt
 from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration
@@ -137,7 +154,9 @@ def test_the_adapter_builds_a_store_of_its_own_each_time() -> None:
     assert (first.name, adapter.schemes, adapter.claims) == ("a", ("memory",), InMemoryStore.claims)
 
 
-@pytest.mark.parametrize(("url", "options"), [("memory://somewhere", {}), ("redis://", {}), ("memory://", {"size": 3})])
+@pytest.mark.parametrize(
+    ("url", "options"), [("memory://somewhere", {}), ("redis://", {}), ("memory://", {"size": 3})]
+)
 def test_the_adapter_refuses_what_it_does_not_know(url: str, options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="store 'a'"):
         adapter.build("a", url, options)

@@ -1,4 +1,6 @@
-"""The contract is worth what it catches: every lying store must fail, on the test made for its lie; the honest one must pass."""
+"""The contract is worth what it catches: every lying store must fail, on the test made
+for its lie; the honest one must pass.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n
 CELLS = re.compile(r"cells failed: (?P<cells>.*)$")
 
 HANGS = 300
-"""Seconds after which one test over one liar is taken to hang: it fails, and the others go on."""
+"""Seconds after which one test over one liar is taken to hang: it fails, and the others
+go on.
+"""
 
 pytestmark = pytest.mark.thorough
 
 Caught = dict[str, set[str]]
 
 
-def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def contract(
+    folder: Path, *harnesses: str, options: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     """Run the contract in a process of its own, which keeps its files in the folder."""
     named = [part for harness in harnesses for part in ("--memory-harness", f"tests.contract.{harness}")]
     command = [
@@ -47,7 +53,11 @@ def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> su
         f"--basetemp={folder / 'tests'}",
         *options,
     ]
-    own = {"MEMORY_HISTORY": "", "MEMORY_HISTORY_SEED": "", "COLUMNS": "10000"}  # as wide as the longest table's failed cells
+    own = {
+        "MEMORY_HISTORY": "",
+        "MEMORY_HISTORY_SEED": "",
+        "COLUMNS": "10000",
+    }  # as wide as the longest table's failed cells
     environment = {**wheels.environment(), **own}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1_200)
 
@@ -58,10 +68,14 @@ def _place(harness: type[Harness]) -> str:
 
 @pytest.fixture(scope="module")
 def caught(tmp_path_factory: pytest.TempPathFactory) -> Caught:
-    """The failed tests of each store: the tests made for the lies, in one run over all liars, and over the honest store too."""
+    """The failed tests of each store: the tests made for the lies, in one run over all
+    liars, and over the honest store too.
+    """
     only = ("-p", "tests.contract.only_the_lies")
     folder = tmp_path_factory.mktemp("contract")
-    result = contract(folder, *map(_place, HONEST), *(_place(harness) for harness, _ in LIARS.values()), options=only)
+    result = contract(
+        folder, *map(_place, HONEST), *(_place(harness) for harness, _ in LIARS.values()), options=only
+    )
     assert result.returncode == 1, result.stdout[-3000:] + result.stderr
     failed: Caught = defaultdict(set)
     names = {*(harness.name for harness in HONEST), *LIARS}
@@ -80,7 +94,9 @@ def test_there_are_many_ways_to_lie() -> None:
 @pytest.mark.parametrize("name", LIARS)
 def test_the_contract_catches_the_liar_by_the_test_for_its_lie(caught: Caught, name: str) -> None:
     _, expected = LIARS[name]
-    assert expected in caught[name], f"{expected} passes a store that is faulty on purpose: register the test that catches it in @liar(…)"
+    assert expected in caught[name], (
+        f"{expected} passes a store that is faulty on purpose: register the test that catches it in @liar(…)"
+    )
 
 
 @pytest.mark.parametrize("honest", HONEST, ids=lambda harness: harness.name)

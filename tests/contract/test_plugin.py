@@ -1,4 +1,6 @@
-"""The contract's own rules: nothing passes by not running, no capability goes unjudged, mistakes are named."""
+"""The contract's own rules: nothing passes by not running, no capability goes unjudged,
+mistakes are named.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def outside(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def _run(outside: pytest.Pytester, *args: str, harness: str = "mine:Mine") -> tuple[int, str]:
-    result = outside.runpytest_subprocess("-p", "memory.ports.contract.plugin", "-p", "no:cacheprovider", "--memory-harness", harness, *args)
+    result = outside.runpytest_subprocess(
+        "-p", "memory.ports.contract.plugin", "-p", "no:cacheprovider", "--memory-harness", harness, *args
+    )
     return int(result.ret), result.stdout.str() + result.stderr.str()
 
 
@@ -51,7 +55,7 @@ def _with_test(outside: pytest.Pytester, body: str) -> tuple[int, str]:
     return _run(outside, "test_own.py")
 
 
-# -- capabilities -----------------------------------------------------------------------------------------------------
+# -- capabilities ----------------------------------------------------------------------
 
 
 def test_every_flag_and_limit_has_a_judge_for_both_answers() -> None:
@@ -90,8 +94,12 @@ def test_a_harness_that_names_an_unknown_capability_is_refused(outside: pytest.P
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("line", "why"), [("remote = 1", "`remote` is a bool"), ("patience = 5", "`patience` a timedelta")])
-def test_a_harness_that_says_it_wrong_whether_it_is_remote_is_refused(outside: pytest.Pytester, line: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "why"), [("remote = 1", "`remote` is a bool"), ("patience = 5", "`patience` a timedelta")]
+)
+def test_a_harness_that_says_it_wrong_whether_it_is_remote_is_refused(
+    outside: pytest.Pytester, line: str, why: str
+) -> None:
     outside.makepyfile(wrong=EXAMPLE.replace('name = "mine"\n', f'name = "mine"\n        {line}\n'))
     code, said = _run(outside, "--pyargs", "memory.ports.contract.test_limits", harness="wrong:Mine")
     assert code == pytest.ExitCode.USAGE_ERROR
@@ -99,7 +107,9 @@ def test_a_harness_that_says_it_wrong_whether_it_is_remote_is_refused(outside: p
 
 
 @pytest.mark.thorough
-def test_tests_of_servers_run_for_remote_harnesses_alone_and_fail_without_their_hooks(outside: pytest.Pytester) -> None:
+def test_tests_of_servers_run_for_remote_harnesses_alone_and_fail_without_their_hooks(
+    outside: pytest.Pytester,
+) -> None:
     code, said = _run(outside, "--pyargs", "memory.ports.contract.test_servers", harness="mine:Mine")
     assert code == pytest.ExitCode.NO_TESTS_COLLECTED
     outside.makepyfile(far=EXAMPLE.replace('name = "mine"\n', 'name = "mine"\n        remote = True\n'))
@@ -131,7 +141,7 @@ def test_an_edition_can_be_pinned(outside: pytest.Pytester) -> None:
     assert "has the editions 1 to" in said
 
 
-# -- nothing passes by not running ------------------------------------------------------------------------------------
+# -- nothing passes by not running -----------------------------------------------------
 
 EXCUSES = {
     "a skip": ("\n    def test_any(harness):\n        pytest.skip('no')\n", "was skipped"),
@@ -140,8 +150,14 @@ EXCUSES = {
         "\n    @pytest.fixture\n    def no():\n        pytest.skip('no')\n    def test_any(harness, no):\n        pass\n",
         "was skipped",
     ),
-    "an expected failure": ("\n    @pytest.mark.xfail\n    def test_any(harness):\n        assert False\n", "was expected to fail"),
-    "an unexpected success": ("\n    @pytest.mark.xfail\n    def test_any(harness):\n        pass\n", "was expected to fail"),
+    "an expected failure": (
+        "\n    @pytest.mark.xfail\n    def test_any(harness):\n        assert False\n",
+        "was expected to fail",
+    ),
+    "an unexpected success": (
+        "\n    @pytest.mark.xfail\n    def test_any(harness):\n        pass\n",
+        "was expected to fail",
+    ),
 }
 
 
@@ -154,11 +170,13 @@ def test_no_excuse_counts_as_a_pass(outside: pytest.Pytester) -> None:
     assert not re.search(r"\d+ (passed|skipped|xfailed|xpassed)", said)
 
 
-# -- tables and depth -------------------------------------------------------------------------------------------------
+# -- tables and depth ------------------------------------------------------------------
 
 
 @pytest.mark.thorough
-def test_every_cell_of_a_table_runs_on_a_store_as_new_and_all_that_failed_are_named(outside: pytest.Pytester) -> None:
+def test_every_cell_of_a_table_runs_on_a_store_as_new_and_all_that_failed_are_named(
+    outside: pytest.Pytester,
+) -> None:
     body = """
     from memory.ports.contract.cells import cells
     from memory.ports.contract.support import done, found, put, record
@@ -194,7 +212,9 @@ def test_a_table_of_nothing_and_one_with_a_name_too_few_are_refused() -> None:
 
 
 @pytest.mark.thorough
-def test_a_store_that_can_be_cleared_is_lent_from_test_to_test_and_given_back(outside: pytest.Pytester) -> None:
+def test_a_store_that_can_be_cleared_is_lent_from_test_to_test_and_given_back(
+    outside: pytest.Pytester,
+) -> None:
     outside.makepyfile(
         lends=EXAMPLE
         + """
@@ -264,18 +284,28 @@ VARIANT = """
 def test_a_quick_run_asks_the_same_and_draws_less(outside: pytest.Pytester) -> None:
     outside.makepyfile(test_it=SUITE + SEEDED)
     code, said = _run(outside, "-s", "test_it.py")
-    assert (code, "drawn [('mine', 100), ('mine', 100), ('mine', 100)]" in said) == (pytest.ExitCode.OK, True), said
+    assert (code, "drawn [('mine', 100), ('mine', 100), ('mine', 100)]" in said) == (
+        pytest.ExitCode.OK,
+        True,
+    ), said
     code, said = _run(outside, "-s", "test_it.py", "--contract-depth", "quick")
     assert (code, "drawn [('mine', 20)]" in said) == (pytest.ExitCode.OK, True), said
 
 
 @pytest.mark.thorough
-def test_a_variant_draws_less_of_what_its_primary_is_asked_too_and_in_full_what_it_alone_is(outside: pytest.Pytester) -> None:
+def test_a_variant_draws_less_of_what_its_primary_is_asked_too_and_in_full_what_it_alone_is(
+    outside: pytest.Pytester,
+) -> None:
     outside.makepyfile(mine=EXAMPLE + VARIANT, test_it=SUITE + SEEDED)
     code, said = _run(outside, "-s", "test_it.py", "--memory-harness", "mine:Variant")
     alone, both = [("variant", 100)] * 3, [("mine", 100)] * 3
-    assert (code, f"drawn {sorted([*both, ('variant', 20), *alone])}" in said) == (pytest.ExitCode.OK, True), said
-    code, said = _run(outside, "-s", "test_it.py", "--memory-harness", "mine:Variant", "--contract-depth", "full")
+    assert (code, f"drawn {sorted([*both, ('variant', 20), *alone])}" in said) == (
+        pytest.ExitCode.OK,
+        True,
+    ), said
+    code, said = _run(
+        outside, "-s", "test_it.py", "--memory-harness", "mine:Variant", "--contract-depth", "full"
+    )
     assert (code, f"drawn {sorted([*both, *alone, *alone])}" in said) == (pytest.ExitCode.OK, True), said
     code, said = _run(outside, "-s", "test_it.py", harness="mine:Variant")
     assert (code, f"drawn {alone * 2}" in said) == (pytest.ExitCode.OK, True), said
@@ -283,7 +313,9 @@ def test_a_variant_draws_less_of_what_its_primary_is_asked_too_and_in_full_what_
 
 @pytest.mark.thorough
 def test_without_a_harness_the_contract_is_an_error(outside: pytest.Pytester) -> None:
-    result = outside.runpytest_subprocess("-p", "memory.ports.contract.plugin", "--pyargs", "memory.ports.contract.test_limits")
+    result = outside.runpytest_subprocess(
+        "-p", "memory.ports.contract.plugin", "--pyargs", "memory.ports.contract.test_limits"
+    )
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert "no harness: name one with --memory-harness" in result.stdout.str()
 
@@ -313,7 +345,7 @@ def test_a_harness_module_that_skips_itself_is_refused(outside: pytest.Pytester)
     assert "knows no skips" in said
 
 
-# -- both ways of running it ------------------------------------------------------------------------------------------
+# -- both ways of running it -----------------------------------------------------------
 
 
 @pytest.mark.thorough
@@ -329,7 +361,9 @@ def test_a_suite_that_imports_the_contract_runs_it(outside: pytest.Pytester) -> 
         """
     )
     outside.makepyfile(test_it="from memory.ports.contract.suite import *")
-    result = outside.runpytest_subprocess("-p", "memory.ports.contract.plugin", "-q", "test_it.py", "-k", "conditions or together or filter")
+    result = outside.runpytest_subprocess(
+        "-p", "memory.ports.contract.plugin", "-q", "test_it.py", "-k", "conditions or together or filter"
+    )
     assert result.ret == pytest.ExitCode.OK
     assert result.parseoutcomes()["passed"] > 10
 
@@ -339,9 +373,13 @@ def test_the_suite_to_import_holds_every_test_of_the_package() -> None:
     for module in pkgutil.iter_modules(contract.__path__):
         if module.name.startswith("test_"):
             tests = {
-                name: test for name, test in vars(importlib.import_module(f"{contract.__name__}.{module.name}")).items() if name.startswith("test_")
+                name: test
+                for name, test in vars(importlib.import_module(f"{contract.__name__}.{module.name}")).items()
+                if name.startswith("test_")
             }
             assert not written & set(tests), "two tests of one name: one would hide the other"
             written |= set(tests)
     assert len(written) > 100
-    assert written == {name for name in vars(suite) if name.startswith("test_") and callable(getattr(suite, name))}
+    assert written == {
+        name for name in vars(suite) if name.startswith("test_") and callable(getattr(suite, name))
+    }

@@ -1,4 +1,6 @@
-"""The report of a run tells what was not judged, lists nothing that does not apply, and says which tiers a store is fit for."""
+"""The report of a run tells what was not judged, lists nothing that does not apply, and
+says which tiers a store is fit for.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,24 @@ from tests.contract.harnesses import InMemory, InMemoryPlain, Sqlite
 pytestmark = pytest.mark.behaviour("B61")
 
 
-def _verdicts(*harnesses: type[Harness], failed: tuple[str, ...] = (), left_out: tuple[str, ...] = ()) -> Verdicts:
-    """What comes of a run in which every clause was cited by a test that passed, but for these."""
+def _verdicts(
+    *harnesses: type[Harness], failed: tuple[str, ...] = (), left_out: tuple[str, ...] = ()
+) -> Verdicts:
+    """What comes of a run in which every clause was cited by a test that passed, but
+    for these.
+    """
     verdicts = Verdicts({harness.name: harness for harness in harnesses})
     for harness in harnesses:
-        for clauses, passed in (([i for i in CLAUSES if i not in (*failed, *left_out)], True), (list(failed), False)):
-            report = SimpleNamespace(user_properties=[(PROPERTY, [harness.name, *clauses])], when="call", passed=passed, failed=not passed)
+        for clauses, passed in (
+            ([i for i in CLAUSES if i not in (*failed, *left_out)], True),
+            (list(failed), False),
+        ):
+            report = SimpleNamespace(
+                user_properties=[(PROPERTY, [harness.name, *clauses])],
+                when="call",
+                passed=passed,
+                failed=not passed,
+            )
             verdicts.take(cast("pytest.TestReport", report))
     return verdicts
 
@@ -41,14 +55,20 @@ def test_what_lacks_a_hook_is_not_judged_and_the_hook_is_named() -> None:
 
 def test_no_clause_passes_that_does_not_apply() -> None:
     told = _verdicts(InMemoryPlain).by_verdict("in_memory_plain")
-    assert {"lexical.words", "durable.survives", "write.table", "atomic.together"} <= set(told[Verdict.DOES_NOT_APPLY])
+    assert {"lexical.words", "durable.survives", "write.table", "atomic.together"} <= set(
+        told[Verdict.DOES_NOT_APPLY]
+    )
     assert "query.all" in told[Verdict.PASSED]
     assert "put.whole" in told[Verdict.DOES_NOT_APPLY], "no test of it concerns a store that claims nothing"
 
 
 def test_levels_follow_from_claims_and_verdicts() -> None:
     assert _verdicts(Sqlite).levels("sqlite") == {"short": "", "mid": "", "long": ""}
-    assert _verdicts(InMemory).levels("in_memory") == {"short": "", "mid": "lacks durable", "long": "lacks durable"}
+    assert _verdicts(InMemory).levels("in_memory") == {
+        "short": "",
+        "mid": "lacks durable",
+        "long": "lacks durable",
+    }
     assert "failed: query.order" in _verdicts(Sqlite, failed=("query.order",)).levels("sqlite")["mid"]
     assert _verdicts(Sqlite, left_out=("get.order",)).levels("sqlite")["short"] == "1 clauses were not run"
 
@@ -56,7 +76,10 @@ def test_levels_follow_from_claims_and_verdicts() -> None:
 def test_the_report_is_there_for_programs_too() -> None:
     told: dict[str, Any] = json.loads(_verdicts(Sqlite, failed=("get.order",)).as_json())
     ours = told["harnesses"]["sqlite"]
-    assert (ours["clauses"]["get.order"]["verdict"], ours["clauses"]["remote.kept"]["verdict"]) == ("failed", "not judged")
+    assert (ours["clauses"]["get.order"]["verdict"], ours["clauses"]["remote.kept"]["verdict"]) == (
+        "failed",
+        "not judged",
+    )
     assert not ours["levels"]["long"]["fit"]
     assert ours["claims"]["durable"] is True
     assert ours["clauses"].keys() == CLAUSES.keys()

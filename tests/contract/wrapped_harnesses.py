@@ -1,4 +1,6 @@
-"""Stores with everything around them that a configuration can put there: the contract holds for these as for bare ones."""
+"""Stores with everything around them that a configuration can put there: the contract
+holds for these as for bare ones.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,14 @@ from memory.ports.store import Store
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.redis_harnesses import Redis
 
-GUARDS = Guards(timeout=timedelta(seconds=30), retry=RetrySettings(attempts=2), breaker=BreakerSettings(cool_down=timedelta(milliseconds=1)))
-"""The breaker opens as it would anywhere, and tries again so soon that what follows a thaw or a return finds it closed."""
+GUARDS = Guards(
+    timeout=timedelta(seconds=30),
+    retry=RetrySettings(attempts=2),
+    breaker=BreakerSettings(cool_down=timedelta(milliseconds=1)),
+)
+"""The breaker opens as it would anywhere, and tries again so soon that what follows a
+thaw or a return finds it closed.
+"""
 HURRIED = Guards(timeout=timedelta(seconds=1), retry=GUARDS.retry, breaker=GUARDS.breaker)
 
 
@@ -31,7 +39,9 @@ def within(store: Store) -> Store:
 
 
 class Wrapped(Harness):
-    """Mixed in before another harness: its stores are wrapped, its hooks are given the bare ones."""
+    """Mixed in before another harness: its stores are wrapped, its hooks are given the
+    bare ones.
+    """
 
     async def make(self) -> Store:
         return around(await super().make())

@@ -1,7 +1,9 @@
-"""An agent that works on a memory at random and notes what was acknowledged, and the judge of what must be there afterwards.
+"""An agent that works on a memory at random and notes what was acknowledged, and the
+judge of what must be there afterwards.
 
-Run as a program it is a worker that dies by SIGKILL in the middle of a step of some protocol: `python -m tests.faults.agent CONFIG TENANT SEED`; what
-it does it prints, a JSON list a line: `["?", …]` before a call, `["!", …]` once it was acknowledged.
+Run as a program it is a worker that dies by SIGKILL in the middle of a step of some
+protocol: `python -m tests.faults.agent CONFIG TENANT SEED`; what it does it prints, a
+JSON list a line: `["?", …]` before a call, `["!", …]` once it was acknowledged.
 """
 
 from __future__ import annotations
@@ -68,9 +70,13 @@ class Ledger:
 
 
 class Agent:
-    """Works on an open memory until `ends()` says so; errors of stores leave a call's end unknown."""
+    """Works on an open memory until `ends()` says so; errors of stores leave a call's
+    end unknown.
+    """
 
-    def __init__(self, memory: Memory, ledger: Ledger, seed: int, say: Callable[[list[str]], None] = lambda _said: None) -> None:
+    def __init__(
+        self, memory: Memory, ledger: Ledger, seed: int, say: Callable[[list[str]], None] = lambda _said: None
+    ) -> None:
         self.memory = memory
         self.ledger = ledger
         self.random = random.Random(seed)  # noqa: S311
@@ -126,7 +132,9 @@ class Agent:
 
 
 async def judged(memory: Memory, ledger: Ledger, passes: Callable[[timedelta], None]) -> list[str]:
-    """What of the ledger does not hold once maintenance has been there; empty when all does."""
+    """What of the ledger does not hold once maintenance has been there; empty when all
+    does.
+    """
     for _ in range(3):
         passes(timedelta(minutes=2))
         report = await memory.admin.sweep()

@@ -1,8 +1,11 @@
-"""A process that speaks in a session with others at once and notes what was acknowledged, and the judge of what must be there afterwards.
+"""A process that speaks in a session with others at once and notes what was
+acknowledged, and the judge of what must be there afterwards.
 
-`python -m tests.faults.speakers CONFIG NAME SEED DIES` says one message after the other, tells some again under an id, and compacts now and then,
-until its input ends. What it does it prints, a JSON list a line: `["?", …]` before a call, `["!", …]` once it was acknowledged. A call that fails is
-repeated, as its caller is told to. Where DIES is "append" or "compaction" it kills itself in the middle of one of these.
+`python -m tests.faults.speakers CONFIG NAME SEED DIES` says one message after the
+other, tells some again under an id, and compacts now and then, until its input ends.
+What it does it prints, a JSON list a line: `["?", …]` before a call, `["!", …]` once it
+was acknowledged. A call that fails is repeated, as its caller is told to. Where DIES is
+"append" or "compaction" it kills itself in the middle of one of these.
 """
 
 from __future__ import annotations
@@ -77,7 +80,9 @@ class Speaker:
     _dies_now = False
 
     def _doom(self) -> None:
-        """From now on the process dies at the first write to a store, or while a summary is made."""
+        """From now on the process dies at the first write to a store, or while a
+        summary is made.
+        """
         self._dies_now = True
         write, before = Placement.write, self._dooms == "before"
 
@@ -99,12 +104,14 @@ def _say(*said: str) -> None:
     print(json.dumps(said), flush=True)
 
 
-# -- the judge --------------------------------------------------------------------------------------------------------
+# -- the judge -------------------------------------------------------------------------
 
 
 @dataclass
 class Heard:
-    """What one process has told: what it was about to say, and what of that was acknowledged, in order."""
+    """What one process has told: what it was about to say, and what of that was
+    acknowledged, in order.
+    """
 
     asked: list[tuple[str, str]] = field(default_factory=list)
     acknowledged: list[tuple[str, str]] = field(default_factory=list)
@@ -154,10 +161,15 @@ async def judged(memory: Memory, heard: Sequence[Heard]) -> list[str]:
 
 
 def _wrong_of(heard: Sequence[Heard], said: list[str]) -> list[str]:
-    """Nothing acknowledged is lost, nothing is doubled or out of the order of who said it, and nobody's words are there whom nobody heard."""
+    """Nothing acknowledged is lost, nothing is doubled or out of the order of who said
+    it, and nobody's words are there whom nobody heard.
+    """
     wrong = [f"{text!r} is there {often} times" for text, often in Counter(said).items() if often > 1]
     for one in heard:
-        asked, sure = [text for what, text in one.asked if what == "append"], [text for what, text in one.acknowledged if what == "append"]
+        asked, sure = (
+            [text for what, text in one.asked if what == "append"],
+            [text for what, text in one.acknowledged if what == "append"],
+        )
         there = [text for text in said if text in asked]
         wrong += [f"{text!r} is lost" for text in sure if text not in there]
         if there != [text for text in asked if text in there]:
@@ -166,15 +178,23 @@ def _wrong_of(heard: Sequence[Heard], said: list[str]) -> list[str]:
     return wrong + [f"{text!r} was said by nobody" for text in strangers]
 
 
-async def _wrong_compactions(session: Session, items: Sequence[HistoryItem], heard: Sequence[Heard]) -> list[str]:
-    """Each message is in the window or archived by one compaction, which names it; each compaction that was acknowledged is there, or another was."""
+async def _wrong_compactions(
+    session: Session, items: Sequence[HistoryItem], heard: Sequence[Heard]
+) -> list[str]:
+    """Each message is in the window or archived by one compaction, which names it; each
+    compaction that was acknowledged is there, or another was.
+    """
     wrong, made = list[str](), await session.compactions()
     shown = [message.id for message in (await session.context()).messages]
     by_id = {item.message.id: item for item in items}
     archived = [(message_id, compaction.id) for compaction in made for message_id in compaction.archived_ids]
-    if sorted(archived, key=str) != sorted(((name, item.archived_by) for name, item in by_id.items() if item.archived_by), key=str):
+    if sorted(archived, key=str) != sorted(
+        ((name, item.archived_by) for name, item in by_id.items() if item.archived_by), key=str
+    ):
         wrong.append("what compactions archived is not what the history says")
-    if sorted(shown, key=str) != sorted((name for name, item in by_id.items() if item.archived_by is None), key=str):
+    if sorted(shown, key=str) != sorted(
+        (name for name, item in by_id.items() if item.archived_by is None), key=str
+    ):
         wrong.append("the window is not what no compaction archived")
     tried = {f"summary {text}" for one in heard for what, text in one.asked if what == "compaction"}
     if {compaction.summary.text for compaction in made} - tried:
@@ -197,7 +217,12 @@ async def _items(session: Session) -> AsyncIterator[HistoryItem]:
 async def _rows(memory: Memory) -> list[Record]:
     """The session's log, as it is stored."""
     archive = memory._engine.topology.archive
-    return [row async for page in scan(archive, Query(MESSAGES, Everywhere())) for row in page.records if isinstance(row, Record)]
+    return [
+        row
+        async for page in scan(archive, Query(MESSAGES, Everywhere()))
+        for row in page.records
+        if isinstance(row, Record)
+    ]
 
 
 async def _speaks(config: dict[str, Any], name: str, seed: int, dies: str) -> None:

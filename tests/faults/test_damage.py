@@ -36,7 +36,9 @@ async def test_a_flipped_byte_is_refused_by_name_and_its_neighbours_are_served(t
 
 
 def _flip_a_byte_of(file: Path, text: bytes) -> None:
-    """Flip one bit inside each place where the text stands in the file, as a failing disk would."""
+    """Flip one bit inside each place where the text stands in the file, as a failing
+    disk would.
+    """
     connection = sqlite3.connect(file)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()

@@ -1,4 +1,6 @@
-"""A process killed between a deletion and what it still had to do: what was erased is in no later life of the entry, nor anywhere else."""
+"""A process killed between a deletion and what it still had to do: what was erased is
+in no later life of the entry, nor anywhere else.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ asyncio.run(main(*sys.argv[1:]))
 
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("way", [pytest.param("promoted", marks=pytest.mark.nightly), "keyed"])
-async def test_a_second_life_after_a_killed_deletion_knows_nothing_of_the_first(tmp_path: Path, way: str) -> None:
+async def test_a_second_life_after_a_killed_deletion_knows_nothing_of_the_first(
+    tmp_path: Path, way: str
+) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     async with Memory(url, embedder="none") as memory:
         source = await memory.write("innocent", scope="user:ada")
@@ -44,7 +48,9 @@ async def test_a_second_life_after_a_killed_deletion_knows_nothing_of_the_first(
         first = await born(memory)
         for n in range(2):
             await memory.update(first, content=f"secret {n}")
-    killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", DELETES_AND_DIES, url, first], check=False, timeout=60)
+    killed = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", DELETES_AND_DIES, url, first], check=False, timeout=60
+    )
     assert killed.returncode == -signal.SIGKILL
 
     async with Memory(url, embedder="none") as memory:

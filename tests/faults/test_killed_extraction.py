@@ -1,4 +1,6 @@
-"""A process that records many conversations at once is killed in the middle of it: whatever was acknowledged is learnt after a restart."""
+"""A process that records many conversations at once is killed in the middle of it:
+whatever was acknowledged is learnt after a restart.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ asyncio.run(main(*sys.argv[1:]))
 )
 
 
-async def test_what_was_acknowledged_is_learnt_by_every_store_however_often_the_process_dies(tmp_path: Path) -> None:
+async def test_what_was_acknowledged_is_learnt_by_every_store_however_often_the_process_dies(
+    tmp_path: Path,
+) -> None:
     file, chance, acknowledged = tmp_path / "memory.db", random.SystemRandom(), list[str]()
     for life in range(KILLS):
         with started(RECORDS, file, CONVERSATIONS, life) as process:
@@ -69,7 +73,10 @@ async def test_what_was_acknowledged_is_learnt_by_every_store_however_often_the_
     names: dict[str, object] = {}
     exec(SHARED, names)  # noqa: S102 - the model that the processes had
     async with Memory(f"sqlite:///{file}", embedder="none", durations={"sweep_every": "0s"}) as memory:
-        stores = [NamedStore(name, memory.scoped(f"user:{name}"), writable=True, extraction=Extraction(EveryTurn())) for name in ("ada", "bob")]
+        stores = [
+            NamedStore(name, memory.scoped(f"user:{name}"), writable=True, extraction=Extraction(EveryTurn()))
+            for name in ("ada", "bob")
+        ]
         manager = MemoryManager(stores, memory=memory, model=names["model"])  # type: ignore[arg-type]
         await manager.resume()
         assert await manager.resume() == 0

@@ -1,4 +1,6 @@
-"""A process killed in the middle of an import: every acknowledged turn is there once, the rest can be imported again without doubles."""
+"""A process killed in the middle of an import: every acknowledged turn is there once,
+the rest can be imported again without doubles.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,24 @@ SESSION = "session:long-talk"
 @pytest.fixture
 def conversation(tmp_path: Path) -> Path:
     file = tmp_path / "long-talk.jsonl"
-    turns = ({"role": "user", "content": f"turn {n}: the number is {n * 7}", "id": f"m{n}"} for n in range(TURNS))
+    turns = (
+        {"role": "user", "content": f"turn {n}: the number is {n * 7}", "id": f"m{n}"} for n in range(TURNS)
+    )
     file.write_text("".join(json.dumps(turn) + "\n" for turn in turns))
     return file
 
 
 def _importing(conversation: Path, database: Path) -> list[str]:
-    return [sys.executable, "-m", "memory.cli", "--config", f"sqlite:///{database}", "import", str(conversation), "--acks"]
+    return [
+        sys.executable,
+        "-m",
+        "memory.cli",
+        "--config",
+        f"sqlite:///{database}",
+        "import",
+        str(conversation),
+        "--acks",
+    ]
 
 
 @pytest.mark.backend("sqlite")
@@ -46,15 +59,23 @@ async def test_what_was_acknowledged_before_the_kill_is_there_once_and_the_rest_
     assert max(found.values()) == 1
     assert all(f"turn {n}: the number is {n * 7}" in found for n in range(acknowledged))
 
-    await asyncio.to_thread(subprocess.run, _importing(conversation, database), check=True, capture_output=True, timeout=120)
+    await asyncio.to_thread(
+        subprocess.run, _importing(conversation, database), check=True, capture_output=True, timeout=120
+    )
     again = await _contents(database)
     assert again == Counter({f"turn {n}: the number is {n * 7}": 1 for n in range(TURNS)})
 
 
 def _kill_after(command: list[str], batches: int) -> int:
-    """Kill the import, without warning, once it has acknowledged so many batches; the highest number it acknowledged."""
-    step_back = partial(os.nice, 10)  # behind this process, which has to kill it in time also where both wait for a processor
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=step_back)
+    """Kill the import, without warning, once it has acknowledged so many batches; the
+    highest number it acknowledged.
+    """
+    step_back = partial(
+        os.nice, 10
+    )  # behind this process, which has to kill it in time also where both wait for a processor
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=step_back
+    )
     assert process.stderr is not None
     seen = highest = 0
     for line in process.stderr:

@@ -1,4 +1,6 @@
-"""A process killed in the middle of a reindex, again and again: each next one goes on, and in between all is found, by meaning or by words."""
+"""A process killed in the middle of a reindex, again and again: each next one goes on,
+and in between all is found, by meaning or by words.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,16 @@ came = asyncio.run(Memory(config, embedder=Embedder("of today", turned=1)).admin
 assert came.ended, came
 """
 """Dies before or after one of its writes, if it makes so many."""
-PLACINGS = [placing for placing in MONTHS if placing.name in ("default", "files-only", "edge-only", "postgres-only", "redis-postgres-edge")]
+PLACINGS = [
+    placing
+    for placing in MONTHS
+    if placing.name in ("default", "files-only", "edge-only", "postgres-only", "redis-postgres-edge")
+]
 
 
-@pytest.fixture(params=[pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS])
+@pytest.fixture(
+    params=[pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS]
+)
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     yield request.param.config(tmp_path)
     forget(tmp_path)
@@ -57,7 +65,9 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str,
 async def test_killed_again_and_again_it_ends_and_nothing_is_lost(config: dict[str, Any]) -> None:
     async with Memory(config, embedder=OLD) as memory:
         kinds = {"tea": "beverage", "heron": "bird"}
-        await memory.write_many([{"content": f"{kind} {n}", "scope": USER} for n in range(MANY // 2) for kind in kinds])
+        await memory.write_many(
+            [{"content": f"{kind} {n}", "scope": USER} for n in range(MANY // 2) for kind in kinds]
+        )
     given, deaths = json.dumps(config), 0
     for at in (2, 3, 5, 8, 9, 4, 10**6):
         ended = await _run(given, at)

@@ -1,5 +1,7 @@
-"""Eight processes speak in one session, and processes and servers are killed in the middle of it: nothing acknowledged is lost, doubled or out of
-order, and a sweep leaves nothing unfinished."""
+"""Eight processes speak in one session, and processes and servers are killed in the
+middle of it: nothing acknowledged is lost, doubled or out of order, and a sweep leaves
+nothing unfinished.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ ON_SERVERS = [PLACINGS[name] for name in ("redis-postgres-edge", "mongo-only", "
 
 
 def _config(placing: Placing, folder: Path) -> dict[str, Any]:
-    """Edge serves one process at a time, and no session: what would be in it is in the mid store."""
+    """Edge serves one process at a time, and no session: what would be in it is in the
+    mid store.
+    """
     config = placing.config(folder)
     config["tiers"]["long"] = config["tiers"]["mid"]
     return {**config, "embedder": "none", "durations": {"sweep_every": "0s"}}
@@ -52,7 +56,15 @@ class Writers:
 
     async def starts(self, dies: str = "") -> None:
         name, heard = f"w{len(self.heard)}", Heard()
-        command = [sys.executable, "-m", "tests.faults.speakers", json.dumps(self._config), name, str(self._chance.randrange(2**31)), dies]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.faults.speakers",
+            json.dumps(self._config),
+            name,
+            str(self._chance.randrange(2**31)),
+            dies,
+        ]
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
         self.heard.append(heard)
@@ -84,7 +96,9 @@ class Writers:
         """Wait until so many more calls were acknowledged."""
         enough = self._acknowledged() + times
         async with self._said:
-            await self._said.wait_for(lambda: self._acknowledged() >= enough or all(one.done() for one in self._running))
+            await self._said.wait_for(
+                lambda: self._acknowledged() >= enough or all(one.done() for one in self._running)
+            )
 
     def _acknowledged(self) -> int:
         return sum(len(one.acknowledged) for one in self.heard)
@@ -122,10 +136,15 @@ async def _judge(config: dict[str, Any], writers: Writers) -> list[str]:
     "placing",
     [
         pytest.param(PLACINGS["default"], id="default", marks=marks_of("sqlite")),
-        *[pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends)) for placing in ON_SERVERS],
+        *[
+            pytest.param(placing, id=placing.name, marks=marks_of(*placing.backends))
+            for placing in ON_SERVERS
+        ],
     ],
 )
-async def test_writers_that_are_killed_in_mid_append_and_mid_compaction_lose_and_double_nothing(placing: Placing, tmp_path: Path) -> None:
+async def test_writers_that_are_killed_in_mid_append_and_mid_compaction_lose_and_double_nothing(
+    placing: Placing, tmp_path: Path
+) -> None:
     config = _config(placing, tmp_path)
     async with _speaking(config) as writers:
         for _ in range(WRITERS - DOOMED):

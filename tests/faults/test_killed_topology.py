@@ -1,4 +1,6 @@
-"""Workers and servers that die in the middle of promotions over Redis, PostgreSQL and Edge: nothing acknowledged is lost, doubled or back."""
+"""Workers and servers that die in the middle of promotions over Redis, PostgreSQL and
+Edge: nothing acknowledged is lost, doubled or back.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,17 @@ class Clock:
 
 def _config(folder: Path) -> dict[str, Any]:
     rule = {"name": "all", "on": "session_end", "source": "short", "target": "mid"}
-    return {**PLACING.config(folder), "embedder": "none", "promotion": [rule], "durations": {"sweep_every": "0s"}}
+    return {
+        **PLACING.config(folder),
+        "embedder": "none",
+        "promotion": [rule],
+        "durations": {"sweep_every": "0s"},
+    }
 
 
-async def test_a_worker_that_is_killed_in_the_middle_of_a_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
+async def test_a_worker_that_is_killed_in_the_middle_of_a_step_loses_and_doubles_nothing(
+    tmp_path: Path,
+) -> None:
     config, first, calls = _config(tmp_path), random.randrange(2**31), 0  # noqa: S311
     print(f"seeds from {first}")
     for seed in range(first, first + ROUNDS):
@@ -66,8 +75,12 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_step_loses_and_doubles
     assert calls > ROUNDS * 8, "they died too early to prove anything"
 
 
-@pytest.mark.parametrize("server", [redis_servers.durable, postgres_servers.container], ids=["redis", "postgresql"])
-async def test_a_server_that_is_killed_under_an_agent_costs_no_acknowledged_write(server: Callable[[], Server], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "server", [redis_servers.durable, postgres_servers.container], ids=["redis", "postgresql"]
+)
+async def test_a_server_that_is_killed_under_an_agent_costs_no_acknowledged_write(
+    server: Callable[[], Server], tmp_path: Path
+) -> None:
     config, seed, clock, ledger = _config(tmp_path), random.randrange(2**31), Clock(), Ledger()  # noqa: S311
     print(f"seed {seed}")
     async with Memory(config, clock=clock) as memory:

@@ -1,4 +1,6 @@
-"""Many processes, one file, the whole facade: nothing acknowledged is missing, keyed writes are there once, locks never reach a caller."""
+"""Many processes, one file, the whole facade: nothing acknowledged is missing, keyed
+writes are there once, locks never reach a caller.
+"""
 
 from __future__ import annotations
 
@@ -69,17 +71,22 @@ async def test_many_processes_write_one_file(tmp_path: Path) -> None:
     async with Memory(url, embedder="none") as memory:
         found = [entry async for entry in memory.entries.all("user:ada")]
     assert Counter(e.content for e in found) == Counter(
-        {f"writer {w} note {n}": 1 for w in range(WRITERS) for n in range(EACH)} | {f"shared note {n}": 1 for n in range(EACH)}
+        {f"writer {w} note {n}": 1 for w in range(WRITERS) for n in range(EACH)}
+        | {f"shared note {n}": 1 for n in range(EACH)}
     )
     assert {i for answer in said for i in answer["own"]} | set(said[0]["shared"]) == {e.id for e in found}
-    assert all(answer["shared"] == said[0]["shared"] for answer in said), "a keyed write returns the first result to everyone"
+    assert all(answer["shared"] == said[0]["shared"] for answer in said), (
+        "a keyed write returns the first result to everyone"
+    )
 
 
 @pytest.mark.behaviour("D130")
 @pytest.mark.backend("sqlite")
 @pytest.mark.nightly
 async def test_many_processes_append_to_one_scratchpad(tmp_path: Path) -> None:
-    """Each append is of 41 bytes with its header: some find no room any more, and are told so."""
+    """Each append is of 41 bytes with its header: some find no room any more, and are
+    told so.
+    """
     url, room = f"sqlite:///{tmp_path / 'memory.db'}", WRITERS * EACH * 3 // 4
     writers = [_started(url, w, APPENDING, str(room * 41)) for w in range(WRITERS)]
     answers = await asyncio.gather(*(asyncio.to_thread(w.communicate, timeout=120) for w in writers))
@@ -89,6 +96,8 @@ async def test_many_processes_append_to_one_scratchpad(tmp_path: Path) -> None:
         found = await memory.scratchpads.read("builder")
     there = [line for line in found.content.splitlines() if line.startswith("writer")]
     assert found.size == len(found.content.encode()) == room * 41
-    assert Counter(there) == Counter(note for notes in said for note in notes), "what was acknowledged, each once, and nothing else"
+    assert Counter(there) == Counter(note for notes in said for note in notes), (
+        "what was acknowledged, each once, and nothing else"
+    )
     for notes in said:
         assert [note for note in there if note in notes] == notes, "in the order of each"

@@ -1,4 +1,6 @@
-"""The image of the worker: made from what is here without a network, it runs without rights and works off what a process that died left behind."""
+"""The image of the worker: made from what is here without a network, it runs without
+rights and works off what a process that died left behind.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def docker(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
-    """The worker's image, made from the first of the images here that has what it takes: a Python of 3.11 or newer, and glibc."""
+    """The worker's image, made from the first of the images here that has what it
+    takes: a Python of 3.11 or newer, and glibc.
+    """
     name = f"memory-tiers:tests-{os.getpid()}"
     try:
         images.build(_base(), name)
@@ -53,7 +57,17 @@ def _base() -> images.Base:
 def working(image: str, environment: dict[str, str], *words: str) -> Iterator[str]:
     """A container of the image that runs the command, on the network of this machine."""
     given = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
-    container = docker("run", "--detach", "--network", "host", "--label", f"{servers.OWNER}={servers.owner()}", *given, image, *words)
+    container = docker(
+        "run",
+        "--detach",
+        "--network",
+        "host",
+        "--label",
+        f"{servers.OWNER}={servers.owner()}",
+        *given,
+        image,
+        *words,
+    )
     try:
         yield container
     finally:
@@ -64,7 +78,9 @@ def test_it_needs_no_right_no_network_and_no_disk_but_its_home(image: str) -> No
     user = docker("image", "inspect", "--format", "{{.Config.User}}", image)
     assert all(int(number) > 0 for number in user.split(":"))
     bare = ("run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL")
-    written = json.loads(docker(*bare, image, "write", "Ada prefers tea to coffee", "--scope", "user:ada", "--json"))
+    written = json.loads(
+        docker(*bare, image, "write", "Ada prefers tea to coffee", "--scope", "user:ada", "--json")
+    )
     assert written["content"] == "Ada prefers tea to coffee"
 
 
@@ -84,7 +100,9 @@ async def test_it_does_what_a_process_that_died_left_and_ends_when_asked_to(imag
         with working(image, environment, "worker", "--every", "500ms") as worker:
             async with asyncio.timeout(60):
                 while len(await memory.admin.where(entry.id)) < 2:
-                    assert docker("inspect", "--format", "{{.State.Running}}", worker) == "true", docker("logs", worker)
+                    assert docker("inspect", "--format", "{{.State.Running}}", worker) == "true", docker(
+                        "logs", worker
+                    )
                     await asyncio.sleep(0.1)
             docker("stop", "--time", "30", worker)
             assert docker("inspect", "--format", "{{.State.ExitCode}}", worker) == "0"

@@ -1,1 +1,3 @@
-"""Tests of the engineering: what is shipped, what is written down, what the checks catch."""
+"""Tests of the engineering: what is shipped, what is written down, what the checks
+catch.
+"""

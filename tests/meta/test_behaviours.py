@@ -1,4 +1,6 @@
-"""docs/behaviours.md says what the markers say, and a marker that says nothing is an error."""
+"""docs/behaviours.md says what the markers say, and a marker that says nothing is an
+error.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ def found(source: str) -> list[tuple[str, str]]:
 
 
 def test_a_marker_on_a_function_names_the_function() -> None:
-    assert found('@pytest.mark.behaviour("A33", "AC-A15")\nasync def test_x(): ...') == [("A33", "test_x"), ("AC-A15", "test_x")]
+    assert found('@pytest.mark.behaviour("A33", "AC-A15")\nasync def test_x(): ...') == [
+        ("A33", "test_x"),
+        ("AC-A15", "test_x"),
+    ]
 
 
 def test_a_marker_on_a_class_a_parameter_or_a_file_counts_too() -> None:
@@ -32,7 +37,22 @@ def test_a_marker_on_a_class_a_parameter_or_a_file_counts_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ['"A999"', '"A0"', '"a33"', '"A033"', '"AC-A2"', '"AC-A13"', '"F1"', '"A33 "', "33", "row", '"A100"', "", '*["A33"]']
+    "wrong",
+    [
+        '"A999"',
+        '"A0"',
+        '"a33"',
+        '"A033"',
+        '"AC-A2"',
+        '"AC-A13"',
+        '"F1"',
+        '"A33 "',
+        "33",
+        "row",
+        '"A100"',
+        "",
+        '*["A33"]',
+    ],
 )
 def test_a_marker_that_names_no_row_is_an_error_that_says_where(wrong: str) -> None:
     with pytest.raises(WrongMarker, match=r"tests/test_x.py:2"):

@@ -1,4 +1,6 @@
-"""The benchmark's own arithmetic: what counts as met, and what is said of what was not measured."""
+"""The benchmark's own arithmetic: what counts as met, and what is said of what was not
+measured.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ def test_a_target_is_met_only_by_what_was_measured(figure: Figure, met: bool | N
 
 
 def test_the_table_says_what_was_not_measured_and_why_and_what_falls_short() -> None:
-    lines = table([Figure("slow", 9.0, "ms", 8, raw=3.0), Figure("gone", None, "turns/s", 1500, at_least=True, note="no data")]).splitlines()
+    lines = table(
+        [
+            Figure("slow", 9.0, "ms", 8, raw=3.0),
+            Figure("gone", None, "turns/s", 1500, at_least=True, note="no data"),
+        ]
+    ).splitlines()
     assert lines[2] == "| slow | 9 ms | 3 ms | 3.00 | ≤ 8 | **no** |"
     assert lines[3] == "| gone | not measured: no data |  |  | ≥ 1,500 |  |"
 

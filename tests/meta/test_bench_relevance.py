@@ -1,4 +1,6 @@
-"""The benchmark of relevance: what it counts as an answer and as nonsense, its fit, and the file that it writes."""
+"""The benchmark of relevance: what it counts as an answer and as nonsense, its fit, and
+the file that it writes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ TURNS = [
     Turn("a/D1:2", "a", 1, 2, "Tom", "Ines, my brother keeps bees behind the mill.", AT),
     Turn("b/D1:1", "b", 1, 1, "Mara", "I bake bread with rye on Fridays.", AT),
 ]
-QUESTIONS = [Question("a/q0", "a", "When does Ines take the ferry?", 4, ("a/D1:1",)), Question("b/q0", "b", "What does Ines do?", 5, ("b/D1:1",))]
+QUESTIONS = [
+    Question("a/q0", "a", "When does Ines take the ferry?", 4, ("a/D1:1",)),
+    Question("b/q0", "b", "What does Ines do?", 5, ("b/D1:1",)),
+]
 
 
 async def test_answers_are_the_evidence_and_nonsense_is_what_other_conversations_find(tmp_path: Path) -> None:
@@ -34,7 +39,9 @@ async def test_answers_are_the_evidence_and_nonsense_is_what_other_conversations
         asked = [hit for hit in hits if hit.of is not None]
         first = next(hit for hit in asked if hit.asked == "a")
         assert (first.of, first.place, first.right, first.shares_word) == ("a", 1, True, True)
-        assert {(hit.of, hit.asked) for hit in asked} == {("a", "a"), ("a", "b")}, "what no turn answers is not asked"
+        assert {(hit.of, hit.asked) for hit in asked} == {("a", "a"), ("a", "b")}, (
+            "what no turn answers is not asked"
+        )
         assert {hit.asked for hit in hits if hit.of is None} == {"a", "b"}
         assert await memory.search("ferry", scope="workspace:a") == []
 
@@ -60,6 +67,9 @@ def test_the_fit_finds_the_constants_that_drew_the_hits_and_is_judged_without_th
 def test_the_written_file_holds_the_constants_and_those_of_other_embedders() -> None:
     constants = Constants(-1.5, 2.0, 3.25)
     made = dict[str, object]()
-    exec(written({"both": Calibration(constants, constants), "meaning": LEXICAL, "words": LEXICAL}, "mine"), made)  # noqa: S102 - what it writes is a module
+    exec(  # noqa: S102
+        written({"both": Calibration(constants, constants), "meaning": LEXICAL, "words": LEXICAL}, "mine"),
+        made,
+    )
     assert set(made["EMBEDDERS"]) == {*EMBEDDERS, "mine"}  # type: ignore[call-overload]
     assert made["EMBEDDERS"]["mine"].hybrid.alone.lexical == 3.25  # type: ignore[index]

@@ -1,4 +1,6 @@
-"""The chapter "a fact changes its mind": its snippets run in order and print what it says, and its picture is the one that they give."""
+"""The chapter "a fact changes its mind": its snippets run in order and print what it
+says, and its picture is the one that they give.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ PRINTED = [
         "(1, 'Ada drinks coffee in Berlin', False), (2, 'Ada drinks tea in the morning', True)]",
         "5 4 2",
     ],
-    ["['Ada drinks tea in the morning', 'Ada goes to the office by tram 66', 'Ada lives in Berlin']", "True []"],
+    [
+        "['Ada drinks tea in the morning', 'Ada goes to the office by tram 66', 'Ada lives in Berlin']",
+        "True []",
+    ],
 ]
 
 
@@ -55,7 +60,9 @@ def test_the_chapter_s_snippets_tell_its_story_and_draw_its_picture(
 
 
 def _commands(entry_id: str) -> str:
-    """The commands, before the last snippet undoes what they show; and the picture that they made, without the ids."""
+    """The commands, before the last snippet undoes what they show; and the picture that
+    they made, without the ids.
+    """
     for command in commands(CHAPTER):
         words = [entry_id if word == "ID" else word for word in shlex.split(command)]
         assert words[0] == "memory"

@@ -1,4 +1,6 @@
-"""The renames of unreleased names, which users of the unreleased version run on their own code."""
+"""The renames of unreleased names, which users of the unreleased version run on their
+own code.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def test_a_name_of_another_library_stays() -> None:
 
 def test_a_name_by_its_module_and_under_another_name_is_followed() -> None:
     source = "import memory\nfrom memory import Held as H\n\nraise memory.Held from H()\n"
-    wanted = "import memory\nfrom memory import LegalHoldActive as H\n\nraise memory.LegalHoldActive from H()\n"
+    wanted = (
+        "import memory\nfrom memory import LegalHoldActive as H\n\nraise memory.LegalHoldActive from H()\n"
+    )
     assert renamed(source, Path("mine/app.py")) == wanted
 
 

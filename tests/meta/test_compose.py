@@ -1,4 +1,6 @@
-"""The topologies under compose/: each has a configuration beside it that fits, and exposes nothing beyond this machine."""
+"""The topologies under compose/: each has a configuration beside it that fits, and
+exposes nothing beyond this machine.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ def services(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def asked_ports(config: MemoryConfig) -> set[int]:
     """Every port that the configuration's stores are asked on."""
-    places = chain.from_iterable(urlsplit(store.url).netloc.rpartition("@")[2].split(",") for store in config.stores_in_use())
+    places = chain.from_iterable(
+        urlsplit(store.url).netloc.rpartition("@")[2].split(",") for store in config.stores_in_use()
+    )
     return {int(place.rpartition(":")[2]) for place in places}
 
 
 def listening(service: dict[str, Any]) -> set[int]:
-    """The ports of this machine that a service takes: those it publishes, or any that its command or environment names on the host's network."""
+    """The ports of this machine that a service takes: those it publishes, or any that
+    its command or environment names on the host's network.
+    """
     if service.get("network_mode") != "host":
         return {int(found[1]) for port in service["ports"] if (found := PORT.fullmatch(port))}
     said = [str(part) for part in (*service["command"], *service.get("environment", {}).values())]
@@ -43,7 +49,13 @@ def listening(service: dict[str, Any]) -> set[int]:
 
 
 def test_there_are_topologies() -> None:
-    assert {file.stem for file in TOPOLOGIES} >= {"redis-postgres-qdrant", "postgres-only", "redis-mongo-qdrant", "redis-mysql-qdrant", "cluster"}
+    assert {file.stem for file in TOPOLOGIES} >= {
+        "redis-postgres-qdrant",
+        "postgres-only",
+        "redis-mongo-qdrant",
+        "redis-mysql-qdrant",
+        "cluster",
+    }
 
 
 @pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)

@@ -1,4 +1,6 @@
-"""What the README and the changelog say is so: names, commands and the version. Its snippets are run in test_wheel.py."""
+"""What the README and the changelog say is so: names, commands and the version. Its
+snippets are run in test_wheel.py.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_there_is_a_figure_for_every_target_of_the_benchmark() -> None:
         assert row.rstrip(" |").rpartition("|")[2].strip().startswith(("yes", "**no**", "not measured"))
 
 
-@pytest.mark.parametrize("command", [c for page in (README, OPERATIONS) for c in commands(page) if c.startswith("make ")])
+@pytest.mark.parametrize(
+    "command", [c for page in (README, OPERATIONS) for c in commands(page) if c.startswith("make ")]
+)
 def test_every_make_command_of_a_page_has_a_target(command: str) -> None:
     assert set(command.split()[1:2]) <= targets()
 
@@ -52,7 +56,9 @@ def test_every_line_of_the_makefile_s_help_names_a_target() -> None:
     assert set(described) <= targets()
 
 
-@pytest.mark.parametrize("command", [c for page in (README, OPERATIONS) for c in commands(page) if c.startswith("pip ")])
+@pytest.mark.parametrize(
+    "command", [c for page in (README, OPERATIONS) for c in commands(page) if c.startswith("pip ")]
+)
 def test_every_install_command_of_a_page_names_an_extra_that_exists(command: str) -> None:
     named = re.findall(r"\[([\w,-]+)\]", command)
     assert {extra for names in named for extra in names.split(",")} <= set(PROJECT["optional-dependencies"])
@@ -66,7 +72,10 @@ def test_every_file_a_page_links_to_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [README, GUIDE], ids=lambda page: page.stem)
 def test_every_chapter_of_the_guide_that_is_linked_to_exists(page: Path) -> None:
-    chapters = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in re.findall(r"(?m)^#+ (.+)$", GUIDE.read_text())}
+    chapters = {
+        re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-")
+        for title in re.findall(r"(?m)^#+ (.+)$", GUIDE.read_text())
+    }
     named = re.findall(r"\]\((?:docs/guide\.md)?#([^)]+)\)", page.read_text())
     assert len(named) >= 10
     assert set(named) <= chapters
@@ -74,8 +83,12 @@ def test_every_chapter_of_the_guide_that_is_linked_to_exists(page: Path) -> None
 
 def test_make_needs_no_tool_a_newcomer_lacks() -> None:
     command = ["make", "--no-print-directory", "-n", "-B", "demo", "test", "check"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    planned = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
+    }
+    planned = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    ).stdout
     programs = {line.split()[0] for line in planned.splitlines() if line.strip()}
     assert all(p == "python3" or p.startswith(".venv/bin/") for p in programs), programs
 
@@ -89,7 +102,12 @@ def test_every_pinned_package_is_held_to_hashes(lock: str) -> None:
 
 @pytest.mark.parametrize("lock", ["run.lock", "dev.lock"])
 def test_every_direct_dependency_is_pinned_in_the_lock(lock: str) -> None:
-    pinned = {n.lower().replace("_", "-") for n in re.findall(r"(?m)^([\w.-]+)==", (ROOT / "requirements" / lock).read_text())}
-    wanted = list(PROJECT["dependencies"]) + (PROJECT["optional-dependencies"]["dev"] if lock == "dev.lock" else [])
+    pinned = {
+        n.lower().replace("_", "-")
+        for n in re.findall(r"(?m)^([\w.-]+)==", (ROOT / "requirements" / lock).read_text())
+    }
+    wanted = list(PROJECT["dependencies"]) + (
+        PROJECT["optional-dependencies"]["dev"] if lock == "dev.lock" else []
+    )
     names = {re.split(r"[\[>=<~! ]", w)[0].lower() for w in wanted} - {PROJECT["name"]}
     assert names <= pinned

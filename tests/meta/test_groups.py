@@ -1,4 +1,6 @@
-"""What belongs together runs on one worker: fixtures of a module, and servers, are made once."""
+"""What belongs together runs on one worker: fixtures of a module, and servers, are made
+once.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("number", range(2))
 def test_a_worker_takes_a_file_as_a_whole(request: pytest.FixtureRequest, number: int) -> None:
-    """The plugin that hands the tests out reads the group from the end of a test's id; where it stands in none, it goes unseen."""
+    """The plugin that hands the tests out reads the group from the end of a test's id;
+    where it stands in none, it goes unseen.
+    """
     if not hasattr(request.config, "workerinput"):
         pytest.skip("the tests run in one process")
     assert request.node.nodeid.endswith("]@meta/test_groups.py")
@@ -36,5 +40,7 @@ def test_the_tests_that_a_list_names_exist(listed: frozenset[str]) -> None:
     clauses = "".join(file.read_text() for file in sorted((ROOT / "memory/ports/contract").glob("test_*.py")))
     named = [line.partition("[")[0].partition("::") for line in sorted(listed)]
     assert [
-        f"{path}::{name}" for path, _, name in named if f"def {name}(" not in (clauses if "built_ins" in path else (ROOT / path).read_text())
+        f"{path}::{name}"
+        for path, _, name in named
+        if f"def {name}(" not in (clauses if "built_ins" in path else (ROOT / path).read_text())
     ] == []

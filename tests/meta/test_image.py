@@ -1,5 +1,6 @@
-"""What goes into the image of the worker: of what the lock pins, what the base's own Python and machine take. It is made and run in
-tests/faults/test_worker_image.py."""
+"""What goes into the image of the worker: of what the lock pins, what the base's own
+Python and machine take. It is made and run in tests/faults/test_worker_image.py.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +8,12 @@ import pytest
 
 from tools import image as images
 
-LINUX = {"python_full_version": "3.13.1", "python_version": "3.13", "sys_platform": "linux", "platform_machine": "x86_64"}
+LINUX = {
+    "python_full_version": "3.13.1",
+    "python_version": "3.13",
+    "sys_platform": "linux",
+    "platform_machine": "x86_64",
+}
 LOCK = """\
 numpy==2.4.6 ; python_full_version < '3.12' \\
     --hash=sha256:aa \\
@@ -22,7 +28,10 @@ redis==8.1.0 \\
 def test_of_two_pins_the_one_for_the_base_is_taken_with_its_hashes() -> None:
     assert images.pinned({"numpy"}, LINUX, LOCK) == "numpy==2.5.5 \\\n    --hash=sha256:ba\n"
     older = {**LINUX, "python_full_version": "3.11.2", "python_version": "3.11"}
-    assert images.pinned({"numpy"}, older, LOCK) == "numpy==2.4.6 \\\n    --hash=sha256:aa \\\n    --hash=sha256:ab\n"
+    assert (
+        images.pinned({"numpy"}, older, LOCK)
+        == "numpy==2.4.6 \\\n    --hash=sha256:aa \\\n    --hash=sha256:ab\n"
+    )
 
 
 def test_what_the_lock_does_not_pin_is_refused_by_name() -> None:

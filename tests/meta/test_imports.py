@@ -54,12 +54,18 @@ def test_every_public_name_is_listed_once_and_typed_as_it_is_loaded() -> None:
     assert sorted([*homes, "__version__"]) == sorted(memory.__all__)
     source = (ROOT / "memory" / "__init__.py").read_text()
     for name, home in homes.items():
-        assert f"    from {home} import {name} as {name}\n" in source, f"{name} is not among the TYPE_CHECKING imports"
+        assert f"    from {home} import {name} as {name}\n" in source, (
+            f"{name} is not among the TYPE_CHECKING imports"
+        )
 
 
 def test_every_error_is_public() -> None:
     errors = import_module("memory.domain.errors")
-    raised = {n for n, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.MemoryTiersError)}
+    raised = {
+        n
+        for n, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.MemoryTiersError)
+    }
     assert raised <= set(memory.__all__)
 
 
@@ -69,13 +75,21 @@ def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()", "--no-cache", "--no-logo"]
+    command = [
+        sys.executable,
+        "-c",
+        "from importlinter.cli import lint_imports_command; lint_imports_command()",
+        "--no-cache",
+        "--no-logo",
+    ]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
 def broken_tree(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the import check says of a copy of the sources in which every direction is broken."""
+    """What the import check says of a copy of the sources in which every direction is
+    broken.
+    """
     folder = tmp_path_factory.mktemp("broken")
     for package in ("memory", "memory_tiers"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,6 @@
-"""Words that went out of use: no identifier of the library has them any more, so that each thing has one name (docs/architecture.md)."""
+"""Words that went out of use: no identifier of the library has them any more, so that
+each thing has one name (docs/architecture.md).
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,23 @@ _LIBRARY = Path(__file__).parents[2] / "memory"
 
 
 def identifiers(source: str) -> Iterator[str]:
-    """Every name that the source gives to something: modules, classes, functions, parameters, variables, attributes."""
+    """Every name that the source gives to something: modules, classes, functions,
+    parameters, variables, attributes.
+    """
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+            case (
+                ast.ClassDef(name=name)
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.arg(arg=name)
+            ):
                 yield name
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.keyword(arg=str(name)):
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.Attribute(attr=name, ctx=ast.Store())
+                | ast.keyword(arg=str(name))
+            ):
                 yield name
             case ast.alias(asname=str(name)):
                 yield name
@@ -84,4 +97,9 @@ def test_the_test_finds_them(source: str, tmp_path: Path) -> None:
 
 
 def test_other_words_pass() -> None:
-    assert not [w for i in identifiers("inside = [1]\nasides_not = inside.append(2)\n") for w in words(i) if w in _FORMS and w != "asides"]
+    assert not [
+        w
+        for i in identifiers("inside = [1]\nasides_not = inside.append(2)\n")
+        for w in words(i)
+        if w in _FORMS and w != "asides"
+    ]

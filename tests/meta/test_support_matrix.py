@@ -19,7 +19,9 @@ def test_a_changed_claim_makes_it_stale() -> None:
 
 def test_tiers_follow_from_what_the_engine_needs() -> None:
     assert support_matrix.tiers(Capabilities()) == "none"
-    assert support_matrix.tiers(Capabilities(conditional=True, tenant_wide=True)).startswith("short, as a cache")
+    assert support_matrix.tiers(Capabilities(conditional=True, tenant_wide=True)).startswith(
+        "short, as a cache"
+    )
     home = Capabilities(durable=True, conditional=True, filter=True, order=True, tenant_wide=True)
     assert support_matrix.tiers(home) == "any; by meaning with another in long"
 

@@ -1,4 +1,6 @@
-"""What must not be committed: addresses of package registries, paths of one machine, and other people's data."""
+"""What must not be committed: addresses of package registries, paths of one machine,
+and other people's data.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,21 @@ FORBIDDEN = {
         r"\b(?:files|upload|test|www)?\.?(?:pypi|pythonhosted|npmjs|crates)\.(?:org|io)\b|\b(?:deb|security|archive|ports)\.(?:debian|ubuntu)\.(?:org|com)\b"
         r"|https?://[^\s\"')]+/simple\b|--(?:extra-)?index-url[= ]http",
     ),
-    "a path of one machine": re.compile(r"(?<![\w.~-])/(?:work|root|opt)/[\w.]|(?<![\w.~-])/(?:home|Users)/(?!project\b)\w+/"),
+    "a path of one machine": re.compile(
+        r"(?<![\w.~-])/(?:work|root|opt)/[\w.]|(?<![\w.~-])/(?:home|Users)/(?!project\b)\w+/"
+    ),
 }
 HERE = "tests/meta/test_tracked_files.py"
 
 
 def committed() -> Iterator[tuple[str, str]]:
     """Name and text of every file that is, or is about to be, committed."""
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     if listed.returncode:
         pytest.skip("this is no git checkout")
     for name in filter(None, listed.stdout.split("\0")):
@@ -78,5 +87,7 @@ def test_no_sentence_of_the_shared_data_is_copied() -> None:
     assert len(sentences) > 1000
     everything = "\n".join(text for name, text in committed() if not name.endswith(".lock"))
     beginnings = {s[:60] for s in sentences}  # to look for each of them takes a quarter of a minute
-    begun = {part for start in range(len(everything)) if (part := everything[start : start + 60]) in beginnings}
+    begun = {
+        part for start in range(len(everything)) if (part := everything[start : start + 60]) in beginnings
+    }
     assert [s for s in sentences if s[:60] in begun and s in everything] == []

@@ -1,4 +1,6 @@
-"""The wheel as its users get it: what is in it, and that it works with no checkout near."""
+"""The wheel as its users get it: what is in it, and that it works with no checkout
+near.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(programs: Path, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(programs / command[0]), *command[1:]], cwd=folder, env=wheels.environment(), capture_output=True, text=True, timeout=120
+        [str(programs / command[0]), *command[1:]],
+        cwd=folder,
+        env=wheels.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -61,7 +68,13 @@ def test_the_wheel_carries_the_licence_and_the_entry_points(wheel: Path) -> None
 
 @pytest.mark.thorough
 def test_the_installed_library_is_not_the_checkout(programs: Path, elsewhere: Path) -> None:
-    where = run(programs, elsewhere, "python", "-c", "import memory, memory_tiers; print(memory.__file__); print(memory_tiers.LIBRARY)")
+    where = run(
+        programs,
+        elsewhere,
+        "python",
+        "-c",
+        "import memory, memory_tiers; print(memory.__file__); print(memory_tiers.LIBRARY)",
+    )
     first, second = where.stdout.split()
     assert first == second
     assert Path(first).is_relative_to(programs.parent)
@@ -83,15 +96,28 @@ for folder in sys.argv[1:]:
     with open(folder + "/ended", "w") as file:
         file.write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 """
-"""What snippets import is imported once; each then runs in a process and a folder of its own."""
+"""What snippets import is imported once; each then runs in a process and a folder of
+its own.
+"""
 
 
 @pytest.fixture(scope="module")
-def ran(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
-    """The folders of the snippets that this run asks for, after each has run in its own, in which it finds no checkout."""
-    ours = (item for item in request.session.items if isinstance(item, pytest.Function) and item.originalname == "test_a_snippet_of_a_page_runs")
+def ran(
+    request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, int], Path]:
+    """The folders of the snippets that this run asks for, after each has run in its
+    own, in which it finds no checkout.
+    """
+    ours = (
+        item
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.originalname == "test_a_snippet_of_a_page_runs"
+    )
     asked = [item.callspec.params for item in ours]
-    folders = {(str(params["page"]), int(str(params["number"]))): tmp_path_factory.mktemp("elsewhere") for params in asked}
+    folders = {
+        (str(params["page"]), int(str(params["number"]))): tmp_path_factory.mktemp("elsewhere")
+        for params in asked
+    }
     for (page, number), folder in folders.items():
         (folder / "snippet.py").write_text(blocks("python", PAGES[page])[number])
     clean = {name: value for name, value in wheels.environment().items() if not name.startswith("MEMORY")}
@@ -105,7 +131,12 @@ def ran(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest
 
 
 @pytest.mark.parametrize(
-    ("page", "number"), [pytest.param(page.stem, n, marks=beyond(n, [0])) for page in PAGES.values() for n in range(len(blocks("python", page)))]
+    ("page", "number"),
+    [
+        pytest.param(page.stem, n, marks=beyond(n, [0]))
+        for page in PAGES.values()
+        for n in range(len(blocks("python", page)))
+    ],
 )
 @pytest.mark.thorough
 def test_a_snippet_of_a_page_runs(ran: dict[tuple[str, int], Path], page: str, number: int) -> None:
@@ -126,7 +157,9 @@ def test_the_memory_commands_of_the_readme_work_in_order(programs: Path, elsewhe
 
 
 @pytest.mark.parametrize("command", [c for c in commands(OPERATIONS) if c.startswith("memory ")])
-def test_a_command_of_the_operations_page_has_the_options_it_names(programs: Path, elsewhere: Path, command: str) -> None:
+def test_a_command_of_the_operations_page_has_the_options_it_names(
+    programs: Path, elsewhere: Path, command: str
+) -> None:
     result = run(programs, elsewhere, *shlex.split(command), "--help")
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -151,7 +184,9 @@ def test_a_memory_of_the_user_s_own_is_named_kindly(programs: Path, elsewhere: P
     assert "Traceback" not in result.stderr
 
 
-def test_the_memory_command_is_not_led_astray_by_the_folder_it_is_run_in(programs: Path, elsewhere: Path) -> None:
+def test_the_memory_command_is_not_led_astray_by_the_folder_it_is_run_in(
+    programs: Path, elsewhere: Path
+) -> None:
     (elsewhere / "memory.py").write_text("raise SystemExit('this must not be imported')\n")
     (elsewhere / "typer.py").write_text("raise SystemExit('this must not be imported')\n")
     assert run(programs, elsewhere, "memory", "--help").returncode == 0
@@ -168,15 +203,37 @@ def test_tests_of_a_project_with_its_own_memory_see_their_own(programs: Path, el
 
 def test_the_contract_runs_from_the_installed_wheel(programs: Path, elsewhere: Path) -> None:
     harness = "memory.ports.contract.harness:Harness"
-    result = run(programs, elsewhere, "python", "-m", "pytest", "-q", "--pyargs", "memory.ports.contract", "--memory-harness", harness)
+    result = run(
+        programs,
+        elsewhere,
+        "python",
+        "-m",
+        "pytest",
+        "-q",
+        "--pyargs",
+        "memory.ports.contract",
+        "--memory-harness",
+        harness,
+    )
     assert "must set `name` and `claims`" in result.stdout + result.stderr
     result = run(programs, elsewhere, "python", "-m", "pytest", "-q", "--pyargs", "memory.ports.contract")
     assert "no harness: name one with --memory-harness" in result.stdout + result.stderr
 
 
-DRIVERS = {"asyncmy", "asyncpg", "grpcio", "onnxruntime", "pymongo", "qdrant-client", "qdrant-edge-py", "redis"}
+DRIVERS = {
+    "asyncmy",
+    "asyncpg",
+    "grpcio",
+    "onnxruntime",
+    "pymongo",
+    "qdrant-client",
+    "qdrant-edge-py",
+    "redis",
+}
 DOWNLOADS = {"hf-xet", "httpx2", "huggingface-hub", "requests", "safetensors", "toml", "urllib3"}
-"""What brings models from elsewhere: WordLlama and its tokenizer ask pip for it, and nothing here uses it (docs/decisions/027)."""
+"""What brings models from elsewhere: WordLlama and its tokenizer ask pip for it, and
+nothing here uses it (docs/decisions/027).
+"""
 
 FOUND = """
 import sys
@@ -197,7 +254,9 @@ def test_an_install_brings_the_drivers_of_the_extras_that_were_asked_for_and_no_
     assert wheels.brought(wheel, ["all"]) >= DRIVERS
 
 
-def test_the_default_finds_by_meaning_where_nothing_can_download(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
+def test_the_default_finds_by_meaning_where_nothing_can_download(
+    wheel: Path, elsewhere: Path, tmp_path: Path
+) -> None:
     left = wheels.brought(wheel, leaves={"tokenizers", "wordllama"})
     assert not left & DOWNLOADS
     done = run(wheels.install(wheel, tmp_path / "env", left), elsewhere, "python", "-W", "error", "-c", FOUND)
@@ -209,7 +268,9 @@ def test_the_default_finds_by_meaning_where_nothing_can_download(wheel: Path, el
 
 @pytest.mark.backend("qdrant_edge")
 @pytest.mark.thorough
-def test_edge_works_with_its_own_extra_alone_and_a_server_is_told_to_need_another(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
+def test_edge_works_with_its_own_extra_alone_and_a_server_is_told_to_need_another(
+    wheel: Path, elsewhere: Path, tmp_path: Path
+) -> None:
     programs = wheels.install(wheel, tmp_path / "env", wheels.brought(wheel, ["qdrant-edge"]))
     done = run(programs, elsewhere, "python", "-W", "error", "-c", FOUND, "qdrant+edge:folder")
     assert done.returncode == 0, done.stderr

@@ -24,13 +24,22 @@ from tests.support.placings import forget
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.month", description="Random everyday use of the facade against a model.")
+    parser = argparse.ArgumentParser(
+        prog="tests.month", description="Random everyday use of the facade against a model."
+    )
     parser.add_argument("--topology", choices=sorted(TOPOLOGIES), help="this one only")
     parser.add_argument("--operations", type=int, default=2_000, help="how many in all")
     parser.add_argument("--seed", type=int, help="which run; a fresh one unless told")
-    parser.add_argument("--folder", type=Path, help="where the stores and the state of the run are kept, to be taken up again")
+    parser.add_argument(
+        "--folder", type=Path, help="where the stores and the state of the run are kept, to be taken up again"
+    )
     parser.add_argument("--replay", type=Path, help="carry out these operations instead of drawing some")
-    parser.add_argument("--shrink-for", type=float, default=120, help="seconds that a failure is made smaller for; 0: as it is")
+    parser.add_argument(
+        "--shrink-for",
+        type=float,
+        default=120,
+        help="seconds that a failure is made smaller for; 0: as it is",
+    )
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if options.replay is not None:
@@ -46,7 +55,12 @@ def _one(topology: Topology, seed: int, options: argparse.Namespace) -> int:
         return 0
 
     def progress(done: int, seconds: float) -> None:
-        print(f"\r{topology.name}: {done}/{options.operations}, {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+        print(
+            f"\r{topology.name}: {done}/{options.operations}, {seconds:.0f} s",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
 
     if options.folder is None:
         with scratch() as folder:
@@ -64,12 +78,17 @@ def _one(topology: Topology, seed: int, options: argparse.Namespace) -> int:
     if failed is None:
         print(f"{topology.name}: {options.operations} operations of seed {seed}, all as promised", flush=True)
         return 0
-    print(report(topology, failed, Path(tempfile.mkdtemp(prefix="memory-month-")), options.shrink_for), flush=True)
+    print(
+        report(topology, failed, Path(tempfile.mkdtemp(prefix="memory-month-")), options.shrink_for),
+        flush=True,
+    )
     return 1
 
 
 def report(topology: Topology, failed: Failed, folder: Path, seconds: float) -> str:
-    """What went wrong, as small as it was found in that time, and where it is written down."""
+    """What went wrong, as small as it was found in that time, and where it is written
+    down.
+    """
     again = f"python -m tests.month --topology {topology.name} --seed {failed.seed} --operations {len(failed.operations)}"
     told = f"{topology.name}: operation {len(failed.operations)} of seed {failed.seed}: {str(failed.error)[:2_000]}\nagain: {again}"
     label = label_of(failed.error)

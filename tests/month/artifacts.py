@@ -1,4 +1,6 @@
-"""Artifacts: files that sessions have are put, put again, read, listed and deleted, and go with their session; and what somebody might break."""
+"""Artifacts: files that sessions have are put, put again, read, listed and deleted, and
+go with their session; and what somebody might break.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class File:
     def known(self, session_id: str, path: str) -> Artifact:
         data = self.data
         digest = hashlib.sha256(data).hexdigest()
-        return Artifact(self.id, session_id, path, self.media_type, len(data), digest, self.created_at, self.updated_at)
+        return Artifact(
+            self.id, session_id, path, self.media_type, len(data), digest, self.created_at, self.updated_at
+        )
 
 
 class Files:
@@ -62,7 +66,9 @@ class Files:
         self._talks = talks
         self._of: dict[tuple[str, str], tuple[Talk, dict[str, File]]] = {}
         self.last: dict[tuple[str, str, str], str] = {}
-        """By tenant, session and path: the id of what was there last, whether it is or not."""
+        """By tenant, session and path: the id of what was there last, whether it is or
+        not.
+        """
         self._words: dict[str, None] = {}
 
     def of(self, talk: Talk) -> dict[str, File]:
@@ -88,12 +94,27 @@ class Files:
         return self._words.keys() - self.living_words()
 
     def stored(self, rows: Mapping[Collection, Sequence[Record]]) -> None:
-        """A manifest for each file, the chunks that it names and no others, and room reserved for just these."""
-        wanted = sorted((talk.tenant, f"conversation:{talk.id}", file.id, len(file.data)) for talk, file in self.all())
-        found = sorted((row.key.tenant, row.scope, str(row.fields["artifact_id"]), int(str(row.fields["size"]))) for row in rows[MANIFESTS])
+        """A manifest for each file, the chunks that it names and no others, and room
+        reserved for just these.
+        """
+        wanted = sorted(
+            (talk.tenant, f"conversation:{talk.id}", file.id, len(file.data)) for talk, file in self.all()
+        )
+        found = sorted(
+            (row.key.tenant, row.scope, str(row.fields["artifact_id"]), int(str(row.fields["size"])))
+            for row in rows[MANIFESTS]
+        )
         if found != wanted:
-            raise Wrong("stored artifacts are others", f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} in all")
-        named = Counter({(row.key.tenant, row.scope, str(row.fields["upload"])): int(str(row.fields["size"])) for row in rows[MANIFESTS]})
+            raise Wrong(
+                "stored artifacts are others",
+                f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} in all",
+            )
+        named = Counter(
+            {
+                (row.key.tenant, row.scope, str(row.fields["upload"])): int(str(row.fields["size"]))
+                for row in rows[MANIFESTS]
+            }
+        )
         chunks = Counter[tuple[str, str, str]]()
         for row in rows[ARTIFACTS]:
             data: Any = row.fields["data"]
@@ -101,12 +122,14 @@ class Files:
         if chunks != named:
             raise Wrong("stored chunks are others", f"{chunks}, wanted {named}")
         held = [row for row in rows[RESERVATIONS] if row.fields.get("upload") is not None]
-        reserved = sorted((row.key.tenant, str(row.fields["artifact_id"]), int(str(row.fields["bytes"]))) for row in held)
+        reserved = sorted(
+            (row.key.tenant, str(row.fields["artifact_id"]), int(str(row.fields["bytes"]))) for row in held
+        )
         if reserved != sorted((tenant, artifact_id, size) for tenant, _, artifact_id, size in wanted):
             raise Wrong("room is reserved for others", f"{reserved}, wanted that of {wanted}")
 
 
-# -- what is done ------------------------------------------------------------------------------------------------------
+# -- what is done ----------------------------------------------------------------------
 
 
 def _named(g: Generator, run: Run, tenant: str) -> dict[str, Any]:
@@ -118,14 +141,21 @@ def _named(g: Generator, run: Run, tenant: str) -> dict[str, Any]:
 
 
 def _draw_put(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    says = {"text": own_word(g.number, "f"), "filling": g.chance.choices(FILLINGS, (12, 1))[0], "media_type": g.chance.choice(MEDIA)}
+    says = {
+        "text": own_word(g.number, "f"),
+        "filling": g.chance.choices(FILLINGS, (12, 1))[0],
+        "media_type": g.chance.choice(MEDIA),
+    }
     return "put_file", _named(g, run, tenant) | says
 
 
 DRAWS: dict[str, tuple[float, Callable[[Generator, Run, str], Drawn | None]]] = {
     "put_file": (2, _draw_put),
     "read_file": (0.6, lambda g, run, tenant: ("read_file", _named(g, run, tenant))),
-    "delete_file": (0.9, lambda g, run, tenant: ("delete_file", _named(g, run, tenant) | {"by_id": g.chance.random() < 0.5})),
+    "delete_file": (
+        0.9,
+        lambda g, run, tenant: ("delete_file", _named(g, run, tenant) | {"by_id": g.chance.random() < 0.5}),
+    ),
 }
 
 
@@ -133,7 +163,10 @@ DRAWS: dict[str, tuple[float, Callable[[Generator, Run, str], Drawn | None]]] = 
 async def put_file(run: Run, op: Operation) -> None:
     """New, or in the place of what stands there, which keeps its id."""
     session, path = op.args["session"], op.args["path"]
-    talk, says = run.talks.get(op.tenant, session, run.clock.now), (op.args["text"], op.args["filling"], op.args["media_type"])
+    talk, says = (
+        run.talks.get(op.tenant, session, run.clock.now),
+        (op.args["text"], op.args["filling"], op.args["media_type"]),
+    )
     data = b"." * says[1] + b" " + says[0].encode()
     said = await run.ask(op, "artifacts.put", session, path, data, media_type=says[2])
     if talk is None:
@@ -154,7 +187,10 @@ def _is_made(run: Run, said: Said, file: File, before: File | None) -> None:
     """What the memory chooses can be true."""
     created_at = file.updated_at if before is None else before.created_at
     if file.created_at != created_at or not said.begun <= file.updated_at <= said.ended:
-        said.wrong("is put at another time", f"{file.created_at} and {file.updated_at}, before {before}, not from {said.begun} to {said.ended}")
+        said.wrong(
+            "is put at another time",
+            f"{file.created_at} and {file.updated_at}, before {before}, not from {said.begun} to {said.ended}",
+        )
     if file.id != before.id if before is not None else file.id in run.files.last.values():
         said.wrong("gives another id", f"{file.id}, before {before}")
 
@@ -168,9 +204,14 @@ async def read_file(run: Run, op: Operation) -> None:
 async def delete_file(run: Run, op: Operation) -> None:
     """By its id or its path; what is not there any more is not deleted."""
     session, path = op.args["session"], op.args["path"]
-    talk, former = run.talks.get(op.tenant, session, run.clock.now), run.files.last.get((op.tenant, session, path))
+    talk, former = (
+        run.talks.get(op.tenant, session, run.clock.now),
+        run.files.last.get((op.tenant, session, path)),
+    )
     file = None if talk is None else run.files.of(talk).get(path)
-    said = await run.ask(op, "artifacts.delete", former if op.args["by_id"] and former is not None else (session, path))
+    said = await run.ask(
+        op, "artifacts.delete", former if op.args["by_id"] and former is not None else (session, path)
+    )
     if file is not None and run.model.holds_all(op.tenant, f"session:{session}"):
         said.refused("Held")
         return
@@ -185,7 +226,9 @@ async def looked_at(run: Run, tenant: str, session: str, path: str, *, worker: i
     talk, former = run.talks.get(tenant, session, run.clock.now), run.files.last.get((tenant, session, path))
     file = None if talk is None else run.files.of(talk).get(path)
     for which in [(session, path), *([] if former is None else [former])]:
-        (await run.ask(None, "artifacts.get", which, tenant=tenant, worker=worker)).equals(None if file is None else file.known(session, path))
+        (await run.ask(None, "artifacts.get", which, tenant=tenant, worker=worker)).equals(
+            None if file is None else file.known(session, path)
+        )
         said = await run.ask(None, "artifacts.read", which, tenant=tenant, worker=worker)
         if file is None:
             said.refused("NotFound")
@@ -195,11 +238,17 @@ async def looked_at(run: Run, tenant: str, session: str, path: str, *, worker: i
 
 @check.look
 async def whole(run: Run, tenant: str, worker: int) -> None:
-    """Every file of every session, in the order in which they were first put, page by page."""
+    """Every file of every session, in the order in which they were first put, page by
+    page.
+    """
     for talk in run.talks.of(tenant, run.clock.now):
         found, cursor = list[Artifact](), None
         while True:
-            page = (await run.ask(None, "artifacts.list", talk.id, tenant=tenant, worker=worker, limit=2, cursor=cursor)).given()
+            page = (
+                await run.ask(
+                    None, "artifacts.list", talk.id, tenant=tenant, worker=worker, limit=2, cursor=cursor
+                )
+            ).given()
             found += page.artifacts
             if (cursor := page.cursor) is None or len(found) > len(PATHS):
                 break
@@ -211,7 +260,7 @@ async def whole(run: Run, tenant: str, worker: int) -> None:
             await looked_at(run, tenant, session, path, worker=worker)
 
 
-# -- what somebody might break -----------------------------------------------------------------------------------------
+# -- what somebody might break ---------------------------------------------------------
 
 
 @mutant("artifacts.delete")
@@ -220,7 +269,9 @@ async def a_file_is_said_to_be_deleted(whole: Method, artifacts: Artifacts, whic
 
 
 @mutant("artifacts.put")
-async def a_file_that_is_put_again_gets_another_id(whole: Method, artifacts: Artifacts, session_id: str, path: str, data: Any, **kwargs: Any) -> Any:
+async def a_file_that_is_put_again_gets_another_id(
+    whole: Method, artifacts: Artifacts, session_id: str, path: str, data: Any, **kwargs: Any
+) -> Any:
     if await artifacts.get((session_id, path)) is not None:
         await artifacts.delete((session_id, path))
     return await whole(artifacts, session_id, path, data, **kwargs)

@@ -1,4 +1,6 @@
-"""All entries of a tenant, or of some scopes, by their last change, page by page; and what somebody might break."""
+"""All entries of a tenant, or of some scopes, by their last change, page by page; and
+what somebody might break.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +41,30 @@ DRAWS: dict[str, tuple[float, Callable[[Generator, Run, str], Drawn | None]]] = 
 
 @operation
 async def browse(run: Run, op: Operation) -> None:
-    await browsed(run, op.tenant, op.args["scopes"], op.args["limit"], worker=op.worker, **resolved(run, op.args["asked"]))
+    await browsed(
+        run,
+        op.tenant,
+        op.args["scopes"],
+        op.args["limit"],
+        worker=op.worker,
+        **resolved(run, op.args["asked"]),
+    )
 
 
-async def browsed(run: Run, tenant: str, scopes: list[str] | None, limit: int, *, worker: int, **given: Any) -> None:
+async def browsed(
+    run: Run, tenant: str, scopes: list[str] | None, limit: int, *, worker: int, **given: Any
+) -> None:
     """Each entry once, with the newest change first."""
-    found, (begun, ended) = await check.in_pages(run, "browse", scopes, tenant=tenant, limit=limit, worker=worker, **given)
+    found, (begun, ended) = await check.in_pages(
+        run, "browse", scopes, tenant=tenant, limit=limit, worker=worker, **given
+    )
     at_first, certain = shown(run.model, tenant, scopes, begun, **given)
     at_last, still = shown(run.model, tenant, scopes, ended, **given)
     if certain and still and at_first == at_last:
         asked = Asked(tenant, tuple(scopes or ()))
-        check.same_entries(f"browse({', '.join(sorted(given))})", run, asked, found, at_first[: check.PAGES * limit])
+        check.same_entries(
+            f"browse({', '.join(sorted(given))})", run, asked, found, at_first[: check.PAGES * limit]
+        )
 
 
 def shown(
@@ -64,10 +79,20 @@ def shown(
 ) -> tuple[list[Version], bool]:
     """What a browse shows, in order, and whether that is certain."""
     every = sorted({life.scope for life in model.of(tenant)}) if scopes is None else scopes
-    within: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    within: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+    }
     visible, certain = model.matching(Asked(tenant, tuple(every), **within), now)
-    found = [version for version in visible if conversation is None or version.fields["conversation_id"] in (None, conversation)]
-    found = [version for version in found if updated_before is None or version.fields["updated_at"] < updated_before]
+    found = [
+        version
+        for version in visible
+        if conversation is None or version.fields["conversation_id"] in (None, conversation)
+    ]
+    found = [
+        version
+        for version in found
+        if updated_before is None or version.fields["updated_at"] < updated_before
+    ]
     return sorted(found, key=lambda version: version.fields["updated_at"])[::-1], certain
 
 
@@ -76,21 +101,31 @@ async def whole(run: Run, tenant: str, worker: int) -> None:
     await browsed(run, tenant, None, SOME, worker=worker)
 
 
-# -- what somebody might break -----------------------------------------------------------------------------------------
+# -- what somebody might break ---------------------------------------------------------
 
 
 @mutant("browse")
-async def browsing_goes_by_when_entries_were_created(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+async def browsing_goes_by_when_entries_were_created(
+    whole: Method, memory: Memory, *args: Any, **kwargs: Any
+) -> Any:
     found = await whole(memory, *args, **kwargs)
-    return Retrieved(sorted(found, key=lambda entry: (entry.created_at, entry.id), reverse=True), found.degraded, found.cursor)
+    return Retrieved(
+        sorted(found, key=lambda entry: (entry.created_at, entry.id), reverse=True),
+        found.degraded,
+        found.cursor,
+    )
 
 
 @mutant("browse")
-async def browsing_in_a_conversation_shows_what_was_said_in_others(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+async def browsing_in_a_conversation_shows_what_was_said_in_others(
+    whole: Method, memory: Memory, *args: Any, **kwargs: Any
+) -> Any:
     return await whole(memory, *args, **(kwargs | {"conversation": None}))
 
 
 @mutant("browse")
-async def what_has_moved_on_is_browsed_no_more(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+async def what_has_moved_on_is_browsed_no_more(
+    whole: Method, memory: Memory, *args: Any, **kwargs: Any
+) -> Any:
     found = await whole(memory, *args, **kwargs)
     return Retrieved([entry for entry in found if entry.tier != "long"], found.degraded, found.cursor)

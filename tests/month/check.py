@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
-from memory.orchestrator.collections import ARTIFACTS, ENTRIES, ENTRY_VERSIONS, MANIFESTS, NUMBERS, OPERATIONS, RELATIONS, RESERVATIONS, SCRATCHPADS
+from memory.orchestrator.collections import (
+    ARTIFACTS,
+    ENTRIES,
+    ENTRY_VERSIONS,
+    MANIFESTS,
+    NUMBERS,
+    OPERATIONS,
+    RELATIONS,
+    RESERVATIONS,
+    SCRATCHPADS,
+)
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.ports.collections import Collection
@@ -33,15 +43,19 @@ if TYPE_CHECKING:
     from tests.month.run import Run
 
 SEARCHED_AT_ONCE = 25
-"""How many entries are looked for by their own words when the whole is looked at; others the next time."""
+"""How many entries are looked for by their own words when the whole is looked at;
+others the next time.
+"""
 MOST = 1_000
 PAGES = 30
 """How many pages of one list are read at most."""
 LEASE = timedelta(milliseconds=2)
 """When that of who died has run out; no rule's moment lies within it."""
 ROUNDS, SETTLED_AFTER = 12, 4
-"""How many rounds each worker does; and how many sweeps it takes at most until nothing is left: to end a session, note what was said, delete it, and
-once more for what was made of it."""
+"""How many rounds each worker does; and how many sweeps it takes at most until nothing
+is left: to end a session, note what was said, delete it, and once more for what was
+made of it.
+"""
 DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
 BESIDE = (SCRATCHPADS, NUMBERS, MANIFESTS, ARTIFACTS, RESERVATIONS)
 """Of what else records are judged, by those who play it."""
@@ -59,11 +73,21 @@ def look(of: Look) -> Look:
     return of
 
 
-# -- one entry --------------------------------------------------------------------------------------------------------
+# -- one entry -------------------------------------------------------------------------
 
 
-async def get(run: Run, tenant: str, entry_id: str, *, worker: int = 0, as_of: datetime | None = None, known_at: datetime | None = None) -> None:
-    moments: dict[str, Any] = {name: moment for name, moment in (("as_of", as_of), ("known_at", known_at)) if moment is not None}
+async def get(
+    run: Run,
+    tenant: str,
+    entry_id: str,
+    *,
+    worker: int = 0,
+    as_of: datetime | None = None,
+    known_at: datetime | None = None,
+) -> None:
+    moments: dict[str, Any] = {
+        name: moment for name, moment in (("as_of", as_of), ("known_at", known_at)) if moment is not None
+    }
     said = await run.ask(None, "get", entry_id, tenant=tenant, worker=worker, **moments)
     life = run.model.life(tenant, entry_id)
     version, certain = (None, True) if life is None else life.seen(said.begun, as_of, known_at)
@@ -72,7 +96,10 @@ async def get(run: Run, tenant: str, entry_id: str, *, worker: int = 0, as_of: d
     label = f"get({', '.join(sorted(moments))})"
     found = said.given()
     if (found is None) != (version is None):
-        raise Wrong(f"{label} shows {'nothing' if found is None else 'what must be hidden'}", f"{entry_id}, {moments}: {found!r}, model: {version}")
+        raise Wrong(
+            f"{label} shows {'nothing' if found is None else 'what must be hidden'}",
+            f"{entry_id}, {moments}: {found!r}, model: {version}",
+        )
     if life is not None and version is not None and found is not None:
         _same_entry(label, found, version, life)
 
@@ -85,7 +112,10 @@ async def history(run: Run, tenant: str, entry_id: str, *, worker: int = 0) -> N
         return
     found = said.given()
     if len(found) != len(life.versions):
-        raise Wrong("history has another number of versions", f"{[e.content for e in found]}, wanted {[v.fields['content'] for v in life.versions]}")
+        raise Wrong(
+            "history has another number of versions",
+            f"{[e.content for e in found]}, wanted {[v.fields['content'] for v in life.versions]}",
+        )
     for entry, version in zip(found, life.versions, strict=True):
         _same_entry("history", entry, version, life)
 
@@ -96,15 +126,32 @@ def _same_entry(label: str, found: Entry, version: Version, life: Life) -> None:
         raise Wrong(f"{label} shows another entry", f"{found.id}: {told}")
 
 
-# -- many -------------------------------------------------------------------------------------------------------------
+# -- many ------------------------------------------------------------------------------
 
 
-async def retrieve(run: Run, asked: Asked, *, order: str = "newest", limit: int = MOST, worker: int = 0, with_session: str | None = None) -> None:
+async def retrieve(
+    run: Run,
+    asked: Asked,
+    *,
+    order: str = "newest",
+    limit: int = MOST,
+    worker: int = 0,
+    with_session: str | None = None,
+) -> None:
     given = _arguments(asked)
     if with_session is not None:
         given |= {"include_narrower": True, "session_id": with_session}
         asked = _widened(asked, with_session)
-    said = await run.ask(None, "retrieve", asked.scopes[0], tenant=asked.tenant, worker=worker, order=order, limit=limit, **given)
+    said = await run.ask(
+        None,
+        "retrieve",
+        asked.scopes[0],
+        tenant=asked.tenant,
+        worker=worker,
+        order=order,
+        limit=limit,
+        **given,
+    )
     wanted, certain = run.model.retrieved(asked, said.begun, order)
     found = said.given()
     if found.degraded:
@@ -113,9 +160,19 @@ async def retrieve(run: Run, asked: Asked, *, order: str = "newest", limit: int 
         same_entries("retrieve" + _of(asked), run, asked, list(found), wanted[:limit])
 
 
-async def paged(run: Run, asked: Asked, *, order: str = "newest", limit: int = 20, worker: int = 0, with_session: str | None = None) -> None:
+async def paged(
+    run: Run,
+    asked: Asked,
+    *,
+    order: str = "newest",
+    limit: int = 20,
+    worker: int = 0,
+    with_session: str | None = None,
+) -> None:
     """Page by page it is the same list, each entry once."""
-    given = _arguments(asked) | ({} if with_session is None else {"include_narrower": True, "session_id": with_session})
+    given = _arguments(asked) | (
+        {} if with_session is None else {"include_narrower": True, "session_id": with_session}
+    )
     whole = asked if with_session is None else _widened(asked, with_session)
     told: dict[str, Any] = {"tenant": asked.tenant, "worker": worker, "order": order}
     found, (begun, ended) = await in_pages(run, "retrieve", asked.scopes[0], limit=limit, **told, **given)
@@ -125,7 +182,9 @@ async def paged(run: Run, asked: Asked, *, order: str = "newest", limit: int = 2
         same_entries("retrieve in pages" + _of(asked), run, whole, found, at_first[: PAGES * limit])
 
 
-async def in_pages(run: Run, call: str, *args: Any, limit: int, **given: Any) -> tuple[list[Entry], tuple[datetime, datetime]]:
+async def in_pages(
+    run: Run, call: str, *args: Any, limit: int, **given: Any
+) -> tuple[list[Entry], tuple[datetime, datetime]]:
     """A list page by page, as far as it is read, and when that was begun and ended."""
     found, cursor, begun = list[Entry](), None, run.clock.now
     for _ in range(PAGES):
@@ -133,16 +192,26 @@ async def in_pages(run: Run, call: str, *args: Any, limit: int, **given: Any) ->
         page = said.given()
         found += page
         if len(page) > limit or (page.cursor is not None and not page) or page.degraded:
-            raise Wrong("a page is too long, or empty, or lacks something", f"{len(page)} of {limit}, {page.degraded}")
+            raise Wrong(
+                "a page is too long, or empty, or lacks something", f"{len(page)} of {limit}, {page.degraded}"
+            )
         if (cursor := page.cursor) is None:
             break
     return found, (begun, said.ended)
 
 
 async def search_word(
-    run: Run, asked: Asked, word: str, *, worker: int = 0, with_session: str | None = None, preferred: dict[str, Any] | None = None
+    run: Run,
+    asked: Asked,
+    word: str,
+    *,
+    worker: int = 0,
+    with_session: str | None = None,
+    preferred: dict[str, Any] | None = None,
 ) -> None:
-    """A word that few entries hold finds these and, by words, what was said just before and after them, whatever is preferred."""
+    """A word that few entries hold finds these and, by words, what was said just before
+    and after them, whatever is preferred.
+    """
     given = _of_search(asked) | (preferred or {})
     if with_session is not None:
         given |= {"include_narrower": True, "session_id": with_session}
@@ -169,14 +238,25 @@ async def search_word(
             if len(found) > len(wanted)
             else "misses"
         )
-        raise Wrong(f"{label} {what}", f"{word} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}")
+        raise Wrong(
+            f"{label} {what}",
+            f"{word} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}",
+        )
     for entry in found:
         _same_entry(label, entry, wanted[entry.id], run.model.lives[asked.tenant, entry.id])
 
 
-def _near(run: Run, asked: Asked, said: Said, visible: Sequence[Version], matches: Callable[[Version], bool]) -> set[str]:
-    """Visible entries that were said beside a match. Stores have no index of metadata, so a match with other metadata counts as a neighbour too."""
-    matching = [version for version in run.model.matching(replace(asked, metadata=()), said.begun)[0] if matches(version)]
+def _near(
+    run: Run, asked: Asked, said: Said, visible: Sequence[Version], matches: Callable[[Version], bool]
+) -> set[str]:
+    """Visible entries that were said beside a match. Stores have no index of metadata,
+    so a match with other metadata counts as a neighbour too.
+    """
+    matching = [
+        version
+        for version in run.model.matching(replace(asked, metadata=()), said.begun)[0]
+        if matches(version)
+    ]
     return {version.fields["id"] for version in visible if any(_beside(version, one) for one in matching)}
 
 
@@ -188,11 +268,28 @@ def _beside(one: Version, other: Version) -> bool:
 
 
 async def search_topic(
-    run: Run, asked: Asked, topic: str, *, worker: int = 0, with_session: str | None = None, preferred: dict[str, Any] | None = None
+    run: Run,
+    asked: Asked,
+    topic: str,
+    *,
+    worker: int = 0,
+    with_session: str | None = None,
+    preferred: dict[str, Any] | None = None,
 ) -> None:
-    """What a topic means is found by a word that no text holds, and nothing else but what was said beside it, whatever is preferred."""
+    """What a topic means is found by a word that no text holds, and nothing else but
+    what was said beside it, whatever is preferred.
+    """
     given = _of_search(asked) | (preferred or {})
-    said = await run.ask(None, "search", TOPICS[topic], scope=list(asked.scopes), tenant=asked.tenant, worker=worker, limit=100, **given)
+    said = await run.ask(
+        None,
+        "search",
+        TOPICS[topic],
+        scope=list(asked.scopes),
+        tenant=asked.tenant,
+        worker=worker,
+        limit=100,
+        **given,
+    )
     visible, certain = run.model.matching(asked, said.begun)
 
     def is_about(version: Version) -> bool:
@@ -215,24 +312,43 @@ async def search_topic(
             if len(found) > len(wanted)
             else "misses"
         )
-        raise Wrong(f"search by meaning{_of(asked)} {what}", f"{topic} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}")
+        raise Wrong(
+            f"search by meaning{_of(asked)} {what}",
+            f"{topic} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}",
+        )
 
 
-def same_entries(label: str, run: Run, asked: Asked, found: Sequence[Entry], wanted: Sequence[Version]) -> None:
+def same_entries(
+    label: str, run: Run, asked: Asked, found: Sequence[Entry], wanted: Sequence[Version]
+) -> None:
     ids = [entry.id for entry in found]
     if ids != [version.fields["id"] for version in wanted]:
         there = {version.fields["id"] for version in wanted}
         more, less = set(ids) - there, there - set(ids)
         what = (
-            "shows an entry twice" if len(set(ids)) < len(ids) else "shows what it must not" if more else "misses" if less else "is in another order"
+            "shows an entry twice"
+            if len(set(ids)) < len(ids)
+            else "shows what it must not"
+            if more
+            else "misses"
+            if less
+            else "is in another order"
         )
-        raise Wrong(f"{label} {what}", f"{asked}: more {more}, less {less}; found {ids}, wanted {[v.fields['id'] for v in wanted]}")
+        raise Wrong(
+            f"{label} {what}",
+            f"{asked}: more {more}, less {less}; found {ids}, wanted {[v.fields['id'] for v in wanted]}",
+        )
     for entry, version in zip(found, wanted, strict=True):
         _same_entry(label, entry, version, run.model.lives[asked.tenant, entry.id])
 
 
 def _arguments(asked: Asked) -> dict[str, Any]:
-    given: dict[str, Any] = {"tags": list(asked.tags), "any_tags": list(asked.any_tags), "types": list(asked.types), "metadata": dict(asked.metadata)}
+    given: dict[str, Any] = {
+        "tags": list(asked.tags),
+        "any_tags": list(asked.any_tags),
+        "types": list(asked.types),
+        "metadata": dict(asked.metadata),
+    }
     given |= {"since": asked.since, "before": asked.before, "as_of": asked.as_of, "known_at": asked.known_at}
     return {name: value for name, value in given.items() if value}
 
@@ -240,7 +356,9 @@ def _arguments(asked: Asked) -> dict[str, Any]:
 def _of_search(asked: Asked) -> dict[str, Any]:
     """The same of a search, where tags and types filter within `only`."""
     given = _arguments(asked)
-    only = {name: given.pop(name) for name in ("tags", "any_tags", "types", "metadata", "before") if name in given}
+    only = {
+        name: given.pop(name) for name in ("tags", "any_tags", "types", "metadata", "before") if name in given
+    }
     return given | ({"only": only} if only else {})
 
 
@@ -260,12 +378,19 @@ async def relations(run: Run, tenant: str, limit: int = 200, *, worker: int = 0,
     said = await run.ask(None, "relations.related", tenant=tenant, worker=worker, limit=limit, **given)
     wanted = run.model.related_to(tenant, **given)
     found = [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in said.given()]
-    if found != [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in wanted[:limit]]:
-        raise Wrong("relations differ", f"{given}, limit {limit}: {len(found)} {found}, wanted {len(wanted)}: {wanted[:limit]}")
+    if found != [
+        (link.id, link.source_id, link.target_id, link.label, link.created_at) for link in wanted[:limit]
+    ]:
+        raise Wrong(
+            "relations differ",
+            f"{given}, limit {limit}: {len(found)} {found}, wanted {len(wanted)}: {wanted[:limit]}",
+        )
 
 
 def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> None:
-    """What was imported says what was exported; its ids are new, and what named an old one names the new one."""
+    """What was imported says what was exported; its ids are new, and what named an old
+    one names the new one.
+    """
     new = {entry.id: keyed_id(tenant, entry.scope.text, entry.id) for entry in exported}
     if {entry.id for entry in found} != set(new.values()):
         raise Wrong("an import shows others", f"{len(found)} of {len(new)}")
@@ -276,21 +401,27 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
         if entry.compacted_from_ids is not None:
             wanted["compacted_from_ids"] = [new.get(source, source) for source in entry.compacted_from_ids]
         if wanted["contributors"] is not None:
-            wanted["contributors"] = [c | {"entry_id": new.get(c["entry_id"], c["entry_id"])} for c in wanted["contributors"]]
+            wanted["contributors"] = [
+                c | {"entry_id": new.get(c["entry_id"], c["entry_id"])} for c in wanted["contributors"]
+            ]
         for name in ("id", "tenant", "updated_at", "version", "tier"):
             del wanted[name]
         if told := differences(by_id[new[entry.id]], wanted):
             raise Wrong("an import differs", f"{entry.id}: {told}")
 
 
-# -- the whole --------------------------------------------------------------------------------------------------------
+# -- the whole -------------------------------------------------------------------------
 
 
 async def swept(run: Run, worker: int = 0) -> None:
-    """The plan names what the sweep then does, and the sweep does all that the rules say, and no more."""
+    """The plan names what the sweep then does, and the sweep does all that the rules
+    say, and no more.
+    """
     await sessions.touched(run, worker=worker)
     for number in range(len(run.workers)):
-        await run.ask(None, "_engine.deliveries.flush", worker=number)  # a plan asks about what has been delivered, a sweep delivers first
+        await run.ask(
+            None, "_engine.deliveries.flush", worker=number
+        )  # a plan asks about what has been delivered, a sweep delivers first
     run.model.planned(await run.ask(None, "admin.plan", worker=worker))
     said = await run.ask(None, "admin.sweep", worker=worker)
     report, wanted = said.given(), await carried_out(run, said)
@@ -303,10 +434,12 @@ async def swept(run: Run, worker: int = 0) -> None:
 
 
 async def in_rounds(run: Run, workers: Sequence[int], *, dies: int | None = None) -> None:
-    """Workers take turns at rounds that end after the first thing they do, each going on where its last one ended, until none has more to do or
-    there were many; then at sweeps, until nothing is left: in all they do what the rules say, each thing once.
+    """Workers take turns at rounds that end after the first thing they do, each going
+    on where its last one ended, until none has more to do or there were many; then at
+    sweeps, until nothing is left: in all they do what the rules say, each thing once.
 
-    `dies`: after so many turns one dies over it, and others take over, once its lease has run out; what that one did nobody tells.
+    `dies`: after so many turns one dies over it, and others take over, once its lease
+    has run out; what that one did nobody tells.
     """
     await sessions.touched(run)
     begun, done, more = run.clock.now, Counter[str](), dict.fromkeys(workers, True)
@@ -345,7 +478,9 @@ async def _dies(run: Run, number: int, turns: int) -> None:
 
 
 async def carried_out(run: Run, said: Said, *, more: bool = False) -> dict[str, int]:
-    """What a sweep has to do, done in the model, in the order of its jobs: what it is to report. `more`: others have been since."""
+    """What a sweep has to do, done in the model, in the order of its jobs: what it is
+    to report. `more`: others have been since.
+    """
     model, owing = run.model, sessions.owing(run, said)
     expired, held = model.expired(said)
     await sessions.owed_ends(run, said)
@@ -370,10 +505,16 @@ async def carried_out(run: Run, said: Said, *, more: bool = False) -> dict[str, 
 
 
 async def _crowded_beside(run: Run, said: Said, noted: Sequence[Id]) -> int:
-    """What is noted while a sweep is under way may crowd others of its session out in it, or in the next one: how many it did."""
+    """What is noted while a sweep is under way may crowd others of its session out in
+    it, or in the next one: how many it did.
+    """
     places = {(tenant, run.model.lives[tenant, entry_id].scope) for tenant, entry_id in noted}
     taken = run.model.taken(said.begun)[0] if any(scope.startswith("session:") for _, scope in places) else {}
-    crowded = [key for key, (_, _, rule) in taken.items() if rule == "crowded" and (key[0], run.model.lives[key].scope) in places]
+    crowded = [
+        key
+        for key, (_, _, rule) in taken.items()
+        if rule == "crowded" and (key[0], run.model.lives[key].scope) in places
+    ]
     moved = 0
     for tenant, entry_id in crowded:
         copies = (await run.ask(None, "admin.where", entry_id, tenant=tenant)).given()
@@ -385,7 +526,9 @@ async def _crowded_beside(run: Run, said: Said, noted: Sequence[Id]) -> int:
 async def holds(run: Run, tenant: str) -> None:
     said = await run.ask(None, "admin.holds", tenant=tenant)
     found = sorted((hold.name, hold.over, hold.of) for hold in said.given())
-    wanted = sorted((name, *one) for (owner, name), held in run.model.holds.items() if owner == tenant for one in held)
+    wanted = sorted(
+        (name, *one) for (owner, name), held in run.model.holds.items() if owner == tenant for one in held
+    )
     if found != wanted:
         raise Wrong("holds are others", f"{found}, wanted {wanted}")
 
@@ -402,7 +545,9 @@ async def whole(run: Run) -> None:
     """Everything that can be asked, at one moment, and everything that is stored."""
     await delivered(run)
     await swept(run)
-    tenants = sorted({tenant for tenant, _ in (*run.model.lives, *run.model.graves, *run.talks.all)} | {"acme"})
+    tenants = sorted(
+        {tenant for tenant, _ in (*run.model.lives, *run.model.graves, *run.talks.all)} | {"acme"}
+    )
     number = run.begun[-1][0]
     chosen = random.Random(number)  # noqa: S311 - the same for the same run
     for tenant in tenants:
@@ -439,7 +584,9 @@ async def _tenant(run: Run, tenant: str, worker: int, chosen: random.Random) -> 
         for word in [word for word in version.words if is_own(word)][:1]:
             await search_word(run, Asked(tenant, scopes), word, worker=worker)
             later = timedelta(seconds=0.4 * ("own moment" in NOT_YET))
-            await search_word(run, Asked(tenant, (life.scope,), known_at=version.stored[1] + later), word, worker=worker)
+            await search_word(
+                run, Asked(tenant, (life.scope,), known_at=version.stored[1] + later), word, worker=worker
+            )
     graves = [(key, grave) for key, grave in run.model.graves.items() if key[0] == tenant]
     for (_, entry_id), grave in chosen.sample(graves, min(SEARCHED_AT_ONCE, len(graves))):
         await get(run, tenant, entry_id, worker=worker)
@@ -455,12 +602,21 @@ async def _owned(run: Run, tenant: str, worker: int) -> None:
         said = await run.ask(None, "entries.all", tenant=tenant, worker=worker, retired=retired)
         found = [entry.id for entry in said.given()]
         now = said.begun
-        wanted = {life.id for life in run.model.of(tenant) if not life.now.expired(now) and (retired or life.now.before_end(now))}
+        wanted = {
+            life.id
+            for life in run.model.of(tenant)
+            if not life.now.expired(now) and (retired or life.now.before_end(now))
+        }
         if set(found) != wanted or len(found) != len(wanted):
-            raise Wrong("entries are others", f"more {set(found) - wanted}, less {wanted - set(found)}, {len(found)} in all")
+            raise Wrong(
+                "entries are others",
+                f"more {set(found) - wanted}, less {wanted - set(found)}, {len(found)} in all",
+            )
     said = await run.ask(None, "relations.all", tenant=tenant, worker=worker)
     if {link.id for link in said.given()} != run.model.links.get(tenant, {}).keys():
-        raise Wrong("every relation is another", f"{len(said.value)} of {len(run.model.links.get(tenant, {}))}")
+        raise Wrong(
+            "every relation is another", f"{len(said.value)} of {len(run.model.links.get(tenant, {}))}"
+        )
 
 
 async def _counted(run: Run, tenant: str) -> None:
@@ -479,17 +635,21 @@ async def _counted(run: Run, tenant: str) -> None:
     evicted = Counter(stats.evicted)
     for number in range(1, len(run.workers)):
         evicted += Counter((await run.ask(None, "admin.stats", tenant=tenant, worker=number)).given().evicted)
-    wanted_gone = Counter({quota: count for (owner, quota), count in run.model.evicted.items() if owner == tenant and count})
+    wanted_gone = Counter(
+        {quota: count for (owner, quota), count in run.model.evicted.items() if owner == tenant and count}
+    )
     if evicted != wanted_gone:
         raise Wrong("evictions are counted otherwise", f"{evicted}, wanted {wanted_gone}")
     await holds(run, tenant)
 
 
-# -- what is stored ---------------------------------------------------------------------------------------------------
+# -- what is stored --------------------------------------------------------------------
 
 
 async def stored(run: Run) -> None:
-    """Every store's every record: homes, kept versions and relations are those of the model and no others; no words of the deleted are left."""
+    """Every store's every record: homes, kept versions and relations are those of the
+    model and no others; no words of the deleted are left.
+    """
     gone = _gone_words(run)
     said: dict[Collection, list[Record]] = {collection: [] for collection in (*sessions.COLLECTIONS, *BESIDE)}
     homes: list[tuple[str, str]] = []
@@ -520,29 +680,51 @@ async def stored(run: Run) -> None:
     run.numbers.stored(said, run)
     run.files.stored(said)
     _as_many("homes", homes, list(lives))
-    _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])
+    _as_many(
+        "kept versions",
+        kept,
+        [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]],
+    )
     _as_many("relations", links, [link for of_tenant in run.model.links.values() for link in of_tenant])
 
 
 def _gone_words(run: Run) -> set[str]:
     """Words that were written once and are to be nowhere now."""
     gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)}
-    living = run.model.living_words() | run.talks.living_words() | run.pads.living_words() | run.files.living_words()
+    living = (
+        run.model.living_words()
+        | run.talks.living_words()
+        | run.pads.living_words()
+        | run.files.living_words()
+    )
     return (gone | run.talks.gone_words() | run.pads.gone_words() | run.files.gone_words()) - living
 
 
 def _words_of(row: Record) -> set[str]:
-    texts = [str(value) for value in (*row.texts.values(), *row.body.values(), *row.fields.values(), *(o.data for o in row.owed))]
+    texts = [
+        str(value)
+        for value in (
+            *row.texts.values(),
+            *row.body.values(),
+            *row.fields.values(),
+            *(o.data for o in row.owed),
+        )
+    ]
     return {word for text in texts for word in owned(text)}
 
 
 def _as_many(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:
     if sorted(found) != sorted(wanted):
-        raise Wrong(f"stored {what} are others", f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} of {len(wanted)}")
+        raise Wrong(
+            f"stored {what} are others",
+            f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} of {len(wanted)}",
+        )
 
 
 async def long_texts(run: Run) -> None:
-    """The parts of long entries that are found by meaning are those of what they say now."""
+    """The parts of long entries that are found by meaning are those of what they say
+    now.
+    """
     if wrong := await astray(run.memory._engine):
         raise Wrong("passages of long entries are others", str(wrong))
 
@@ -551,8 +733,15 @@ async def graves_are_gone(run: Run) -> None:
     """After months and sweeps no mark, tombstone or operation is left."""
     for store in run.memory._engine.topology.leaves:
         for collection in KINDS.collections:
-            graves = Query(collection, Everywhere(), roles=frozenset(Role), types=frozenset({RowType.MARK, RowType.TOMBSTONE}))
-            if left := [row for row in (await store.query(graves)).records if isinstance(row, Mark | Tombstone)]:
+            graves = Query(
+                collection,
+                Everywhere(),
+                roles=frozenset(Role),
+                types=frozenset({RowType.MARK, RowType.TOMBSTONE}),
+            )
+            if left := [
+                row for row in (await store.query(graves)).records if isinstance(row, Mark | Tombstone)
+            ]:
                 raise Wrong("graves are left after months", f"{store.name}, {collection.name}: {left[:3]}")
         if (await store.query(Query(OPERATIONS, Everywhere()))).records:
             raise Wrong("operations are left after months", store.name)
@@ -562,14 +751,20 @@ async def graves_are_gone(run: Run) -> None:
 
 
 async def words_are_gone_from_files(run: Run) -> None:
-    """Once room was given back no file holds a word of the deleted. That this can be seen is told by the words of the living."""
+    """Once room was given back no file holds a word of the deleted. That this can be
+    seen is told by the words of the living.
+    """
     if not run.topology.readable:
         return
     for store in run.memory._engine.topology.leaves:
         await store.vacuum()
     living = {word for word in run.model.living_words() | run.talks.living_words() if is_own(word)}
     gone = _gone_words(run) - run.talks.replaced_words()
-    files = [file for file in run.folder.rglob("*") if file.is_file() and not OURS & set(file.relative_to(run.folder).parts)]
+    files = [
+        file
+        for file in run.folder.rglob("*")
+        if file.is_file() and not OURS & set(file.relative_to(run.folder).parts)
+    ]
     written = {word.decode() for file in files for word in OWN.findall(await _bytes_of(file))}
     if left := gone & written:
         raise Wrong("files hold words of deleted entries", f"{sorted(left)[:5]}")
@@ -578,7 +773,9 @@ async def words_are_gone_from_files(run: Run) -> None:
 
 
 async def _bytes_of(file: Path) -> bytes:
-    """Read by another process: one that closes a file gives up every lock it has on it, SQLite's too."""
+    """Read by another process: one that closes a file gives up every lock it has on it,
+    SQLite's too.
+    """
     reading = await asyncio.create_subprocess_exec("cat", str(file), stdout=asyncio.subprocess.PIPE)
     content, _ = await reading.communicate()
     assert reading.returncode == 0

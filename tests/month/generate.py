@@ -1,4 +1,6 @@
-"""What somebody does next: an operation drawn by chance from what the model knows to be there."""
+"""What somebody does next: an operation drawn by chance from what the model knows to be
+there.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ if TYPE_CHECKING:
     from tests.month.run import Run
 
 TENANTS = ("acme", "acme", "globex")
-SCOPES = ("session:s1", "session:s2", "session:s3", "user:ada", "user:bob", "workspace:w 1", "org:o", "object:ticket:t1")
+SCOPES = (
+    "session:s1",
+    "session:s2",
+    "session:s3",
+    "user:ada",
+    "user:bob",
+    "workspace:w 1",
+    "org:o",
+    "object:ticket:t1",
+)
 SESSIONS = ("s1", "s2", "s3")
 CASES = ("case 1", "case 2", "case 3")
 TYPES = ("user", "feedback", "project", "reference", "learning", "context")
@@ -43,11 +54,31 @@ DAYS = {
     "ends": {"write", "retire", "supersede", "delete", "boundary"},
     "derived": {"write", "promote", "compact", "relate", "unrelate"},
     "moves": {"write", "update", "move", "end_session", "sweep"},
-    "questions": {"get", "history", "retrieve", "search_word", "search_topic", "relations", *graph.DRAWS, *browsing.DRAWS},
-    "notes": {"write", "write_again", "delete", "supersede", "relate", *scratchpads.DRAWS, *numbering.DRAWS, *graph.DRAWS},
+    "questions": {
+        "get",
+        "history",
+        "retrieve",
+        "search_word",
+        "search_topic",
+        "relations",
+        *graph.DRAWS,
+        *browsing.DRAWS,
+    },
+    "notes": {
+        "write",
+        "write_again",
+        "delete",
+        "supersede",
+        "relate",
+        *scratchpads.DRAWS,
+        *numbering.DRAWS,
+        *graph.DRAWS,
+    },
     "talks": {*OF_SESSIONS, *OF_LEARNING, *artifacts.DRAWS, "end_session", "sweep"},
 }
-"""What a day may be full of: a day of edits is not like a day of questions, and what fails on one may not be met on the other."""
+"""What a day may be full of: a day of edits is not like a day of questions, and what
+fails on one may not be met on the other.
+"""
 
 Drawn = tuple[str, dict[str, Any]]
 
@@ -72,39 +103,57 @@ class Generator:
             kinds |= {"delete": 14, "delete_scope": 5}
         drawn = None
         while drawn is None:
-            kind = "write" if self.chance.random() < 0.01 else self.chance.choices(list(kinds), list(kinds.values()))[0]
+            kind = (
+                "write"
+                if self.chance.random() < 0.01
+                else self.chance.choices(list(kinds), list(kinds.values()))[0]
+            )
             drawn = _DRAWS[kind](self, run, tenant)
         worker = self.chance.randrange(4)
         return Operation(self.number, drawn[0], tenant, worker, self._wait(), drawn[1])
 
     def _day(self) -> dict[str, float]:
-        """How much more than usual each kind is done: on a day of edits many, on others some of everything, or by chance."""
+        """How much more than usual each kind is done: on a day of edits many, on others
+        some of everything, or by chance.
+        """
         mood = self.chance.choice((*DAYS, None, None, "any"))
         if mood == "any":
             return {kind: self.chance.choice((0, 0.3, 1, 1, 3, 10)) for kind in _WEIGHTS}
         return {kind: 1.0 if mood is None else 5.0 if kind in DAYS[mood] else 0.05 for kind in _WEIGHTS}
 
     def _wait(self) -> float:
-        """Mostly seconds, now and then hours; no round numbers, so that rules by age are met clearly or not at all."""
+        """Mostly seconds, now and then hours; no round numbers, so that rules by age
+        are met clearly or not at all.
+        """
         return self.chance.choices((0, 3, 97, 5_003, 90_001), (30, 50, 14, 5, 1))[0] * self.chance.random()
 
-    # -- what to speak of ---------------------------------------------------------------------------------------------
+    # -- what to speak of --------------------------------------------------------------
 
     def refs(self, run: Run, tenant: str, *, active: bool = False) -> list[str]:
         lives, now = run.model.lives, run.clock.now
-        return [ref for ref, key in run.made.items() if key[0] == tenant and key in lives and (not active or lives[key].active(now))]
+        return [
+            ref
+            for ref, key in run.made.items()
+            if key[0] == tenant and key in lives and (not active or lives[key].active(now))
+        ]
 
     def ref(self, run: Run, tenant: str) -> str | None:
-        """Mostly one that is active, sometimes any, now and then one that has been deleted."""
+        """Mostly one that is active, sometimes any, now and then one that has been
+        deleted.
+        """
         mood = self.chance.random()
         lately = list(run.made.items())[-300:]
-        refs = [ref for ref, key in lately if key[0] == tenant] if mood < 0.06 else self.refs(run, tenant, active=mood < 0.85)
+        refs = (
+            [ref for ref, key in lately if key[0] == tenant]
+            if mood < 0.06
+            else self.refs(run, tenant, active=mood < 0.85)
+        )
         return self.chance.choice(refs) if refs else None
 
     def life(self, run: Run, ref: str) -> Life | None:
         return run.model.lives.get(run.made[ref])
 
-    # -- what to say --------------------------------------------------------------------------------------------------
+    # -- what to say -------------------------------------------------------------------
 
     def text(self, part: str) -> str:
         topic, filling = (
@@ -122,13 +171,21 @@ class Generator:
 
     def metadata(self) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        for name in self.chance.sample(("confidence", "agent_id", "source", "number", "nested", "promotedFromId"), self.chance.choice((0, 1, 1, 3))):
+        for name in self.chance.sample(
+            ("confidence", "agent_id", "source", "number", "nested", "promotedFromId"),
+            self.chance.choice((0, 1, 1, 3)),
+        ):
             made[name] = {
                 "confidence": self.chance.random(),
                 "agent_id": f"agent-{self.chance.randrange(3)}",
                 "source": "conversation",
-                "number": self.chance.choice((0, -1, 2**62 + 1, 1e300, -0.1, self.chance.gauss(0, 1e6), True, None)),
-                "nested": {"list": [1, 2.5, "x", None, {"deep": self.chance.random()}], "quote": 'it\'s "so" \\ /'},
+                "number": self.chance.choice(
+                    (0, -1, 2**62 + 1, 1e300, -0.1, self.chance.gauss(0, 1e6), True, None)
+                ),
+                "nested": {
+                    "list": [1, 2.5, "x", None, {"deep": self.chance.random()}],
+                    "quote": 'it\'s "so" \\ /',
+                },
                 "promotedFromId": "fake",
             }[name]
         return made
@@ -148,19 +205,28 @@ class Generator:
         draft |= {"tags": self.tags()} if may() < 0.6 else {}
         draft |= {"metadata": self.metadata()} if may() < 0.6 else {}
         draft |= {"expires_at": self.expiry()} if may() < 0.15 else {}
-        draft |= {"created_at": {"in": self.chance.choice((-90_000.25, -3_600.25, 120.25, 4_000.25))}} if may() < 0.12 else {}
+        draft |= (
+            {"created_at": {"in": self.chance.choice((-90_000.25, -3_600.25, 120.25, 4_000.25))}}
+            if may() < 0.12
+            else {}
+        )
         draft |= self.said_where() if may() < 0.3 else {}
         return draft | ({"key": key} if key else {})
 
     def said_where(self) -> dict[str, Any]:
-        """In which conversation, where in it and by whom: at times what another says that it is, too."""
+        """In which conversation, where in it and by whom: at times what another says
+        that it is, too.
+        """
         said: dict[str, Any] = {"conversation_id": self.chance.choice(CONVERSATIONS)}
         said |= {"number_in_conversation": self.chance.randrange(40)} if self.chance.random() < 0.8 else {}
         named = self.chance.random() < 0.7 or len(said) == 1  # a pin alone must name a session
         return said | ({"speaker": self.chance.choice(SPEAKERS)} if named else {})
 
     def changes(self, part: str = "a") -> dict[str, Any]:
-        names = self.chance.sample(("content", "title", "type", "source", "tags", "metadata", "expires_at"), self.chance.choice((0, 1, 1, 1, 2, 3)))
+        names = self.chance.sample(
+            ("content", "title", "type", "source", "tags", "metadata", "expires_at"),
+            self.chance.choice((0, 1, 1, 1, 2, 3)),
+        )
         may = self.chance.random
         values: dict[str, Callable[[], Any]] = {
             "content": lambda: "" if may() < 0.05 else self.content(part),
@@ -176,7 +242,11 @@ class Generator:
     def moment(self, run: Run, ref: str | None = None) -> dict[str, Any]:
         life = None if ref is None else self.life(run, ref)
         if life is not None and "own moment" not in NOT_YET and self.chance.random() < 0.6:
-            return {"own": ref, "version": self.chance.randrange(len(life.versions)), "plus": self.chance.choice((-1, 0, 0, 1))}
+            return {
+                "own": ref,
+                "version": self.chance.randrange(len(life.versions)),
+                "plus": self.chance.choice((-1, 0, 0, 1)),
+            }
         return {"before": self.chance.randrange(max(1, self.number - 300), self.number + 1)}
 
     def asked(self, run: Run, tenant: str, known_at: bool = True) -> dict[str, Any]:
@@ -188,7 +258,18 @@ class Generator:
         asked |= {"metadata": self.chance.choice(METADATA)} if may() < 0.15 else {}
         asked |= {"before": self.moment(run, self.ref(run, tenant))} if may() < 0.15 else {}
         ref = self.ref(run, tenant)
-        asked |= {"since": {"own": ref, "version": 0, "field": "created_at", "plus": self.chance.choice((0, 0, 1))}} if ref and may() < 0.25 else {}
+        asked |= (
+            {
+                "since": {
+                    "own": ref,
+                    "version": 0,
+                    "field": "created_at",
+                    "plus": self.chance.choice((0, 0, 1)),
+                }
+            }
+            if ref and may() < 0.25
+            else {}
+        )
         asked |= {"as_of": self.moment(run)} if may() < 0.2 else {}
         asked |= {"known_at": self.moment(run, ref)} if known_at and may() < 0.2 else {}
         return asked
@@ -207,12 +288,18 @@ def _write(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _write_again(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    refs = [ref for ref in run.drafts if "keyed write after deletion" not in NOT_YET or run.made.get(ref) in run.model.lives]
+    refs = [
+        ref
+        for ref in run.drafts
+        if "keyed write after deletion" not in NOT_YET or run.made.get(ref) in run.model.lives
+    ]
     return ("write_again", {"draft_of": g.chance.choice(refs)}) if refs else None
 
 
 def _write_other(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    """Another text under a used key: a conflict, or after a deletion a new life where that is asked for."""
+    """Another text under a used key: a conflict, or after a deletion a new life where
+    that is asked for.
+    """
     refs = [ref for ref, (owner, _) in run.drafts.items() if owner == tenant]
     if not refs:
         return None
@@ -222,17 +309,29 @@ def _write_other(g: Generator, run: Run, tenant: str) -> Drawn | None:
         return None
     used = run.drafts[ref][1]
     revive = {"revive": True} if "revive" not in NOT_YET and g.chance.random() < 0.5 else {}
-    return "write", {"draft": {"content": g.content("a"), "scope": used["scope"], "key": used["key"]}, **revive}
+    return "write", {
+        "draft": {"content": g.content("a"), "scope": used["scope"], "key": used["key"]},
+        **revive,
+    }
 
 
 def _write_many(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """Now and then with one whose key was used for another text."""
     count = g.chance.choice((1, 2, 5, 12, 40))
-    drafts = [g.draft(f"b{n}x", key=f"k{g.number}-{n}" if g.chance.random() < 0.1 else None) for n in range(count)]
-    used = [draft for ref, (owner, draft) in run.drafts.items() if owner == tenant and run.made.get(ref) in run.model.lives]
+    drafts = [
+        g.draft(f"b{n}x", key=f"k{g.number}-{n}" if g.chance.random() < 0.1 else None) for n in range(count)
+    ]
+    used = [
+        draft
+        for ref, (owner, draft) in run.drafts.items()
+        if owner == tenant and run.made.get(ref) in run.model.lives
+    ]
     if used and "conflict in a batch" not in NOT_YET and g.chance.random() < 0.2:
         other = g.chance.choice(used)
-        drafts.insert(g.chance.randrange(count), {"content": g.content("bx"), "scope": other["scope"], "key": other["key"]})
+        drafts.insert(
+            g.chance.randrange(count),
+            {"content": g.content("bx"), "scope": other["scope"], "key": other["key"]},
+        )
     return "write_many", {"drafts": drafts}
 
 
@@ -243,7 +342,9 @@ def _update(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _retire(g: Generator, run: Run, tenant: str) -> Drawn | None:
     ref = g.ref(run, tenant)
-    when = g.chance.choice((None, None, {"in": -1.5}, {"in": -(10**8) - 0.5}, {"in": 120.5}, {"in": 86_400.5}))
+    when = g.chance.choice(
+        (None, None, {"in": -1.5}, {"in": -(10**8) - 0.5}, {"in": 120.5}, {"in": 86_400.5})
+    )
     return ("retire", {"entry": ref, "when": when}) if ref else None
 
 
@@ -255,7 +356,11 @@ def _delete(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _delete_scope(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """At times one of which an entry is held."""
-    held = [life.scope for life in run.model.of(tenant) if run.model.held(tenant, life) and not run.model.holds_all(tenant, life.scope)]
+    held = [
+        life.scope
+        for life in run.model.of(tenant)
+        if run.model.held(tenant, life) and not run.model.holds_all(tenant, life.scope)
+    ]
     return "delete_scope", {"scope": g.chance.choice(held if held and g.chance.random() < 0.6 else SCOPES)}
 
 
@@ -271,17 +376,27 @@ def _promote(g: Generator, run: Run, tenant: str) -> Drawn | None:
             overrides = {"content": g.content("p")}
     else:
         ref, to = g.ref(run, tenant), g.chance.choice(SCOPES)
-        overrides = g.chance.choice(({}, {}, {"content": g.content("p")}, {"tags": g.tags(), "metadata": g.metadata()}))
+        overrides = g.chance.choice(
+            ({}, {}, {"content": g.content("p")}, {"tags": g.tags(), "metadata": g.metadata()})
+        )
     away = g.chance.random() < 0.3
-    if ref is None or (_unfaithful(g, run, tenant, ref, to, overrides, away) and "promote away after an edit" in NOT_YET):
+    if ref is None or (
+        _unfaithful(g, run, tenant, ref, to, overrides, away) and "promote away after an edit" in NOT_YET
+    ):
         return None
     return "promote", {"entry": ref, "to": to, "overrides": overrides, "delete_original": away}
 
 
-def _unfaithful(g: Generator, run: Run, tenant: str, ref: str, to: str, overrides: dict[str, Any], away: bool) -> bool:
+def _unfaithful(
+    g: Generator, run: Run, tenant: str, ref: str, to: str, overrides: dict[str, Any], away: bool
+) -> bool:
     """Whether the copy says other than the original does, and the original is to go."""
     source = g.life(run, ref)
-    copies = [life for life in run.model.in_scopes(tenant, [to]) if life.made_of is not None and life.made_of[0] == run.made[ref][1]]
+    copies = [
+        life
+        for life in run.model.in_scopes(tenant, [to])
+        if life.made_of is not None and life.made_of[0] == run.made[ref][1]
+    ]
     if not copies or source is None:
         return False
     copy = copies[0]
@@ -299,7 +414,11 @@ def _compact(g: Generator, run: Run, tenant: str) -> Drawn | None:
     mood = g.chance.random()
     if mood < 0.1:
         chosen = g.chance.choice(([], [*chosen, g.ref(run, tenant) or first]))
-    args: dict[str, Any] = {"entries": chosen, "text": None if 0.1 < mood < 0.15 else g.text("c"), "delete_sources": g.chance.random() < 0.5}
+    args: dict[str, Any] = {
+        "entries": chosen,
+        "text": None if 0.1 < mood < 0.15 else g.text("c"),
+        "delete_sources": g.chance.random() < 0.5,
+    }
     args |= {"target": g.chance.choice(SCOPES)} if 0.15 < mood < 0.2 else {}
     args |= {"patch": {"tags": g.tags(), "metadata": g.metadata()}} if mood > 0.8 else {}
     return "compact", args
@@ -307,19 +426,27 @@ def _compact(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _relate(g: Generator, run: Run, tenant: str) -> Drawn | None:
     source, target = g.ref(run, tenant), g.ref(run, tenant)
-    return ("relate", {"source": source, "label": g.chance.choice(LABELS), "target": target}) if source and target else None
+    return (
+        ("relate", {"source": source, "label": g.chance.choice(LABELS), "target": target})
+        if source and target
+        else None
+    )
 
 
 def _unrelate(g: Generator, run: Run, tenant: str) -> Drawn | None:
     there = run.model.links.get(tenant, {})
-    refs = [ref for ref, link in run.made_links.items() if link in there] or [ref for ref, link in run.made_links.items() if link]
+    refs = [ref for ref, link in run.made_links.items() if link in there] or [
+        ref for ref, link in run.made_links.items() if link
+    ]
     owned = [ref for ref in refs if run.made_links[ref] in there]
     return ("unrelate", {"link": g.chance.choice(owned)}) if owned else None
 
 
 def _move(g: Generator, run: Run, tenant: str) -> Drawn | None:
     refs = [ref for ref in (g.ref(run, tenant), g.ref(run, tenant)) if ref]
-    return ("move", {"entries": refs, "to": g.chance.choice(("mid", "long", "long", "short"))}) if refs else None
+    return (
+        ("move", {"entries": refs, "to": g.chance.choice(("mid", "long", "long", "short"))}) if refs else None
+    )
 
 
 def _get(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -336,7 +463,11 @@ def _foreign(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _retrieve(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    args = {"asked": g.asked(run, tenant), "order": g.chance.choice(("newest", "oldest")), "limit": g.chance.choice((1, 2, 5, 20, 1000))}
+    args = {
+        "asked": g.asked(run, tenant),
+        "order": g.chance.choice(("newest", "oldest")),
+        "limit": g.chance.choice((1, 2, 5, 20, 1000)),
+    }
     args |= {"paged": True, "limit": g.chance.choice((1, 2, 5))} if g.chance.random() < 0.4 else {}
     return "retrieve", args | ({"session": g.chance.choice(SESSIONS)} if g.chance.random() < 0.2 else {})
 
@@ -344,7 +475,9 @@ def _retrieve(g: Generator, run: Run, tenant: str) -> Drawn | None:
 def _search_word(g: Generator, run: Run, tenant: str) -> Drawn | None:
     ref = g.ref(run, tenant)
     life = None if ref is None else g.life(run, ref)
-    words = [] if life is None else sorted(word for word in g.chance.choice(life.versions).words if is_own(word))
+    words = (
+        [] if life is None else sorted(word for word in g.chance.choice(life.versions).words if is_own(word))
+    )
     if life is None or not words:
         return None
     asked = g.asked(run, tenant)
@@ -356,7 +489,11 @@ def _search_word(g: Generator, run: Run, tenant: str) -> Drawn | None:
 def _search_topic(g: Generator, run: Run, tenant: str) -> Drawn | None:
     asked = g.asked(run, tenant, known_at=False)
     asked["scopes"] = g.chance.sample(SCOPES, g.chance.choice((1, 2, 8)))
-    return "search_topic", {"asked": asked, "topic": g.chance.choice(list(TOPICS)), "preferred": g.preferred()}
+    return "search_topic", {
+        "asked": asked,
+        "topic": g.chance.choice(list(TOPICS)),
+        "preferred": g.preferred(),
+    }
 
 
 def _relations(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -366,8 +503,17 @@ def _relations(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _boundary(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    ends = [(ref, field) for ref in g.refs(run, tenant) for field in ("expires_at", "valid_to") if run.model.lives[run.made[ref]].now.fields[field]]
-    ends = [(ref, field) for ref, field in ends if run.model.lives[run.made[ref]].now.fields[field] > run.clock.now]
+    ends = [
+        (ref, field)
+        for ref in g.refs(run, tenant)
+        for field in ("expires_at", "valid_to")
+        if run.model.lives[run.made[ref]].now.fields[field]
+    ]
+    ends = [
+        (ref, field)
+        for ref, field in ends
+        if run.model.lives[run.made[ref]].now.fields[field] > run.clock.now
+    ]
     if not ends:
         return None
     ref, field = g.chance.choice(ends)
@@ -375,14 +521,22 @@ def _boundary(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _together(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    call, ref, times = g.chance.choice(("update", "write", "delete", "promote", "relate")), g.ref(run, tenant), g.chance.choice((2, 3, 4))
+    call, ref, times = (
+        g.chance.choice(("update", "write", "delete", "promote", "relate")),
+        g.ref(run, tenant),
+        g.chance.choice((2, 3, 4)),
+    )
     if call == "write":
         return "together", {"call": call, "draft": g.draft(key=f"k{g.number}"), "times": times}
     if ref is None:
         return None
     args: dict[str, Any] = {"call": call, "times": times, "entry": ref}
     if call == "update":
-        args |= {"changes": [{"metadata": {f"worker {n}": g.number}, "content": g.content(f"w{n}x")} for n in range(times)]}
+        args |= {
+            "changes": [
+                {"metadata": {f"worker {n}": g.number}, "content": g.content(f"w{n}x")} for n in range(times)
+            ]
+        }
     if call == "promote":
         args |= {"to": g.chance.choice(SCOPES)}
         if _unfaithful(g, run, tenant, ref, args["to"], {}, away=False):
@@ -409,7 +563,9 @@ def _history(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _end_session(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """Mostly one of which something is copied."""
-    copied = [name for name in SESSIONS if any(to for _, to in run.model.to_copy(tenant, name, run.clock.now))]
+    copied = [
+        name for name in SESSIONS if any(to for _, to in run.model.to_copy(tenant, name, run.clock.now))
+    ]
     session = g.chance.choice(copied if copied and g.chance.random() < 0.7 else [*SESSIONS, "c1"])
     return "end_session", {"session": session, "again": g.chance.random() < 0.5}
 
@@ -425,7 +581,10 @@ def _hold(g: Generator, run: Run, tenant: str) -> Drawn | None:
     if len(placed) > 2 or ref is None:
         return "release_hold", {"name": g.chance.choice([*placed, *CASES])}
     over = g.chance.choice(
-        [{"entry_id": ref}] * 5 + [{"scope": g.chance.choice(SCOPES)}] * 3 + [{"user": g.chance.choice(("ada", "bob"))}] * 4 + [{"tenant": tenant}]
+        [{"entry_id": ref}] * 5
+        + [{"scope": g.chance.choice(SCOPES)}] * 3
+        + [{"user": g.chance.choice(("ada", "bob"))}] * 4
+        + [{"tenant": tenant}]
     )
     return "place_hold", {"name": g.chance.choice(CASES), "over": over}
 
@@ -439,7 +598,15 @@ def _reopen(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("reopen", {}) if run.topology.reopens else None
 
 
-OTHERS = OF_SESSIONS | OF_LEARNING | scratchpads.DRAWS | graph.DRAWS | browsing.DRAWS | numbering.DRAWS | artifacts.DRAWS
+OTHERS = (
+    OF_SESSIONS
+    | OF_LEARNING
+    | scratchpads.DRAWS
+    | graph.DRAWS
+    | browsing.DRAWS
+    | numbering.DRAWS
+    | artifacts.DRAWS
+)
 _WEIGHTS: dict[str, float] = {
     "write": 14,
     "write_many": 1.5,

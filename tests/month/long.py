@@ -1,4 +1,6 @@
-"""A run of many operations, in parts: after each part the stores are closed and put away with its state, and it can be taken up again from there."""
+"""A run of many operations, in parts: after each part the stores are closed and put
+away with its state, and it can be taken up again from there.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +36,35 @@ class Failed:
     run: Run | None = None
 
 
-def month(topology: Topology, folder: Path, seed: int, operations: int, progress: Progress = lambda done, seconds: None) -> Failed | None:
-    """Carry out so many operations in all, in that folder; None where everything was as promised."""
+def month(
+    topology: Topology,
+    folder: Path,
+    seed: int,
+    operations: int,
+    progress: Progress = lambda done, seconds: None,
+) -> Failed | None:
+    """Carry out so many operations in all, in that folder; None where everything was as
+    promised.
+    """
     return asyncio.run(_month(topology, folder, seed, operations, progress))
 
 
-async def _month(topology: Topology, folder: Path, seed: int, operations: int, progress: Progress) -> Failed | None:
+async def _month(
+    topology: Topology, folder: Path, seed: int, operations: int, progress: Progress
+) -> Failed | None:
     run, generator = _taken_up(topology, folder, seed)
     started = time.monotonic()
     try:
         while generator.number < operations:
             with (folder / LOG).open("a") as log:
                 async with run:
-                    await _part(run, generator, operations, log, lambda done: progress(done, time.monotonic() - started))
+                    await _part(
+                        run,
+                        generator,
+                        operations,
+                        log,
+                        lambda done: progress(done, time.monotonic() - started),
+                    )
             if topology.resumable:
                 _put_away(folder, run, generator)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported with the seed
@@ -55,7 +73,9 @@ async def _month(topology: Topology, folder: Path, seed: int, operations: int, p
     return None
 
 
-async def _part(run: Run, generator: Generator, operations: int, log: TextIO, progress: Callable[[int], None]) -> None:
+async def _part(
+    run: Run, generator: Generator, operations: int, log: TextIO, progress: Callable[[int], None]
+) -> None:
     """Up to the end of a part, where the run can be put away, or of the run."""
     while generator.number < operations:
         op = generator.next(run)
@@ -71,7 +91,9 @@ async def _part(run: Run, generator: Generator, operations: int, log: TextIO, pr
 
 
 def _taken_up(topology: Topology, folder: Path, seed: int) -> tuple[Run, Generator]:
-    """As it was put away last, the stores too: what was done since, before it was broken off, is done again."""
+    """As it was put away last, the stores too: what was done since, before it was
+    broken off, is done again.
+    """
     if not resumable(folder):
         (folder / LOG).write_text("")
         return Run(topology, topology.config(folder), folder), Generator(seed)
@@ -119,5 +141,7 @@ def seed_of(folder: Path, otherwise: int) -> int:
 
 
 def resumable(folder: Path) -> bool:
-    """Whether a run was put away in this folder. Broken off between two names, it stands under the one or the other."""
+    """Whether a run was put away in this folder. Broken off between two names, it
+    stands under the one or the other.
+    """
     return (folder / KEPT).exists() or (folder / BEFORE).exists()

@@ -1,6 +1,8 @@
-"""What a memory must be, in plain Python: lives of entries with all their versions, links, graves. It knows what is documented and no code.
+"""What a memory must be, in plain Python: lives of entries with all their versions,
+links, graves. It knows what is documented and no code.
 
-Ids, moments and versions are the memory's to choose: they are taken over from its answers where they can be true.
+Ids, moments and versions are the memory's to choose: they are taken over from its
+answers where they can be true.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def birth_tier(scope: str) -> str:
 
 @dataclass(slots=True)
 class Version:
-    """What an entry said from one moment until the next version; the fields as `plain` shows them, but for the tier, which is the life's."""
+    """What an entry said from one moment until the next version; the fields as `plain`
+    shows them, but for the tier, which is the life's.
+    """
 
     fields: dict[str, Any]
     stored: tuple[datetime, datetime]
@@ -61,7 +65,12 @@ class Version:
 
     @property
     def words(self) -> frozenset[str]:
-        said = (self.fields["title"] or "", self.fields["content"], *self.fields["tags"], self.fields["source"] or "")
+        said = (
+            self.fields["title"] or "",
+            self.fields["content"],
+            *self.fields["tags"],
+            self.fields["source"] or "",
+        )
         return frozenset(word for text in said for word in text.split())
 
     def expired(self, at: datetime) -> bool:
@@ -78,7 +87,9 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What an entry was made of: another entry, or the messages of which that other entry was noted."""
+    """What an entry was made of: another entry, or the messages of which that other
+    entry was noted.
+    """
 
     entry: str
     scope: str
@@ -125,7 +136,9 @@ class Life:
         return not self.now.expired(at) and self.now.before_end(at)
 
     def known(self, moment: datetime) -> tuple[Version | None, bool]:
-        """The version that was stored then, and whether that can be told to the microsecond."""
+        """The version that was stored then, and whether that can be told to the
+        microsecond.
+        """
         for version in reversed(self.versions):
             if version.stored[1] <= moment:
                 return version, True
@@ -133,7 +146,9 @@ class Life:
                 return version, False
         return None, True
 
-    def seen(self, now: datetime, as_of: datetime | None, known_at: datetime | None) -> tuple[Version | None, bool]:
+    def seen(
+        self, now: datetime, as_of: datetime | None, known_at: datetime | None
+    ) -> tuple[Version | None, bool]:
         """What a reader sees of it, and whether that is certain."""
         if self.now.expired(now):
             return None, True
@@ -148,7 +163,9 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Grave:
-    """What is left of a deleted entry: when it fell, what a repeated keyed write is told from, and the words that must be gone."""
+    """What is left of a deleted entry: when it fell, what a repeated keyed write is
+    told from, and the words that must be gone.
+    """
 
     fallen: datetime
     draft: dict[str, Any] | None
@@ -192,13 +209,15 @@ class Model:
         self.links: dict[str, dict[str, Link]] = {}
         self.summaries: dict[tuple[Any, ...], Id] = {}
         self.copies: dict[tuple[str, str, str], str] = {}
-        """By tenant, original and scope: the id of the copy that was made, of one that was deleted since too."""
+        """By tenant, original and scope: the id of the copy that was made, of one that
+        was deleted since too.
+        """
         self.holds: dict[tuple[str, str], set[tuple[str, str]]] = {}
         """By tenant and name: what is held, over what and of which."""
         self.evicted = Counter[tuple[str, str]]()
         """By tenant and quota, since the memories that are open were opened."""
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- finding -----------------------------------------------------------------------
 
     def of(self, tenant: str) -> Iterator[Life]:
         return (life for (owner, _), life in self.lives.items() if owner == tenant)
@@ -215,16 +234,28 @@ class Model:
 
     def living_words(self) -> set[str]:
         """Every word of every version, wherever in it."""
-        texts = (str(value) for life in self.lives.values() for version in life.versions for value in version.fields.values())
+        texts = (
+            str(value)
+            for life in self.lives.values()
+            for version in life.versions
+            for value in version.fields.values()
+        )
         return {word for text in texts for word in words_in(text)}
 
-    # -- births -------------------------------------------------------------------------------------------------------
+    # -- births ------------------------------------------------------------------------
 
-    def written(self, said: Said, tenant: str, drafts: Sequence[dict[str, Any]], *, revive: bool = False) -> list[Id]:
-        if any(draft.get("created_at") is not None and draft["created_at"] > said.ended + SKEW for draft in drafts):
+    def written(
+        self, said: Said, tenant: str, drafts: Sequence[dict[str, Any]], *, revive: bool = False
+    ) -> list[Id]:
+        if any(
+            draft.get("created_at") is not None and draft["created_at"] > said.ended + SKEW
+            for draft in drafts
+        ):
             said.refused("InvalidInput")
             return []
-        if self._beyond_quotas(said, tenant, [draft["scope"] for draft in drafts if not self._was_written(tenant, draft)]):
+        if self._beyond_quotas(
+            said, tenant, [draft["scope"] for draft in drafts if not self._was_written(tenant, draft)]
+        ):
             return []
         made = self._written(said, tenant, drafts, revive=revive)
         self.evict(said, tenant, {draft["scope"] for draft in drafts}, made)
@@ -233,18 +264,31 @@ class Model:
     def _was_written(self, tenant: str, draft: dict[str, Any]) -> bool:
         return (tenant, self.keys.get((tenant, draft["scope"], draft.get("key")), "")) in self.lives
 
-    def _written(self, said: Said, tenant: str, drafts: Sequence[dict[str, Any]], *, revive: bool) -> list[Id]:
+    def _written(
+        self, said: Said, tenant: str, drafts: Sequence[dict[str, Any]], *, revive: bool
+    ) -> list[Id]:
         used = [self.keys.get((tenant, draft["scope"], draft.get("key"))) for draft in drafts]
-        clashes = [n for n, entry_id in enumerate(used) if entry_id is not None and self._clashes((tenant, entry_id), drafts[n], said, revive)]
+        clashes = [
+            n
+            for n, entry_id in enumerate(used)
+            if entry_id is not None and self._clashes((tenant, entry_id), drafts[n], said, revive)
+        ]
         if clashes:
             return self._written_in_part(said, tenant, drafts, clashes, str(used[clashes[0]]))
         entries = said.given()
         if len(entries) != len(drafts):
             said.wrong("answers otherwise", f"{len(entries)} entries of {len(drafts)} drafts")
-        return [self._born(said, tenant, draft, plain(entry)) for draft, entry in zip(drafts, entries, strict=True)]
+        return [
+            self._born(said, tenant, draft, plain(entry))
+            for draft, entry in zip(drafts, entries, strict=True)
+        ]
 
-    def _written_in_part(self, said: Said, tenant: str, drafts: Sequence[dict[str, Any]], clashes: Sequence[int], used_by: str) -> list[Id]:
-        """A key in conflict keeps no other draft from being stored; the error says which were."""
+    def _written_in_part(
+        self, said: Said, tenant: str, drafts: Sequence[dict[str, Any]], clashes: Sequence[int], used_by: str
+    ) -> list[Id]:
+        """A key in conflict keeps no other draft from being stored; the error says
+        which were.
+        """
         text = said.refused("Conflict" if said.call.startswith("write of") else "PartialWrite")
         if len(drafts) == 1 and used_by not in text:
             said.wrong("names no existing id", text)
@@ -257,11 +301,17 @@ class Model:
         if key in self.lives:
             return self.lives[key].draft != draft
         grave = self.graves.get(key)
-        return grave is not None and not revive and not (said.failure is None and said.begun - grave.fallen >= TOMBSTONE_LIFE)
+        return (
+            grave is not None
+            and not revive
+            and not (said.failure is None and said.begun - grave.fallen >= TOMBSTONE_LIFE)
+        )
 
     def _born(self, said: Said, tenant: str, draft: dict[str, Any], found: dict[str, Any]) -> Id:
         there = self.lives.get((tenant, found["id"]))
-        if there is not None and draft.get("key") is not None and there.draft == draft:  # a repeat: the first outcome
+        if (
+            there is not None and draft.get("key") is not None and there.draft == draft
+        ):  # a repeat: the first outcome
             self._match(said, found, there.versions[0].fields | {"tier": there.born_in})
             return tenant, found["id"]
         wanted = {
@@ -277,24 +327,48 @@ class Model:
             **{name: draft.get(name) for name in WHERE_SAID},
         }
         given, key = draft.get("created_at"), draft.get("key")
-        made = self._begin(said, found, wanted, None if given is None or given > said.ended else given, draft if key else None)
+        made = self._begin(
+            said,
+            found,
+            wanted,
+            None if given is None or given > said.ended else given,
+            draft if key else None,
+        )
         if key:
             self.keys[tenant, draft["scope"], key] = made[1]
         return made
 
     def _begin(
-        self, said: Said, found: dict[str, Any], wanted: dict[str, Any], created_at: datetime | None = None, draft: dict[str, Any] | None = None
+        self,
+        said: Said,
+        found: dict[str, Any],
+        wanted: dict[str, Any],
+        created_at: datetime | None = None,
+        draft: dict[str, Any] | None = None,
     ) -> Id:
-        """A new life, as answered: what the memory may choose is taken over where it can be true."""
+        """A new life, as answered: what the memory may choose is taken over where it
+        can be true.
+        """
         key = (str(wanted["tenant"]), str(found["id"]))
         if key in self.lives:
             said.wrong("gives an id that is taken", found["id"])
         born, scope = found["created_at"], wanted["scope"]
         if not (born == created_at if created_at is not None else said.begun <= born <= said.ended):
-            said.wrong("is created at another time", f"{born}, between {said.begun} and {said.ended} or given {created_at}")
-        tier = found["tier"] if key in self.graves else birth_tier(scope)  # in a second life it stays where its grave was
+            said.wrong(
+                "is created at another time",
+                f"{born}, between {said.begun} and {said.ended} or given {created_at}",
+            )
+        tier = (
+            found["tier"] if key in self.graves else birth_tier(scope)
+        )  # in a second life it stays where its grave was
         chosen = {"id": found["id"], "version": found["version"], "created_at": born}
-        nothing = {"valid_to": None, "promoted_from_id": None, "compacted_from_ids": None, "contributors": None, "origins": None}
+        nothing = {
+            "valid_to": None,
+            "promoted_from_id": None,
+            "compacted_from_ids": None,
+            "contributors": None,
+            "origins": None,
+        }
         nothing |= dict.fromkeys(WHERE_SAID)
         fields = nothing | {"updated_at": born, "valid_from": born} | chosen | wanted
         self._match(said, found, fields | {"tier": tier})
@@ -308,7 +382,7 @@ class Model:
         if told := differences(found, wanted):
             said.wrong("answers another entry", told)
 
-    # -- changes ------------------------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------
 
     def updated(self, said: Said, tenant: str, entry_id: str, changes: dict[str, Any]) -> None:
         life = self.active(tenant, entry_id, said.begun)
@@ -319,11 +393,15 @@ class Model:
         if not changes:
             self._match(said, found, life.current())
             return
-        merged = {"metadata": life.now.fields["metadata"] | changes["metadata"]} if "metadata" in changes else {}
+        merged = (
+            {"metadata": life.now.fields["metadata"] | changes["metadata"]} if "metadata" in changes else {}
+        )
         distinct = {"tags": list(dict.fromkeys(changes["tags"]))} if "tags" in changes else {}
         self._next(said, life, found, changes | merged | distinct)
 
-    def _next(self, said: Said, life: Life, found: dict[str, Any], changes: dict[str, Any], of: Sequence[str] = ()) -> None:
+    def _next(
+        self, said: Said, life: Life, found: dict[str, Any], changes: dict[str, Any], of: Sequence[str] = ()
+    ) -> None:
         """`of`: origins of what brought the change."""
         chosen = {"version": found["version"], "updated_at": found["updated_at"]}
         fields = life.now.fields | changes | chosen
@@ -335,11 +413,18 @@ class Model:
             said.ended, life.now.fields["updated_at"] + MICROSECOND
         )  # it comes after the version before, also where that is ahead of our clock
         if not said.begun <= found["updated_at"] <= latest or found["version"] <= life.now.fields["version"]:
-            said.wrong("does not come after the version before", f"{chosen} after version {life.now.fields['version']}, begun {said.begun}")
+            said.wrong(
+                "does not come after the version before",
+                f"{chosen} after version {life.now.fields['version']}, begun {said.begun}",
+            )
         life.versions.append(Version(fields, (found["updated_at"], found["updated_at"])))
 
-    def retired(self, said: Said, tenant: str, entry_id: str, when: datetime | None, read_again: dict[str, Any] | None) -> None:
-        """`read_again` is the entry's current version by its history: the call itself says only whether it did something."""
+    def retired(
+        self, said: Said, tenant: str, entry_id: str, when: datetime | None, read_again: dict[str, Any] | None
+    ) -> None:
+        """`read_again` is the entry's current version by its history: the call itself
+        says only whether it did something.
+        """
         life = self.active(tenant, entry_id, said.begun)
         if life is None or life.now.fields["valid_to"] is not None:
             said.equals(False)
@@ -364,7 +449,11 @@ class Model:
         said.equals(life is not None)
         self.bury(tenant, [entry_id], said.ended)
         self._unmake(tenant, entry_id, said.ended, automatic_only=True)
-        kept = [one.id for one in self.of(tenant) if any(s.entry == entry_id and not s.is_said and not s.moved for s in one.sources)]
+        kept = [
+            one.id
+            for one in self.of(tenant)
+            if any(s.entry == entry_id and not s.is_said and not s.moved for s in one.sources)
+        ]
         if life is not None and (sorted(said.value.kept), said.value.is_complete) != (sorted(kept), True):
             said.wrong("keeps others", f"{said.value!r}, wanted {kept}")
 
@@ -377,12 +466,20 @@ class Model:
         self.erase(tenant, scope, said.ended)
 
     def erase(self, tenant: str, scope: str, at: datetime) -> None:
-        """A scope goes, with all that was made of what it had, but for what took the place of its sources."""
+        """A scope goes, with all that was made of what it had, but for what took the
+        place of its sources.
+        """
         self.bury(tenant, [life.id for life in self.in_scopes(tenant, [scope])], at)
-        self._goes_with(tenant, lambda one: one.scope == scope and not one.moved and (tenant, one.entry) not in self.lives, at)
+        self._goes_with(
+            tenant,
+            lambda one: one.scope == scope and not one.moved and (tenant, one.entry) not in self.lives,
+            at,
+        )
 
     def unmake_said(self, tenant: str, noted: Collection[str], at: datetime) -> None:
-        """Messages went of which these entries were noted: with all that was made of them."""
+        """Messages went of which these entries were noted: with all that was made of
+        them.
+        """
         self._goes_with(tenant, lambda one: one.is_said and one.entry in noted, at)
 
     def _goes_with(self, tenant: str, names: Callable[[Source], bool], at: datetime) -> None:
@@ -394,8 +491,14 @@ class Model:
     def _unmake(self, tenant: str, entry_id: str, at: datetime, *, automatic_only: bool = False) -> None:
         """What was made of a deleted entry goes too, or only what no caller asked for."""
         for life in list(self.of(tenant)):
-            named = [one for one in life.sources if one.entry == entry_id and not one.is_said and not one.moved]
-            stays = not named or (automatic_only and not all(one.automatic for one in named)) or self.held(tenant, life)
+            named = [
+                one for one in life.sources if one.entry == entry_id and not one.is_said and not one.moved
+            ]
+            stays = (
+                not named
+                or (automatic_only and not all(one.automatic for one in named))
+                or self.held(tenant, life)
+            )
             if not stays and (tenant, life.id) in self.lives:
                 self.bury(tenant, [life.id], at)
                 self._unmake(tenant, life.id, at, automatic_only=automatic_only)
@@ -412,18 +515,42 @@ class Model:
                 del links[link.id]
 
     def forget_graves(self, now: datetime, keep: int) -> None:
-        """What sweeps have forgotten by now, and all but the newest: a long run is not to grow."""
-        for key in [key for key, grave in self.graves.items() if now - grave.fallen > TOMBSTONE_LIFE] + list(self.graves)[:-keep]:
+        """What sweeps have forgotten by now, and all but the newest: a long run is not
+        to grow.
+        """
+        for key in [key for key, grave in self.graves.items() if now - grave.fallen > TOMBSTONE_LIFE] + list(
+            self.graves
+        )[:-keep]:
             self.graves.pop(key, None)
         self.summaries = {identity: made for identity, made in self.summaries.items() if made in self.lives}
-        self.keys = {name: used_by for name, used_by in self.keys.items() if {(name[0], used_by)} & (self.lives.keys() | self.graves.keys())}
+        self.keys = {
+            name: used_by
+            for name, used_by in self.keys.items()
+            if {(name[0], used_by)} & (self.lives.keys() | self.graves.keys())
+        }
         self.copies = {made: copy for made, copy in self.copies.items() if made[:2] in self.lives}
 
-    # -- derived ------------------------------------------------------------------------------------------------------
+    # -- derived -----------------------------------------------------------------------
 
-    def promoted(self, said: Said, tenant: str, entry_id: str, to: str, overrides: dict[str, Any], *, delete_original: bool) -> Id | None:
+    def promoted(
+        self,
+        said: Said,
+        tenant: str,
+        entry_id: str,
+        to: str,
+        overrides: dict[str, Any],
+        *,
+        delete_original: bool,
+    ) -> Id | None:
         source = self.active(tenant, entry_id, said.begun)
-        copy = next((life for life in self.in_scopes(tenant, [to]) if life.made_of is not None and life.made_of[0] == entry_id), None)
+        copy = next(
+            (
+                life
+                for life in self.in_scopes(tenant, [to])
+                if life.made_of is not None and life.made_of[0] == entry_id
+            ),
+            None,
+        )
         if source is None:
             self._promoted_before(said, copy, overrides)
             return None
@@ -446,7 +573,9 @@ class Model:
         self.evict(said, tenant, {to}, [made])
         return made
 
-    def _copy(self, said: Said, tenant: str, source: Life, to: str, overrides: dict[str, Any], found: Entry) -> Id:
+    def _copy(
+        self, said: Said, tenant: str, source: Life, to: str, overrides: dict[str, Any], found: Entry
+    ) -> Id:
         key = self._begin(said, plain(found), self._copied(tenant, source, to, overrides))
         made = self.lives[key]
         made.made_of, made.overrides = (source.id, source.now.fields["version"]), overrides
@@ -458,7 +587,18 @@ class Model:
         fields, kind, name = source.now.fields, *source.scope.split(":", 1)
         session = {"created_in_session_id": name} if kind == "session" else {}
         carried = {
-            n: fields[n] for n in ("type", "title", "source", "content", "expires_at", "compacted_from_ids", "contributors", "origins", *WHERE_SAID)
+            n: fields[n]
+            for n in (
+                "type",
+                "title",
+                "source",
+                "content",
+                "expires_at",
+                "compacted_from_ids",
+                "contributors",
+                "origins",
+                *WHERE_SAID,
+            )
         }
         metadata = session | fields["metadata"] | overrides.get("metadata", {})
         tags = list(dict.fromkeys(overrides.get("tags", fields["tags"])))
@@ -472,8 +612,12 @@ class Model:
         else:
             self._match(said, plain(said.given()), copy.current())
 
-    def _promoted_again(self, said: Said, copy: Life, source: Life, overrides: dict[str, Any], delete_original: bool) -> bool:
-        """True where the call may have its effect: the original goes only if the copy can be read and says all that it says."""
+    def _promoted_again(
+        self, said: Said, copy: Life, source: Life, overrides: dict[str, Any], delete_original: bool
+    ) -> bool:
+        """True where the call may have its effect: the original goes only if the copy
+        can be read and says all that it says.
+        """
         if copy.overrides != overrides:
             said.refused("Conflict")
             return False
@@ -486,15 +630,28 @@ class Model:
         return True
 
     def _made_before(self, said: Said, made: Life, of: Collection[str], *, takes_the_place: bool) -> None:
-        """What was made before is the answer. If it takes the place of its sources only now, it says so in another version."""
+        """What was made before is the answer. If it takes the place of its sources only
+        now, it says so in another version.
+        """
         if takes_the_place:
             self._next(said, made, plain(said.given()), {})
-            made.sources = [replace(one, moved=True) if one.is_direct and not one.is_said and one.entry in of else one for one in made.sources]
+            made.sources = [
+                replace(one, moved=True) if one.is_direct and not one.is_said and one.entry in of else one
+                for one in made.sources
+            ]
         else:
             self._match(said, plain(said.given()), made.current())
 
     def compacted(
-        self, said: Said, tenant: str, ids: Sequence[str], text: str | None, target: str | None, patch: dict[str, Any], *, delete_sources: bool
+        self,
+        said: Said,
+        tenant: str,
+        ids: Sequence[str],
+        text: str | None,
+        target: str | None,
+        patch: dict[str, Any],
+        *,
+        delete_sources: bool,
     ) -> Id | None:
         """`text` of None is a callback that fails."""
         distinct = list(dict.fromkeys(ids))
@@ -522,7 +679,9 @@ class Model:
         if delete_sources and any(self.held(tenant, life) for life in sources):
             said.refused("Held")
             return None
-        if not delete_sources and self._beyond_quotas(said, tenant, [] if there is not None else list(scopes)):
+        if not delete_sources and self._beyond_quotas(
+            said, tenant, [] if there is not None else list(scopes)
+        ):
             return None
         if there is not None:
             self._made_before(said, there, distinct, takes_the_place=delete_sources)
@@ -536,7 +695,7 @@ class Model:
             self.evict(said, tenant, scopes, [key])
         return key
 
-    # -- relations ----------------------------------------------------------------------------------------------------
+    # -- relations ---------------------------------------------------------------------
 
     def related(self, said: Said, tenant: str, source_id: str, label: str, target_id: str) -> str | None:
         ends = [self.active(tenant, end, said.begun) for end in (source_id, target_id)]
@@ -549,37 +708,64 @@ class Model:
                     said.wrong("does not name the link that is there", link.id)
                 return link.id
         made = said.given()
-        if (made.source_id, made.label, made.target_id) != (source_id, label, target_id) or not said.begun <= made.created_at <= said.ended:
+        if (made.source_id, made.label, made.target_id) != (
+            source_id,
+            label,
+            target_id,
+        ) or not said.begun <= made.created_at <= said.ended:
             said.wrong("answers another link", repr(made))
-        self.links.setdefault(tenant, {})[made.id] = Link(made.id, source_id, target_id, label, made.created_at)
+        self.links.setdefault(tenant, {})[made.id] = Link(
+            made.id, source_id, target_id, label, made.created_at
+        )
         return str(made.id)
 
     def unrelated(self, said: Said, tenant: str, link_id: str) -> None:
-        """A link goes with the scope of its source: held by that, and with either of the entries."""
+        """A link goes with the scope of its source: held by that, and with either of
+        the entries.
+        """
         link = self.links.get(tenant, {}).get(link_id)
         ends = [] if link is None else [("entry", link.source_id), ("entry", link.target_id)]
-        if link is not None and (set(ends) & self._held(tenant) or self.holds_all(tenant, self.lives[tenant, link.source_id].scope)):
+        if link is not None and (
+            set(ends) & self._held(tenant) or self.holds_all(tenant, self.lives[tenant, link.source_id].scope)
+        ):
             said.refused("Held")
             return
         said.equals(self.links.get(tenant, {}).pop(link_id, None) is not None)
 
-    def related_to(self, tenant: str, source_id: str | None = None, target_id: str | None = None, label: str | None = None) -> list[Link]:
+    def related_to(
+        self,
+        tenant: str,
+        source_id: str | None = None,
+        target_id: str | None = None,
+        label: str | None = None,
+    ) -> list[Link]:
         """Newest first."""
         given = (source_id, target_id, label)
         all_of = self.links.get(tenant, {}).values()
         found = [
-            link for link in all_of if all(want in (None, has) for want, has in zip(given, (link.source_id, link.target_id, link.label), strict=True))
+            link
+            for link in all_of
+            if all(
+                want in (None, has)
+                for want, has in zip(given, (link.source_id, link.target_id, link.label), strict=True)
+            )
         ]
         return sorted(found, key=lambda link: link.created_at, reverse=True)
 
-    # -- tiers --------------------------------------------------------------------------------------------------------
+    # -- tiers -------------------------------------------------------------------------
 
     def to_copy(self, tenant: str, session: str, now: datetime) -> list[tuple[Life, str | None]]:
-        """What the end of a session copies, and where: None where that is to the user, and nobody says who that is."""
+        """What the end of a session copies, and where: None where that is to the user,
+        and nobody says who that is.
+        """
         talk = self.talks.get(tenant, session, now)
         user = None if talk is None or talk.user is None else f"user:{talk.user}"
         copying: list[tuple[Life, str | None]] = []
-        there = [life for life in self.in_scopes(tenant, [f"session:{session}"]) if life.tier == "short" and not life.now.expired(now)]
+        there = [
+            life
+            for life in self.in_scopes(tenant, [f"session:{session}"])
+            if life.tier == "short" and not life.now.expired(now)
+        ]
         for life in sorted(there, key=lambda life: (life.now.fields["created_at"], life.id)):
             copying += [(life, user)] if rules.FACT not in life.now.fields["tags"] else []
             copying += [(life, rules.SHARED_WITH)] if rules.is_sure(life.now.fields, rules.SHARED) else []
@@ -594,14 +780,23 @@ class Model:
         copying: Sequence[tuple[Life, str | None]],
         found: Mapping[Any, Entry],
     ) -> list[str]:
-        """Facts and what is nearly certain go to `long`, copies go where the rules say; the rest stays. Entries past their expiry are not spoken of.
-        `found`: by original and scope, the copies that are there and that nobody knew of. The ids of those that were made."""
+        """Facts and what is nearly certain go to `long`, copies go where the rules say;
+        the rest stays. Entries past their expiry are not spoken of. `found`: by
+        original and scope, the copies that are there and that nobody knew of. The ids
+        of those that were made.
+        """
         copied, failed = list[tuple[str, str, str]](), list[str]()
         for life, to in copying:
-            made = None if to is None else self._copied_by_rule(said, tenant, life, to, found.get((life.id, to)))
+            made = (
+                None if to is None else self._copied_by_rule(said, tenant, life, to, found.get((life.id, to)))
+            )
             copied += [(life.id, made, str(to))] if made else []
             failed += [life.id] if made is None else []
-        there = [life for life in self.in_scopes(tenant, [f"session:{session}"]) if not life.now.expired(said.begun)]
+        there = [
+            life
+            for life in self.in_scopes(tenant, [f"session:{session}"])
+            if not life.now.expired(said.begun)
+        ]
         going = self._goes_on(tenant, session, said.begun)
         if report is not None:
             staying = {life.id for life in there} - {life.id for life in going}
@@ -609,14 +804,30 @@ class Model:
                 said.wrong("keeps others", f"{report.kept}, wanted {staying} and {failed}")
             if sorted((one.entry_id, one.copy_id, one.to_scope) for one in report.copied) != sorted(copied):
                 said.wrong("copies others", f"{report.copied}, wanted {copied}")
-            self._told_moves(said, going, "long", {moved.entry_id: (moved.from_tier, moved.to_tier) for moved in report.moved})
+            self._told_moves(
+                said,
+                going,
+                "long",
+                {moved.entry_id: (moved.from_tier, moved.to_tier) for moved in report.moved},
+            )
         for life in going:
             life.tier = "long"
         return [copy_id for _, copy_id, _ in copied]
 
-    def _copied_by_rule(self, said: Said, tenant: str, source: Life, to: str, found: Entry | None) -> str | None:
-        """The id of the copy that was made now; empty where it stood before, None where it cannot be made."""
-        copy = next((life for life in self.in_scopes(tenant, [to]) if life.made_of is not None and life.made_of[0] == source.id), None)
+    def _copied_by_rule(
+        self, said: Said, tenant: str, source: Life, to: str, found: Entry | None
+    ) -> str | None:
+        """The id of the copy that was made now; empty where it stood before, None where
+        it cannot be made.
+        """
+        copy = next(
+            (
+                life
+                for life in self.in_scopes(tenant, [to])
+                if life.made_of is not None and life.made_of[0] == source.id
+            ),
+            None,
+        )
         if copy is not None:
             there = not copy.overrides and (source.active(said.begun) or copy.active(said.begun))
             return "" if there else None
@@ -641,7 +852,9 @@ class Model:
         report = said.given()
         there = [self.lives[tenant, i] for i in dict.fromkeys(ids) if (tenant, i) in self.lives]
         going = [life for life in there if TIERS.index(to) > TIERS.index(life.tier)]
-        self._told_moves(said, going, to, {moved.entry_id: (moved.from_tier, moved.to_tier) for moved in report.moved})
+        self._told_moves(
+            said, going, to, {moved.entry_id: (moved.from_tier, moved.to_tier) for moved in report.moved}
+        )
         for life in going:
             life.tier = to
 
@@ -652,7 +865,9 @@ class Model:
             said.wrong("moves others", f"{told}, wanted {wanted}")
 
     def expired(self, said: Said) -> tuple[int, int]:
-        """What expired a day ago goes, entries and sessions, but for what is held: how many went and how many are held."""
+        """What expired a day ago goes, entries and sessions, but for what is held: how
+        many went and how many are held.
+        """
         gone, held = 0, 0
         for (tenant, _), life in list(self.lives.items()):
             end = life.now.fields["expires_at"]
@@ -672,7 +887,11 @@ class Model:
 
     def retire(self, said: Said) -> tuple[int, int]:
         """The entries that rules delete go: how many, and how many are held."""
-        going = [(tenant, life) for (tenant, _), life in self.lives.items() if rules.deletes(tenant, life, said.begun)]
+        going = [
+            (tenant, life)
+            for (tenant, _), life in self.lives.items()
+            if rules.deletes(tenant, life, said.begun)
+        ]
         free = [(tenant, life) for tenant, life in going if not self.held(tenant, life)]
         for tenant, life in free:
             self.bury(tenant, [life.id], said.ended)
@@ -691,14 +910,18 @@ class Model:
         return gone, held
 
     def move_on(self, said: Said) -> tuple[int, int]:
-        """What rules and the policy take moves: how many, and how many the policy fails on."""
+        """What rules and the policy take moves: how many, and how many the policy fails
+        on.
+        """
         taken, failing = self.taken(said.begun)
         for key, (_, to, _) in taken.items():
             self.lives[key].tier = to
         return len(taken), failing
 
     def planned(self, said: Said) -> None:
-        """The plan names what expires and what the rules take, each once, and nothing else; and says of which sessions callbacks are asked."""
+        """The plan names what expires and what the rules take, each once, and nothing
+        else; and says of which sessions callbacks are asked.
+        """
         plan, now, wanted = said.given(), said.begun, self._expires(said.begun)
         told: list[tuple[str, ...]] = [
             (one.action, one.collection, one.tenant, one.id, one.rule, one.tier, one.to)
@@ -713,39 +936,90 @@ class Model:
         for talk in self.talks.all.values():
             if (rule := talk.taken(now)) is not None and (talk.tenant, f"conversation:{talk.id}") not in over:
                 then = "delete" if talk.status == "ended" else "end"
-                held = then == "delete" and (bool(talk.owed) or self.holds_all(talk.tenant, f"session:{talk.id}"))
-                wanted += [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
-        ends = [talk for talk in self.talks.all.values() if talk.status != "ended" and talk.taken(now) is not None]
+                held = then == "delete" and (
+                    bool(talk.owed) or self.holds_all(talk.tenant, f"session:{talk.id}")
+                )
+                wanted += (
+                    [] if held else [(then, "sessions", talk.tenant, f"conversation:{talk.id}", rule, "", "")]
+                )
+        ends = [
+            talk for talk in self.talks.all.values() if talk.status != "ended" and talk.taken(now) is not None
+        ]
         wanted += self._planned_ends(ends, wanted, told, now)
         for (tenant, entry_id), life in self.lives.items():
             if not self.held(tenant, life) and (tenant, entry_id) not in _gone_in(wanted):
-                versions = ("delete", "entry_versions", tenant, life.scope, "newest" if tenant == "acme" else "past", "", "")
+                versions = (
+                    "delete",
+                    "entry_versions",
+                    tenant,
+                    life.scope,
+                    "newest" if tenant == "acme" else "past",
+                    "",
+                    "",
+                )
                 wanted += [versions] * rules.lets_go(tenant, life, now)
         taken, failing = self.taken(now, without=_gone_in(wanted) | _moved_in(wanted))
         wanted += [("move", "entries", *key, rule, tier, to) for key, (tier, to, rule) in taken.items()]
         asked = {talk.id for talk in self.talks.all.values() if talk.owed and not talk.is_over(now)}
-        waiting = {line: {session for session in asked if f"of session '{session}'" in line} for line in plan.waiting}
+        waiting = {
+            line: {session for session in asked if f"of session '{session}'" in line} for line in plan.waiting
+        }
         others = [line for line, sessions in waiting.items() if not sessions]
-        if sorted(told) != sorted(wanted) or len(others) != failing or set().union(*waiting.values()) != asked:
+        if (
+            sorted(told) != sorted(wanted)
+            or len(others) != failing
+            or set().union(*waiting.values()) != asked
+        ):
             more, less = Counter(told) - Counter(wanted), Counter(wanted) - Counter(told)
-            said.wrong("plans otherwise", f"more {more}, less {less}, waiting {plan.waiting}, wanted {failing} and sessions {asked}")
+            said.wrong(
+                "plans otherwise",
+                f"more {more}, less {less}, waiting {plan.waiting}, wanted {failing} and sessions {asked}",
+            )
 
     def _planned_deletions(self, planned: Sequence[tuple[str, ...]], now: datetime) -> list[tuple[str, ...]]:
         """What rules delete of what is not gone by then."""
         gone, moved = _gone_in(planned), _moved_in(planned)
-        there = [(key, replace(life, tier="long") if key in moved else life) for key, life in self.lives.items() if key not in gone]
+        there = [
+            (key, replace(life, tier="long") if key in moved else life)
+            for key, life in self.lives.items()
+            if key not in gone
+        ]
         free = [(key, life) for key, life in there if not self.held(key[0], life)]
-        return [("delete", "entries", *key, rule, life.tier, "") for key, life in free if (rule := rules.deletes(key[0], life, now))]
+        return [
+            ("delete", "entries", *key, rule, life.tier, "")
+            for key, life in free
+            if (rule := rules.deletes(key[0], life, now))
+        ]
 
     def _planned_ends(
-        self, ends: Sequence[Talk], planned: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]], now: datetime
+        self,
+        ends: Sequence[Talk],
+        planned: Sequence[tuple[str, ...]],
+        told: Sequence[tuple[str, ...]],
+        now: datetime,
     ) -> list[tuple[str, ...]]:
-        """What the ends of sessions move and copy, and what quotas evict for the copies."""
+        """What the ends of sessions move and copy, and what quotas evict for the
+        copies.
+        """
         gone = _gone_in(planned)
-        onward = [(talk.tenant, life.id) for talk in ends for life in self._goes_on(talk.tenant, talk.id, now)]
-        copies = [one for talk in ends for one, surely in self._copied_at_end(talk, now) if one[2:4] not in gone and (surely or one in told)]
-        evicted = [("evict", "entries", *key, quota, self.lives[key].tier, "") for key, quota in self._evicted_for(copies, gone)]
-        return [*(("move", "entries", *key, "facts-last", "short", "long") for key in onward if key not in gone), *copies, *evicted]
+        onward = [
+            (talk.tenant, life.id) for talk in ends for life in self._goes_on(talk.tenant, talk.id, now)
+        ]
+        copies = [
+            one
+            for talk in ends
+            for one, surely in self._copied_at_end(talk, now)
+            if one[2:4] not in gone and (surely or one in told)
+        ]
+        evicted = [
+            ("evict", "entries", *key, quota, self.lives[key].tier, "")
+            for key, quota in self._evicted_for(copies, gone)
+        ]
+        return [
+            *(("move", "entries", *key, "facts-last", "short", "long") for key in onward if key not in gone),
+            *copies,
+            *evicted,
+        ]
 
     def _evicted_for(self, copies: Sequence[tuple[str, ...]], gone: Collection[Id]) -> list[tuple[Id, str]]:
         """What goes behind these copies, and for which quota."""
@@ -753,22 +1027,39 @@ class Model:
         for (tenant, to), many in Counter((one[2], one[-1]) for one in copies).items():
             for quota in _evicting(tenant, [to]):
                 there = [life for life in self.in_scopes(tenant, [to]) if (tenant, life.id) not in gone]
-                going = self._first_to_go(tenant, quota, there)[: max(0, len(there) + many - quota["entries"])]
+                going = self._first_to_go(tenant, quota, there)[
+                    : max(0, len(there) + many - quota["entries"])
+                ]
                 evicted += [((tenant, life.id), quota["name"]) for life in going]
         return evicted
 
     def _expires(self, now: datetime) -> list[tuple[str, ...]]:
-        """What expired a day ago, entries, sessions and what was made of these, as a plan tells it."""
+        """What expired a day ago, entries, sessions and what was made of these, as a
+        plan tells it.
+        """
         lives = [
-            (key[0], life) for key, life in self.lives.items() if (end := life.now.fields["expires_at"]) is not None and end + EXPIRED_GRACE < now
+            (key[0], life)
+            for key, life in self.lives.items()
+            if (end := life.now.fields["expires_at"]) is not None and end + EXPIRED_GRACE < now
         ]
         talks = [
-            talk for talk in self.talks.all.values() if talk.is_over(now - EXPIRED_GRACE) and not self.holds_all(talk.tenant, f"session:{talk.id}")
+            talk
+            for talk in self.talks.all.values()
+            if talk.is_over(now - EXPIRED_GRACE) and not self.holds_all(talk.tenant, f"session:{talk.id}")
         ]
-        lives += [(talk.tenant, life) for talk in talks for one in self.talks.made_of(talk) if (life := self.life(talk.tenant, one)) is not None]
+        lives += [
+            (talk.tenant, life)
+            for talk in talks
+            for one in self.talks.made_of(talk)
+            if (life := self.life(talk.tenant, one)) is not None
+        ]
         free = {(tenant, life.id): life for tenant, life in lives if not self.held(tenant, life)}
-        wanted: list[tuple[str, ...]] = [("expire", "entries", *key, "", life.tier, "") for key, life in free.items()]
-        return wanted + [("expire", "sessions", talk.tenant, f"conversation:{talk.id}", "", "", "") for talk in talks]
+        wanted: list[tuple[str, ...]] = [
+            ("expire", "entries", *key, "", life.tier, "") for key, life in free.items()
+        ]
+        return wanted + [
+            ("expire", "sessions", talk.tenant, f"conversation:{talk.id}", "", "", "") for talk in talks
+        ]
 
     def _goes_on(self, tenant: str, session: str, now: datetime) -> list[Life]:
         """What the end of a session moves."""
@@ -776,26 +1067,38 @@ class Model:
         return [life for life in there if life.tier == "short" and _is_fact(life.now)]
 
     def _copied_at_end(self, talk: Talk, now: datetime) -> list[tuple[tuple[str, ...], bool]]:
-        """What the end of a session copies if quotas have room, as a plan tells it; and whether that is sure: it is not where an earlier copy's
-        tombstone may stand or not."""
+        """What the end of a session copies if quotas have room, as a plan tells it; and
+        whether that is sure: it is not where an earlier copy's tombstone may stand or
+        not.
+        """
         found: list[tuple[tuple[str, ...], bool]] = []
         for life, to in self.to_copy(talk.tenant, talk.id, now):
             if to is None or not life.active(now):
                 continue
             before = self.copies.get((talk.tenant, life.id, to))
             grave = None if before is None else self.graves.get((talk.tenant, before))
-            there = any(copy.made_of is not None and copy.made_of[0] == life.id for copy in self.in_scopes(talk.tenant, [to]))
+            there = any(
+                copy.made_of is not None and copy.made_of[0] == life.id
+                for copy in self.in_scopes(talk.tenant, [to])
+            )
             if not there and (grave is None or now - grave.fallen >= TOMBSTONE_LIFE):
                 rule = "shared" if to == rules.SHARED_WITH else "known"
                 found.append((("copy", "entries", talk.tenant, life.id, rule, life.tier, to), before is None))
         return found
 
-    def taken(self, now: datetime, *, without: Collection[Id] = ()) -> tuple[dict[Id, tuple[str, str, str]], int]:
-        """What a sweep moves, by which rule: what nobody touched for a week and what is beyond the newest of its session leave `short`, what is
-        settled and what was seen goes to `long`; and of how many the policy cannot speak. `without`: what has gone or been moved by then."""
+    def taken(
+        self, now: datetime, *, without: Collection[Id] = ()
+    ) -> tuple[dict[Id, tuple[str, str, str]], int]:
+        """What a sweep moves, by which rule: what nobody touched for a week and what is
+        beyond the newest of its session leave `short`, what is settled and what was
+        seen goes to `long`; and of how many the policy cannot speak. `without`: what
+        has gone or been moved by then.
+        """
         found: dict[Id, tuple[str, str, str]] = {}
         newer, failing = dict[Id, int](), 0
-        for key, life in sorted(self.lives.items(), key=lambda one: (one[1].now.fields["created_at"], one[1].id), reverse=True):
+        for key, life in sorted(
+            self.lives.items(), key=lambda one: (one[1].now.fields["created_at"], one[1].id), reverse=True
+        ):
             if key in without:
                 continue
             fields, place = life.now.fields, (key[0], life.scope)
@@ -807,18 +1110,29 @@ class Model:
                     found[key] = ("short", "mid", "idle-sessions" if idle else "crowded")
             elif life.tier == "mid" and not life.now.expired(now):
                 settles = fields["type"] == "context" or not rules.is_sure(fields, 0.5)
-                if key[0] == "acme" and kind_of(life.scope) in ("user", "org") and now - fields["created_at"] >= rules.SETTLED and settles:
+                if (
+                    key[0] == "acme"
+                    and kind_of(life.scope) in ("user", "org")
+                    and now - fields["created_at"] >= rules.SETTLED
+                    and settles
+                ):
                     found[key] = ("mid", "long", "settled")
                 elif now - fields["created_at"] >= rules.STANDS:
                     said = fields["content"].split()
                     failing += rules.REFUSED in said
-                    found |= {key: ("mid", "long", "seen")} if rules.SEEN in said and rules.REFUSED not in said else {}
+                    found |= (
+                        {key: ("mid", "long", "seen")}
+                        if rules.SEEN in said and rules.REFUSED not in said
+                        else {}
+                    )
         return found, failing
 
-    # -- quotas -------------------------------------------------------------------------------------------------------
+    # -- quotas ------------------------------------------------------------------------
 
     def _beyond_quotas(self, said: Said, tenant: str, scopes: Sequence[str]) -> bool:
-        """Whether newcomers of these scopes are too many, and were refused. What a process found free a minute ago it may take still."""
+        """Whether newcomers of these scopes are too many, and were refused. What a
+        process found free a minute ago it may take still.
+        """
         beyond = self._is_full(tenant, scopes)
         if not beyond or (beyond == "perhaps" and said.failure is None):
             return False
@@ -831,7 +1145,9 @@ class Model:
         for quota in rules.QUOTAS:
             for place, newcomers in _places(quota, tenant, scopes).items():
                 there = sum(bool(_places(quota, tenant, [life.scope]).get(place)) for life in self.of(tenant))
-                if newcomers > quota["entries"] or (quota.get("then") != "evict" and there + newcomers > quota["entries"]):
+                if newcomers > quota["entries"] or (
+                    quota.get("then") != "evict" and there + newcomers > quota["entries"]
+                ):
                     spare = quota["entries"] // 16
                     if newcomers > spare or there + newcomers > quota["entries"] + 2 * spare:
                         return "full"
@@ -839,12 +1155,15 @@ class Model:
         return found
 
     def evict(self, said: Said, tenant: str, scopes: Collection[str], written: Collection[Id]) -> None:
-        """Behind a write: the first in order go, until there are as many as may be. What was written just now stays, what a rule keeps, and what is
-        held."""
+        """Behind a write: the first in order go, until there are as many as may be.
+        What was written just now stays, what a rule keeps, and what is held.
+        """
         for scope in sorted(scopes):
             for quota in _evicting(tenant, [scope]):
                 there = self.in_scopes(tenant, [scope])
-                may = self._first_to_go(tenant, quota, [life for life in there if (tenant, life.id) not in written])
+                may = self._first_to_go(
+                    tenant, quota, [life for life in there if (tenant, life.id) not in written]
+                )
                 going = may[: max(0, len(there) - quota["entries"])]
                 self.bury(tenant, [life.id for life in going], said.ended)
                 self.evicted[tenant, quota["name"]] += len(going)
@@ -853,7 +1172,7 @@ class Model:
         may = [life for life in there if not self.held(tenant, life) and not rules.kept_by(life.now.fields)]
         return sorted(may, key=lambda life: _first_to_go(life, quota.get("evict", "oldest")))
 
-    # -- legal holds --------------------------------------------------------------------------------------------------
+    # -- legal holds -------------------------------------------------------------------
 
     def _held(self, tenant: str) -> set[tuple[str, str]]:
         return {one for (owner, _), held in self.holds.items() if owner == tenant for one in held}
@@ -870,33 +1189,67 @@ class Model:
 
     def holds_any(self, tenant: str, scope: str) -> bool:
         """Whether a scope is held, or an entry in it."""
-        return self.holds_all(tenant, scope) or any(self.held(tenant, life) for life in self.in_scopes(tenant, [scope]))
+        return self.holds_all(tenant, scope) or any(
+            self.held(tenant, life) for life in self.in_scopes(tenant, [scope])
+        )
 
     def bury_free(self, tenant: str, ids: Iterable[str], at: datetime) -> None:
         """Those of them go that are not held."""
-        self.bury(tenant, [entry_id for entry_id in ids if (life := self.life(tenant, entry_id)) is not None and not self.held(tenant, life)], at)
+        self.bury(
+            tenant,
+            [
+                entry_id
+                for entry_id in ids
+                if (life := self.life(tenant, entry_id)) is not None and not self.held(tenant, life)
+            ],
+            at,
+        )
 
     def unpin(self, tenant: str, session: str) -> None:
-        """What names a session that is gone names none any more, but for what was made of it. What it said before goes on saying it."""
+        """What names a session that is gone names none any more, but for what was made
+        of it. What it said before goes on saying it.
+        """
         for (owner, _), life in self.lives.items():
             if owner == tenant and life.now.fields["conversation_id"] == session and not life.noted:
-                life.versions[-1] = Version({**life.now.fields, "conversation_id": None, "number_in_conversation": None}, life.now.stored)
+                life.versions[-1] = Version(
+                    {**life.now.fields, "conversation_id": None, "number_in_conversation": None},
+                    life.now.stored,
+                )
 
-    # -- made of what was said ----------------------------------------------------------------------------------------
+    # -- made of what was said ---------------------------------------------------------
 
-    def noted(self, said: Said, tenant: str, scope: str, content: str, session: str, found: dict[str, Any]) -> None:
-        """An entry that was made of a message that left the window of a session. Of many made at once a sweep moves the first on."""
-        wanted: dict[str, Any] = {"tenant": tenant, "scope": scope, "type": "context", "title": None, "content": content, "source": None, "tags": []}
+    def noted(
+        self, said: Said, tenant: str, scope: str, content: str, session: str, found: dict[str, Any]
+    ) -> None:
+        """An entry that was made of a message that left the window of a session. Of
+        many made at once a sweep moves the first on.
+        """
+        wanted: dict[str, Any] = {
+            "tenant": tenant,
+            "scope": scope,
+            "type": "context",
+            "title": None,
+            "content": content,
+            "source": None,
+            "tags": [],
+        }
         birth = birth_tier(scope)
         key = self._begin(
-            said, found | {"tier": birth}, wanted | {"metadata": {"created_in_session_id": session}, "expires_at": None, "conversation_id": session}
+            said,
+            found | {"tier": birth},
+            wanted
+            | {
+                "metadata": {"created_in_session_id": session},
+                "expires_at": None,
+                "conversation_id": session,
+            },
         )
         self.lives[key].noted = True
         self.lives[key].sources = [Source(key[1], "", automatic=True, is_said=True)]
         if found["tier"] != birth and (birth, found["tier"]) != ("short", "mid"):
             said.wrong("notes it in another tier", found["tier"])
 
-    # -- reading many -------------------------------------------------------------------------------------------------
+    # -- reading many ------------------------------------------------------------------
 
     def matching(self, asked: Asked, now: datetime) -> tuple[list[Version], bool]:
         """What a question shows, in no order, and whether that is certain."""
@@ -910,7 +1263,9 @@ class Model:
 
     def retrieved(self, asked: Asked, now: datetime, order: str) -> tuple[list[Version], bool]:
         found, certain = self.matching(asked, now)
-        ordered = sorted(found, key=lambda version: version.fields["created_at"])  # those of one moment as they were written
+        ordered = sorted(
+            found, key=lambda version: version.fields["created_at"]
+        )  # those of one moment as they were written
         return ordered[::-1] if order == "newest" else ordered, certain
 
 
@@ -922,12 +1277,19 @@ def _passes(version: Version, asked: Asked) -> bool:
         and (asked.before is None or fields["created_at"] < asked.before)
         and all(tag in fields["tags"] for tag in asked.tags)
         and (not asked.any_tags or any(tag in fields["tags"] for tag in asked.any_tags))
-        and all(name in fields["metadata"] and same(fields["metadata"][name], value) for name, value in asked.metadata)
+        and all(
+            name in fields["metadata"] and same(fields["metadata"][name], value)
+            for name, value in asked.metadata
+        )
     )
 
 
 def _made_of(sources: Sequence[Life], *, automatic: bool, moved: bool = False) -> list[Source]:
-    inherited = [replace(one, automatic=one.automatic and automatic, is_direct=False) for life in sources for one in life.sources]
+    inherited = [
+        replace(one, automatic=one.automatic and automatic, is_direct=False)
+        for life in sources
+        for one in life.sources
+    ]
     return [*(Source(life.id, life.scope, automatic, moved) for life in sources), *inherited]
 
 
@@ -936,19 +1298,27 @@ def _is_fact(version: Version) -> bool:
 
 
 def _places(quota: dict[str, Any], tenant: str, scopes: Sequence[str]) -> Counter[str]:
-    """What a quota counts together, a scope or the tenant, and how many of these scopes are of it."""
-    counted = [scope for scope in scopes if tenant in quota["tenants"] and kind_of(scope) in quota["scope_kinds"]]
+    """What a quota counts together, a scope or the tenant, and how many of these scopes
+    are of it.
+    """
+    counted = [
+        scope for scope in scopes if tenant in quota["tenants"] and kind_of(scope) in quota["scope_kinds"]
+    ]
     return Counter("" if quota.get("per") == "tenant" else scope for scope in counted)
 
 
 def _evicting(tenant: str, scopes: Sequence[str]) -> list[dict[str, Any]]:
     """The quotas that evict, of those that count these scopes each for itself."""
-    found = [quota for quota in rules.QUOTAS if quota.get("then") == "evict" and _places(quota, tenant, scopes)]
+    found = [
+        quota for quota in rules.QUOTAS if quota.get("then") == "evict" and _places(quota, tenant, scopes)
+    ]
     return sorted(found, key=lambda quota: str(quota["name"]))
 
 
 def _gone_in(planned: Iterable[tuple[str, ...]]) -> set[Id]:
-    return {(one[2], one[3]) for one in planned if one[0] in ("delete", "expire", "evict") and one[1] == "entries"}
+    return {
+        (one[2], one[3]) for one in planned if one[0] in ("delete", "expire", "evict") and one[1] == "entries"
+    }
 
 
 def _moved_in(planned: Iterable[tuple[str, ...]]) -> set[Id]:
@@ -966,7 +1336,9 @@ def _compacted(tenant: str, sources: Sequence[Life], text: str, patch: dict[str,
     merged: dict[str, Any] = {}
     for one in fields:
         merged = one["metadata"] | merged
-    tags = list(dict.fromkeys(patch["tags"] if "tags" in patch else [tag for one in fields for tag in one["tags"]]))
+    tags = list(
+        dict.fromkeys(patch["tags"] if "tags" in patch else [tag for one in fields for tag in one["tags"]])
+    )
     return {
         "tenant": tenant,
         "scope": sources[0].scope,
@@ -993,4 +1365,11 @@ def _contributors(fields: dict[str, Any]) -> list[dict[str, Any]]:
         return list(fields["contributors"])
     given = fields["metadata"]
     source = fields["source"] or given.get("source")
-    return [{"entry_id": fields["id"], "agent_id": given.get("agent_id"), "source": source, "confidence": given.get("confidence")}]
+    return [
+        {
+            "entry_id": fields["id"],
+            "agent_id": given.get("agent_id"),
+            "source": source,
+            "confidence": given.get("confidence"),
+        }
+    ]

@@ -1,4 +1,6 @@
-"""Faults put into the facade, each of which the judge must see: what somebody might break one day."""
+"""Faults put into the facade, each of which the judge must see: what somebody might
+break one day.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.searching import SearchResult
 
 BENEATH = (Derivation, Erasure, Holds, Maintenance, Promotion, Quotas, Retention)
-OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "session": Session} | {owner.__name__: owner for owner in BENEATH}
+OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "session": Session} | {
+    owner.__name__: owner for owner in BENEATH
+}
 Method = Callable[..., Awaitable[Any]]
 Fault = Callable[[Method], Method]
 
@@ -35,8 +39,9 @@ MUTANTS: dict[str, tuple[str, Fault]] = {}
 
 
 def mutant(method: str) -> Callable[[Callable[..., Awaitable[Any]]], None]:
-    """A fault of a method of `Memory`, of one of its nouns or of what is beneath: it is called with the method as it was and all that the method is
-    called with."""
+    """A fault of a method of `Memory`, of one of its nouns or of what is beneath: it is
+    called with the method as it was and all that the method is called with.
+    """
 
     def declare(broken: Callable[..., Awaitable[Any]]) -> None:
         def fault(whole: Method) -> Method:
@@ -72,9 +77,13 @@ async def a_search_knows_no_tags(whole: Method, memory: Memory, *args: Any, **kw
 
 
 @mutant("search")
-async def a_search_leaves_out_what_has_none_of_the_tags_it_prefers(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+async def a_search_leaves_out_what_has_none_of_the_tags_it_prefers(
+    whole: Method, memory: Memory, *args: Any, **kwargs: Any
+) -> Any:
     found, preferred = await whole(memory, *args, **kwargs), set(kwargs.get("tags", ()))
-    return SearchResult([hit for hit in found if not preferred or preferred & set(hit.entry.tags)], found.degraded)
+    return SearchResult(
+        [hit for hit in found if not preferred or preferred & set(hit.entry.tags)], found.degraded
+    )
 
 
 @mutant("admin.erase")
@@ -88,27 +97,43 @@ async def erasing_a_scope_leaves_one_entry(whole: Method, admin: Admin, scope: A
 
 
 @mutant("get")
-async def what_is_known_is_off_by_a_microsecond(whole: Method, memory: Memory, entry_id: str, **moments: Any) -> Any:
+async def what_is_known_is_off_by_a_microsecond(
+    whole: Method, memory: Memory, entry_id: str, **moments: Any
+) -> Any:
     known_at = moments.get("known_at")
-    return await whole(memory, entry_id, **(moments | ({"known_at": known_at - timedelta(microseconds=1)} if known_at else {})))
+    return await whole(
+        memory,
+        entry_id,
+        **(moments | ({"known_at": known_at - timedelta(microseconds=1)} if known_at else {})),
+    )
 
 
 @mutant("retrieve")
-async def retrieving_then_shows_what_is_known_now(whole: Method, memory: Memory, scope: Any, **kwargs: Any) -> Any:
+async def retrieving_then_shows_what_is_known_now(
+    whole: Method, memory: Memory, scope: Any, **kwargs: Any
+) -> Any:
     return await whole(memory, scope, **(kwargs | {"known_at": None}))
 
 
 @mutant("write")
-async def an_expiry_is_acknowledged_and_not_kept(whole: Method, memory: Memory, content: str = "", **kwargs: Any) -> Any:
+async def an_expiry_is_acknowledged_and_not_kept(
+    whole: Method, memory: Memory, content: str = "", **kwargs: Any
+) -> Any:
     entry = await whole(memory, content, **(kwargs | {"expires_at": None}))
     return entry.model_copy(update={"expires_at": kwargs.get("expires_at")})
 
 
 @mutant("retrieve")
-async def an_entry_that_expired_is_still_retrieved(whole: Method, memory: Memory, scope: Any, **kwargs: Any) -> Any:
+async def an_entry_that_expired_is_still_retrieved(
+    whole: Method, memory: Memory, scope: Any, **kwargs: Any
+) -> Any:
     found = await whole(memory, scope, **kwargs)
     ending = [entry for entry in found if entry.expires_at is not None]
-    gone = [entry for entry in _ENDING.get(memory.tenant, []) if entry.scope.text == scope and entry.id not in {one.id for one in found}]
+    gone = [
+        entry
+        for entry in _ENDING.get(memory.tenant, [])
+        if entry.scope.text == scope and entry.id not in {one.id for one in found}
+    ]
     _ENDING[memory.tenant] = ending
     return Retrieved([*found, *gone][: kwargs.get("limit", 20)], found.degraded)
 
@@ -123,12 +148,16 @@ async def an_entry_comes_twice_after_a_move(whole: Method, memory: Memory, *args
 
 
 @mutant("update")
-async def an_update_of_tags_loses_the_rest(whole: Method, memory: Memory, entry_id: str, **changes: Any) -> Any:
+async def an_update_of_tags_loses_the_rest(
+    whole: Method, memory: Memory, entry_id: str, **changes: Any
+) -> Any:
     return await whole(memory, entry_id, **({"tags": changes["tags"]} if "tags" in changes else changes))
 
 
 @mutant("update")
-async def an_edit_is_acknowledged_and_lost(whole: Method, memory: Memory, entry_id: str, **changes: Any) -> Any:
+async def an_edit_is_acknowledged_and_lost(
+    whole: Method, memory: Memory, entry_id: str, **changes: Any
+) -> Any:
     before = await memory.get(entry_id)
     after = await whole(memory, entry_id, **changes)
     if before is not None and "content" in changes and after.version % 3 == 0:
@@ -153,7 +182,9 @@ async def a_summary_leaves_its_sources(whole: Method, memory: Memory, *args: Any
 
 
 @mutant("promote")
-async def a_promotion_takes_the_original_along(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+async def a_promotion_takes_the_original_along(
+    whole: Method, memory: Memory, *args: Any, **kwargs: Any
+) -> Any:
     return await whole(memory, *args, **(kwargs | {"delete_original": True}))
 
 
@@ -164,7 +195,9 @@ async def a_history_leaves_out_the_first_version(whole: Method, entries: Entries
 
 
 @mutant("sessions.end")
-async def the_end_of_a_session_moves_nothing_yet_says_so(whole: Method, sessions: Sessions, session_id: str) -> Any:
+async def the_end_of_a_session_moves_nothing_yet_says_so(
+    whole: Method, sessions: Sessions, session_id: str
+) -> Any:
     from memory.orchestrator.promotion import PromotionReport
 
     return PromotionReport()
@@ -192,25 +225,37 @@ async def a_sweep_forgets_nothing(whole: Method, admin: Admin) -> Any:
 
 
 @mutant("retrieve")
-async def a_page_leaves_out_what_follows_at_once(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+async def a_page_leaves_out_what_follows_at_once(
+    whole: Method, memory: Memory, *args: Any, **kwargs: Any
+) -> Any:
     found = await whole(memory, *args, **kwargs)
-    return Retrieved(found[1:], found.degraded, found.cursor) if kwargs.get("cursor") and len(found) > 1 else found
+    return (
+        Retrieved(found[1:], found.degraded, found.cursor)
+        if kwargs.get("cursor") and len(found) > 1
+        else found
+    )
 
 
 @mutant("retrieve")
-async def any_of_the_tags_is_taken_for_all_of_them(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+async def any_of_the_tags_is_taken_for_all_of_them(
+    whole: Method, memory: Memory, *args: Any, **kwargs: Any
+) -> Any:
     tags = [*kwargs.pop("any_tags", ()), *kwargs.get("tags", ())]
     return await whole(memory, *args, **(kwargs | {"tags": tags}))
 
 
 @mutant("search")
-async def what_was_created_at_the_very_end_of_a_time_is_found(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+async def what_was_created_at_the_very_end_of_a_time_is_found(
+    whole: Method, memory: Memory, *args: Any, **kwargs: Any
+) -> Any:
     only = dict(kwargs.get("only", {}))
     later = {"before": only["before"] + timedelta(microseconds=1)} if only.get("before") else {}
     return await whole(memory, *args, **(kwargs | {"only": only | later}))
 
 
 @mutant("Derivation.promote")
-async def a_copy_does_not_know_who_said_it(whole: Method, derivation: Derivation, *args: Any, **kwargs: Any) -> Any:
+async def a_copy_does_not_know_who_said_it(
+    whole: Method, derivation: Derivation, *args: Any, **kwargs: Any
+) -> Any:
     made = await whole(derivation, *args, **kwargs)
     return made.model_copy(update={"speaker": None})

@@ -1,4 +1,6 @@
-"""Faults put into what acts by rules, each of which the judge must see: retention, holds, quotas, copies, policies, rounds."""
+"""Faults put into what acts by rules, each of which the judge must see: retention,
+holds, quotas, copies, policies, rounds.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,16 @@ from tests.month.mutants import Method, mutant
 
 
 @mutant("Retention._carry_out")
-async def a_rule_takes_all_but_the_last_of_what_goes_together(whole: Method, retention: Retention, portion: Portion, *args: Any) -> Any:
+async def a_rule_takes_all_but_the_last_of_what_goes_together(
+    whole: Method, retention: Retention, portion: Portion, *args: Any
+) -> Any:
     return await whole(retention, replace(portion, some=portion.some[: max(1, len(portion.some) - 1)]), *args)
 
 
 @mutant("Retention._end")
-async def a_rule_ends_a_session_and_its_entries_stay(whole: Method, retention: Retention, tenant: str, session_id: str) -> Any:
+async def a_rule_ends_a_session_and_its_entries_stay(
+    whole: Method, retention: Retention, tenant: str, session_id: str
+) -> Any:
     retention._end_session, ends = _nothing, retention._end_session
     try:
         return await whole(retention, tenant, session_id)
@@ -50,7 +56,11 @@ async def a_plan_leaves_out_what_is_deleted(whole: Method, admin: Admin) -> Any:
 
 @mutant("Holds.over")
 async def a_hold_over_a_user_is_not_one_over_their_sessions(whole: Method, holds: Holds, records: Any) -> Any:
-    return {key: held for key, held in (await whole(holds, records)).items() if any(one.over != "user" for one in held.holds)}
+    return {
+        key: held
+        for key, held in (await whole(holds, records)).items()
+        if any(one.over != "user" for one in held.holds)
+    }
 
 
 @mutant("Holds.over")
@@ -60,7 +70,9 @@ async def a_hold_over_an_entry_does_not_hold_what_it_said(whole: Method, holds: 
 
 
 @mutant("Holds.refuse_partition")
-async def an_entry_under_hold_does_not_keep_its_scope_from_erasure(whole: Method, holds: Holds, partition: Any, /, **how: Any) -> Any:
+async def an_entry_under_hold_does_not_keep_its_scope_from_erasure(
+    whole: Method, holds: Holds, partition: Any, /, **how: Any
+) -> Any:
     return await whole(holds, partition, **(how | {"whole": False}))
 
 
@@ -116,7 +128,9 @@ async def the_end_of_a_session_copies_nothing(whole: Method, promotion: Promotio
 
 
 @mutant("Derivation.promote")
-async def a_rule_makes_a_copy_again_that_was_deleted(whole: Method, derivation: Derivation, *args: Any, **how: Any) -> Any:
+async def a_rule_makes_a_copy_again_that_was_deleted(
+    whole: Method, derivation: Derivation, *args: Any, **how: Any
+) -> Any:
     return await whole(derivation, *args, **(how | {"revive": True}))
 
 
@@ -130,7 +144,9 @@ async def a_policy_is_not_asked(whole: Method, promotion: Promotion, *args: Any)
 
 
 @mutant("Maintenance._retain")
-async def a_round_of_retention_that_is_over_leaves_the_rest(whole: Method, maintenance: Maintenance, report: Any, *args: Any) -> Any:
+async def a_round_of_retention_that_is_over_leaves_the_rest(
+    whole: Method, maintenance: Maintenance, report: Any, *args: Any
+) -> Any:
     try:
         return await whole(maintenance, report, *args)
     except Enough:

@@ -1,4 +1,6 @@
-"""Running numbers: entries and files are shown by them and found by them; which number is whose; and what somebody might break."""
+"""Running numbers: entries and files are shown by them and found by them; which number
+is whose; and what somebody might break.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 NEVER_GIVEN = "#999999999"
 FORMS = ("#{}", "{}", " #{} ")
 LOOKED_UP = 20
-"""How many of those that are gone are looked for when the whole is; others have been before."""
+"""How many of those that are gone are looked for when the whole is; others have been
+before.
+"""
 
 
 class Numbers:
@@ -36,10 +40,14 @@ class Numbers:
         self.of_files: dict[Id, int] = {}
         """Of files that ever had one, whether they are there still or not."""
         self.given: dict[tuple[str, int], str] = {}
-        """By tenant and number, to what it was given, whether that is there still or not."""
+        """By tenant and number, to what it was given, whether that is there still or
+        not.
+        """
 
     def standing(self, model: Model) -> dict[Id, int]:
-        """The numbers of what is there: another life of the same entry has none of the former."""
+        """The numbers of what is there: another life of the same entry has none of the
+        former.
+        """
         return {key: number for key, (life, number) in self.last.items() if model.lives.get(key) is life}
 
     def told(self, said: Said, model: Model, tenant: str, ids: Sequence[str]) -> None:
@@ -52,8 +60,12 @@ class Numbers:
         for one, number in self._told(said, tenant, wanted, self.of_files).items():
             self.of_files[tenant, one] = number
 
-    def _told(self, said: Said, tenant: str, wanted: Sequence[str], standing: Mapping[Id, int]) -> Mapping[str, int]:
-        """All that is there has a number, the one it had; one that is new was never given."""
+    def _told(
+        self, said: Said, tenant: str, wanted: Sequence[str], standing: Mapping[Id, int]
+    ) -> Mapping[str, int]:
+        """All that is there has a number, the one it had; one that is new was never
+        given.
+        """
         found: Mapping[str, int] = said.given()
         if list(found) != wanted:
             said.wrong("numbers others", f"{found}, wanted {wanted}")
@@ -62,11 +74,16 @@ class Numbers:
             if key in standing and number != standing[key]:
                 said.wrong("gives another number", f"{number} of {one}, which has {standing[key]}")
             if key not in standing and ((tenant, number) in self.given or number < 1):
-                said.wrong("gives a number again", f"{number} of {one}, which was of {self.given.get((tenant, number))}")
+                said.wrong(
+                    "gives a number again",
+                    f"{number} of {one}, which was of {self.given.get((tenant, number))}",
+                )
             self.given[tenant, number] = one
         return found
 
-    def named(self, model: Model, tenant: str, text: str, files: Container[str]) -> tuple[str, str, int | None] | None:
+    def named(
+        self, model: Model, tenant: str, text: str, files: Container[str]
+    ) -> tuple[str, str, int | None] | None:
         """What a text names, where these files are there."""
         standing, number = self.standing(model), text.replace("#", "").strip()
         if number.isdigit():
@@ -79,32 +96,51 @@ class Numbers:
         return ("entry", text, standing.get((tenant, text))) if (tenant, text) in model.lives else None
 
     def stored(self, said: Mapping[Collection, Sequence[Record]], run: Run) -> None:
-        """Of each entry that has a number a record says so, of each file its manifest, and of nothing else."""
+        """Of each entry that has a number a record says so, of each file its manifest,
+        and of nothing else.
+        """
         manifests = [row for row in said[MANIFESTS] if row.fields.get("number") is not None]
-        named = [(row, str(row.fields["entry_id"])) for row in said[NUMBERS]] + [(row, str(row.fields["artifact_id"])) for row in manifests]
+        named = [(row, str(row.fields["entry_id"])) for row in said[NUMBERS]] + [
+            (row, str(row.fields["artifact_id"])) for row in manifests
+        ]
         found = sorted((row.key.tenant, one, int(str(row.fields["number"]))) for row, one in named)
         files = [(talk.tenant, file.id) for talk, file in run.files.all()]
-        numbers = self.standing(run.model) | {key: self.of_files[key] for key in files if key in self.of_files}
+        numbers = self.standing(run.model) | {
+            key: self.of_files[key] for key in files if key in self.of_files
+        }
         wanted = sorted((*key, number) for key, number in numbers.items())
         if found != wanted:
-            raise Wrong("stored numbers are others", f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} in all")
+            raise Wrong(
+                "stored numbers are others",
+                f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} in all",
+            )
 
 
-# -- what is asked -----------------------------------------------------------------------------------------------------
+# -- what is asked ---------------------------------------------------------------------
 
 
 def _draw_number(g: Generator, run: Run, tenant: str) -> Drawn | None:
     refs = [ref for _ in range(g.chance.choice((1, 2, 5, 9))) if (ref := g.ref(run, tenant)) is not None]
     files = _draw_files(g, run, tenant)
-    return ("number", {"entries": refs, "files": files, "times": g.chance.choice((1, 1, 3))}) if refs or files else None
+    return (
+        ("number", {"entries": refs, "files": files, "times": g.chance.choice((1, 1, 3))})
+        if refs or files
+        else None
+    )
 
 
 def _draw_resolve(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """Mostly what has a number, or had one."""
     had = [ref for ref, key in run.made.items() if key[0] == tenant and key in run.numbers.last]
-    refs = [ref for _ in range(3) if (ref := g.ref(run, tenant)) is not None] + (g.chance.choices(had, k=3) if had else [])
+    refs = [ref for _ in range(3) if (ref := g.ref(run, tenant)) is not None] + (
+        g.chance.choices(had, k=3) if had else []
+    )
     files = _draw_files(g, run, tenant)
-    return ("resolve", {"entries": refs, "files": files, "form": g.chance.choice(FORMS)}) if refs or files else None
+    return (
+        ("resolve", {"entries": refs, "files": files, "form": g.chance.choice(FORMS)})
+        if refs or files
+        else None
+    )
 
 
 def _draw_files(g: Generator, run: Run, tenant: str) -> list[list[str]]:
@@ -113,7 +149,10 @@ def _draw_files(g: Generator, run: Run, tenant: str) -> list[list[str]]:
     return g.chance.choices(had, k=g.chance.choice((0, 1, 3))) if had else []
 
 
-DRAWS: dict[str, tuple[float, Callable[[Generator, Run, str], Drawn | None]]] = {"number": (1, _draw_number), "resolve": (1, _draw_resolve)}
+DRAWS: dict[str, tuple[float, Callable[[Generator, Run, str], Drawn | None]]] = {
+    "number": (1, _draw_number),
+    "resolve": (1, _draw_resolve),
+}
 
 
 @operation
@@ -141,7 +180,9 @@ async def resolve(run: Run, op: Operation) -> None:
     given = [run.numbers.last[key][1] for key in keys if key in run.numbers.last]
     given += [run.numbers.of_files[key] for key in files if key in run.numbers.of_files]
     numbers = [op.args["form"].format(number) for number in given]
-    await resolved(run, op.tenant, [*numbers, *(one for _, one in (*keys, *files)), NEVER_GIVEN], worker=op.worker)
+    await resolved(
+        run, op.tenant, [*numbers, *(one for _, one in (*keys, *files)), NEVER_GIVEN], worker=op.worker
+    )
 
 
 def _files_of(run: Run, op: Operation) -> list[str]:
@@ -166,26 +207,37 @@ async def resolved(run: Run, tenant: str, texts: Sequence[str], *, worker: int) 
 async def whole(run: Run, tenant: str, worker: int) -> None:
     """Every number of what is there, and the last of those that were of what is gone."""
     standing = [number for (owner, _), number in run.numbers.standing(run.model).items() if owner == tenant]
-    standing += [number for one in sorted(files_there(run, tenant)) if (number := run.numbers.of_files.get((tenant, one))) is not None]
+    standing += [
+        number
+        for one in sorted(files_there(run, tenant))
+        if (number := run.numbers.of_files.get((tenant, one))) is not None
+    ]
     gone = [number for owner, number in run.numbers.given if owner == tenant and number not in standing]
     if texts := [f"#{number}" for number in (*standing, *gone[-LOOKED_UP:])]:
         await resolved(run, tenant, texts, worker=worker)
 
 
-# -- what somebody might break -----------------------------------------------------------------------------------------
+# -- what somebody might break ---------------------------------------------------------
 
 OWNERS |= {"Numbers": Engine}
 
 
 @mutant("numbers.of")
-async def entries_are_numbered_as_they_are_asked_for(whole: Method, numbers: Facade, ids: Sequence[str], **kwargs: Any) -> Any:
+async def entries_are_numbered_as_they_are_asked_for(
+    whole: Method, numbers: Facade, ids: Sequence[str], **kwargs: Any
+) -> Any:
     return {entry_id: place + 1 for place, entry_id in enumerate(await whole(numbers, ids, **kwargs))}
 
 
 @mutant("numbers.resolve_many")
-async def what_is_retired_is_not_found_by_its_number(whole: Method, numbers: Facade, texts: Sequence[str]) -> Any:
+async def what_is_retired_is_not_found_by_its_number(
+    whole: Method, numbers: Facade, texts: Sequence[str]
+) -> Any:
     memory = Memory._over(numbers._access)
-    return [one if one is None or await memory.get(one.id) is not None else None for one in await whole(numbers, texts)]
+    return [
+        one if one is None or await memory.get(one.id) is not None else None
+        for one in await whole(numbers, texts)
+    ]
 
 
 @mutant("Numbers._reserve")
@@ -194,5 +246,7 @@ async def the_last_number_is_given_again(whole: Method, numbers: Engine, tenant:
 
 
 @mutant("Numbers._of_artifacts")
-async def files_have_a_sequence_of_their_own(whole: Method, numbers: Engine, tenant: str, wanted: Sequence[str]) -> Any:
+async def files_have_a_sequence_of_their_own(
+    whole: Method, numbers: Engine, tenant: str, wanted: Sequence[str]
+) -> Any:
     return {one: place + 1 for place, one in enumerate(await whole(numbers, tenant, wanted))}

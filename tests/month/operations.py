@@ -1,7 +1,10 @@
-"""What happens in a month: operations as data, each carried out through the facade and judged by the model.
+"""What happens in a month: operations as data, each carried out through the facade and
+judged by the model.
 
-An operation names entries by the operation that made them ("17", or "17.2" for the third of a batch) and moments by what they are
-relative to, so that it means something when others are taken out of the list: what it needs and is not there makes it do nothing.
+An operation names entries by the operation that made them ("17", or "17.2" for the
+third of a batch) and moments by what they are relative to, so that it means something
+when others are taken out of the list: what it needs and is not there makes it do
+nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ class Operation:
 
 
 class Gone(Exception):
-    """What the operation is about is not there: it was made by an operation that has been taken out."""
+    """What the operation is about is not there: it was made by an operation that has
+    been taken out.
+    """
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,9 @@ Performed = Callable[["Run", Operation], Awaitable[None]]
 PERFORMED: dict[str, Performed] = {}
 Carried = Callable[["Run", str, str, int], Awaitable[None]]
 CARRIED: list[Carried] = []
-"""What else is looked at of what was imported from a tenant for another, by a worker; then it is taken away there."""
+"""What else is looked at of what was imported from a tenant for another, by a worker;
+then it is taken away there.
+"""
 
 
 def operation(perform: Performed) -> Performed:
@@ -82,7 +89,7 @@ async def perform(run: Run, op: Operation) -> None:
         await PERFORMED[op.kind](run, op)
 
 
-# -- what arguments mean ----------------------------------------------------------------------------------------------
+# -- what arguments mean ---------------------------------------------------------------
 
 
 def _entry(run: Run, op: Operation, name: str = "entry") -> str:
@@ -103,7 +110,9 @@ def _moment(run: Run, given: Any) -> datetime | None:
     if "before" in given:
         return run.moment_before(given["before"])
     if "link" in given:
-        made = [of[link] for of in run.model.links.values() if (link := run.made_links.get(given["link"])) in of]
+        made = [
+            of[link] for of in run.model.links.values() if (link := run.made_links.get(given["link"])) in of
+        ]
         if not made:
             raise Gone
         return made[0].created_at + timedelta(microseconds=given["plus"])
@@ -121,7 +130,7 @@ def resolved(run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _moment(run, value) if name in MOMENTS else value for name, value in given.items()}
 
 
-# -- writing ----------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------
 
 
 @operation
@@ -181,12 +190,17 @@ def _as_list(said: Said) -> Said:
     return Said(said.call, said.begun, said.ended, None if said.failure else [said.value], said.failure)
 
 
-# -- derived ----------------------------------------------------------------------------------------------------------
+# -- derived ---------------------------------------------------------------------------
 
 
 @operation
 async def promote(run: Run, op: Operation) -> None:
-    entry_id, to, overrides, away = _entry(run, op), op.args["to"], op.args.get("overrides", {}), op.args.get("delete_original", False)
+    entry_id, to, overrides, away = (
+        _entry(run, op),
+        op.args["to"],
+        op.args.get("overrides", {}),
+        op.args.get("delete_original", False),
+    )
     said = await run.ask(op, "promote", entry_id, to, **overrides, delete_original=away)
     made = run.model.promoted(said, op.tenant, entry_id, to, overrides, delete_original=away)
     run.note(op, [made] if made else [])
@@ -194,7 +208,11 @@ async def promote(run: Run, op: Operation) -> None:
 
 @operation
 async def compact(run: Run, op: Operation) -> None:
-    ids, patch, text = [_id(run, ref) for ref in op.args["entries"]], op.args.get("patch", {}), op.args["text"]
+    ids, patch, text = (
+        [_id(run, ref) for ref in op.args["entries"]],
+        op.args.get("patch", {}),
+        op.args["text"],
+    )
     target, away = op.args.get("target"), op.args.get("delete_sources", False)
     said = await run.ask(op, "compact", ids, Joined(text), target_scope=target, delete_sources=away, **patch)
     made = run.model.compacted(said, op.tenant, ids, text, target, patch, delete_sources=away)
@@ -216,7 +234,7 @@ async def unrelate(run: Run, op: Operation) -> None:
     run.model.unrelated(await run.ask(op, "relations.unrelate", link), op.tenant, link)
 
 
-# -- tiers, maintenance, life -----------------------------------------------------------------------------------------
+# -- tiers, maintenance, life ----------------------------------------------------------
 
 
 @operation
@@ -248,8 +266,11 @@ async def in_rounds(run: Run, op: Operation) -> None:
 
 @operation
 async def months(run: Run, op: Operation) -> None:
-    """Months pass; two sweeps later nothing is left of what was deleted before. Whatever rules take they have taken by then: a session is ended by
-    one, what was said in it is noted by the next, and what is noted goes from tier to tier by two more."""
+    """Months pass; two sweeps later nothing is left of what was deleted before.
+    Whatever rules take they have taken by then: a session is ended by one, what was
+    said in it is noted by the next, and what is noted goes from tier to tier by two
+    more.
+    """
     for _ in range(5):
         await check.swept(run, op.worker)
         run.clock.go_on(op.args["days"] * 86_400)
@@ -262,7 +283,9 @@ async def months(run: Run, op: Operation) -> None:
 
 @operation
 async def boundary(run: Run, op: Operation) -> None:
-    """Time goes on to the very moment an entry expires or its validity ends: what is seen then, and a moment later."""
+    """Time goes on to the very moment an entry expires or its validity ends: what is
+    seen then, and a moment later.
+    """
     life = run.model.lives.get(run.made.get(op.args["entry"], ("", "")))
     end = None if life is None else life.now.fields[op.args["field"]]
     if life is None or end is None or end <= run.clock.now or end > run.clock.now + timedelta(days=2):
@@ -276,11 +299,15 @@ async def boundary(run: Run, op: Operation) -> None:
 
 @operation
 async def place_hold(run: Run, op: Operation) -> None:
-    """Over an entry, a scope, a user or all of the tenant, under a name that may hold other things too."""
+    """Over an entry, a scope, a user or all of the tenant, under a name that may hold
+    other things too.
+    """
     name, given = op.args["name"], dict(op.args["over"])
     over, of = next(iter(given.items()))
     of = op.tenant if over == "tenant" else _id(run, of) if over == "entry_id" else of
-    said = await run.ask(op, "admin.hold", name, reason="a case", more={over: True if over == "tenant" else of})
+    said = await run.ask(
+        op, "admin.hold", name, reason="a case", more={over: True if over == "tenant" else of}
+    )
     if over == "entry_id" and run.model.life(op.tenant, of) is None:
         said.refused("NotFound")
         return
@@ -300,7 +327,9 @@ async def release_hold(run: Run, op: Operation) -> None:
 
 @operation
 async def transfer_all(run: Run, op: Operation) -> None:
-    """Everything of the tenant, retired entries too, is exported, imported twice as another tenant, compared, and erased there."""
+    """Everything of the tenant, retired entries too, is exported, imported twice as
+    another tenant, compared, and erased there.
+    """
     elsewhere = f"import-{op.number}"
     await check.swept(run, op.worker)  # what has expired is not exported
     talks = run.talks.of(op.tenant, run.clock.now)
@@ -315,22 +344,32 @@ async def transfer_all(run: Run, op: Operation) -> None:
         counted = (report.imported, report.already_there, report.relations, len(report.problems))
         wanted = (len(entries), 0, len(between), 0) if first else (0, len(entries), 0, 0)
         beside = (len(talks), len(pads)) if first else (0, 0)
-        if counted != wanted or (report.sessions, report.other_records) != beside or (report.events and not first):
-            raise Wrong("an import counts otherwise", f"{report}, not {wanted} and {beside} sessions and scratchpads")
+        if (
+            counted != wanted
+            or (report.sessions, report.other_records) != beside
+            or (report.events and not first)
+        ):
+            raise Wrong(
+                "an import counts otherwise", f"{report}, not {wanted} and {beside} sessions and scratchpads"
+            )
     imported = (await run.ask(op, "entries.all", retired=True, tenant=elsewhere, reading=True)).given()
     check.imported(entries, imported, elsewhere)
     linked = (await run.ask(op, "relations.all", tenant=elsewhere, reading=True)).given()
     if sorted(link.created_at for link in linked) != sorted(link.created_at for link in between):
         raise Wrong("an import's links differ", f"{len(linked)} of {len(between)}")
-    for scope in sorted({entry.scope.text for entry in imported}):  # what was made of the entries of one may have gone with another
-        there = (await run.ask(op, "entries.all", scope, retired=True, tenant=elsewhere, reading=True)).given()
+    for scope in sorted(
+        {entry.scope.text for entry in imported}
+    ):  # what was made of the entries of one may have gone with another
+        there = (
+            await run.ask(op, "entries.all", scope, retired=True, tenant=elsewhere, reading=True)
+        ).given()
         (await run.ask(op, "admin.erase", scope, tenant=elsewhere)).equals(len(there))
     await sessions.imported(run, talks, elsewhere, worker=op.worker)
     for look in CARRIED:
         await look(run, op.tenant, elsewhere, op.worker)
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------
 
 
 @operation
@@ -360,7 +399,14 @@ async def history(run: Run, op: Operation) -> None:
 async def retrieve(run: Run, op: Operation) -> None:
     asked, extra = _asked(run, op)
     reading = check.paged if op.args.get("paged") else check.retrieve
-    await reading(run, asked, order=op.args.get("order", "newest"), limit=op.args.get("limit", 20), worker=op.worker, **extra)
+    await reading(
+        run,
+        asked,
+        order=op.args.get("order", "newest"),
+        limit=op.args.get("limit", 20),
+        worker=op.worker,
+        **extra,
+    )
 
 
 @operation
@@ -369,18 +415,24 @@ async def search_word(run: Run, op: Operation) -> None:
     life = run.model.lives.get(run.made.get(op.args["word_of"], ("", "")))
     if life is None:
         raise Gone
-    await check.search_word(run, asked, op.args["word"], worker=op.worker, preferred=op.args.get("preferred"), **extra)
+    await check.search_word(
+        run, asked, op.args["word"], worker=op.worker, preferred=op.args.get("preferred"), **extra
+    )
 
 
 @operation
 async def search_topic(run: Run, op: Operation) -> None:
     asked, extra = _asked(run, op)
-    await check.search_topic(run, asked, op.args["topic"], worker=op.worker, preferred=op.args.get("preferred"), **extra)
+    await check.search_topic(
+        run, asked, op.args["topic"], worker=op.worker, preferred=op.args.get("preferred"), **extra
+    )
 
 
 @operation
 async def relations(run: Run, op: Operation) -> None:
-    given: dict[str, Any] = {name: _id(run, op.args[name]) for name in ("source_id", "target_id") if name in op.args}
+    given: dict[str, Any] = {
+        name: _id(run, op.args[name]) for name in ("source_id", "target_id") if name in op.args
+    }
     given |= {"label": op.args["label"]} if "label" in op.args else {}
     await check.relations(run, op.tenant, op.args.get("limit", 200), worker=op.worker, **given)
 
@@ -401,18 +453,26 @@ def _asked(run: Run, op: Operation) -> tuple[Asked, dict[str, Any]]:
     return asked, {} if with_session is None else {"with_session": with_session}
 
 
-# -- at once ----------------------------------------------------------------------------------------------------------
+# -- at once ---------------------------------------------------------------------------
 
 
 @operation
 async def together(run: Run, op: Operation) -> None:
-    """The same call by several workers at once: it is as if they came one after the other, in the order that their answers tell."""
+    """The same call by several workers at once: it is as if they came one after the
+    other, in the order that their answers tell.
+    """
     await CONTESTED[op.args["call"]](run, op)
 
 
-async def at_once(run: Run, op: Operation, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> list[Said]:
-    """All answers are of one stretch of time: what one worker made, another may answer before the first is back with what its clock says."""
-    asked = [run.ask(op, call, *args, worker=number, **kwargs) for number, (call, args, kwargs) in enumerate(calls)]
+async def at_once(
+    run: Run, op: Operation, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]
+) -> list[Said]:
+    """All answers are of one stretch of time: what one worker made, another may answer
+    before the first is back with what its clock says.
+    """
+    asked = [
+        run.ask(op, call, *args, worker=number, **kwargs) for number, (call, args, kwargs) in enumerate(calls)
+    ]
     answers = await asyncio.gather(*asked)
     begun, ended = min(said.begun for said in answers), max(said.ended for said in answers)
     return [replace(said, begun=begun, ended=ended) for said in answers]
@@ -421,7 +481,9 @@ async def at_once(run: Run, op: Operation, calls: list[tuple[str, tuple[Any, ...
 async def _updates(run: Run, op: Operation) -> None:
     entry_id, changes = _entry(run, op), [resolved(run, one) for one in op.args["changes"]]
     answers = await at_once(run, op, [("update", (entry_id,), one) for one in changes])
-    pairs = sorted(zip(answers, changes, strict=True), key=lambda pair: 0 if pair[0].failure else pair[0].value.version)
+    pairs = sorted(
+        zip(answers, changes, strict=True), key=lambda pair: 0 if pair[0].failure else pair[0].value.version
+    )
     for said, one in pairs:
         run.model.updated(said, op.tenant, entry_id, one)
 
@@ -437,7 +499,10 @@ async def _writes(run: Run, op: Operation) -> None:
 
 async def _deletes(run: Run, op: Operation) -> None:
     entry_id = _entry(run, op)
-    for said in sorted(await at_once(run, op, [("delete", (entry_id,), {})] * op.args["times"]), key=lambda said: not said.value):
+    for said in sorted(
+        await at_once(run, op, [("delete", (entry_id,), {})] * op.args["times"]),
+        key=lambda said: not said.value,
+    ):
         run.model.deleted(said, op.tenant, entry_id)
 
 
@@ -457,4 +522,10 @@ async def _relates(run: Run, op: Operation) -> None:
         run.made_links[str(op.number)] = run.model.related(said, op.tenant, *ends)
 
 
-CONTESTED: dict[str, Performed] = {"update": _updates, "write": _writes, "delete": _deletes, "promote": _promotes, "relate": _relates}
+CONTESTED: dict[str, Performed] = {
+    "update": _updates,
+    "write": _writes,
+    "delete": _deletes,
+    "promote": _promotes,
+    "relate": _relates,
+}

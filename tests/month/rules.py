@@ -1,6 +1,8 @@
-"""What the operator of a month has written: rules, quotas and a policy in Python; and, in plain Python, what they come to for one entry or session.
+"""What the operator of a month has written: rules, quotas and a policy in Python; and,
+in plain Python, what they come to for one entry or session.
 
-Lengths of time end in an eighth of a second, so that they are met clearly or not at all.
+Lengths of time end in an eighth of a second, so that they are met clearly or not at
+all.
 """
 
 from __future__ import annotations
@@ -20,9 +22,22 @@ IDLE = timedelta(days=7)
 CROWDED, SETTLED = 6, timedelta(days=20)
 SHARED, SHARED_WITH = 0.3, "org:o"
 PROMOTION: list[dict[str, Any]] = [
-    {"name": "facts-last", "on": "session_end", "source": "short", "target": "long", "tags": [FACT], "min_confidence": SURE},
+    {
+        "name": "facts-last",
+        "on": "session_end",
+        "source": "short",
+        "target": "long",
+        "tags": [FACT],
+        "min_confidence": SURE,
+    },
     {"name": "idle-sessions", "on": "sweep", "source": "short", "target": "mid", "idle_for": "7d"},
-    {"name": "crowded", "on": "write", "source": "short", "target": "mid", "when": {"scope_over": {"count": CROWDED}, "not": {"tag": FACT}}},
+    {
+        "name": "crowded",
+        "on": "write",
+        "source": "short",
+        "target": "mid",
+        "when": {"scope_over": {"count": CROWDED}, "not": {"tag": FACT}},
+    },
     {
         "name": "settled",
         "on": "sweep",
@@ -35,7 +50,9 @@ PROMOTION: list[dict[str, Any]] = [
     {"name": "known", "on": "session_end", "to_scope": "user", "when": {"not": {"tag": FACT}}},
     {"name": "shared", "on": "session_end", "to_scope": SHARED_WITH, "when": {"confidence_at_least": SHARED}},
 ]
-"""The first two as delivered. Rules for writes are asked by sweeps here: nothing runs by itself."""
+"""The first two as delivered. Rules for writes are asked by sweeps here: nothing runs
+by itself.
+"""
 
 PINNED, KEPT = "to do", "red"
 OLD, UNSURE = timedelta(hours=31, milliseconds=125), timedelta(days=8, milliseconds=125)
@@ -59,9 +76,22 @@ RETENTION: list[dict[str, Any]] = [
 TENANTS = ("acme", "globex")
 QUOTAS: list[dict[str, Any]] = [
     {"name": "tickets", "scope_kinds": ["object"], "tenants": TENANTS, "entries": 14},
-    {"name": "at work", "per": "tenant", "scope_kinds": ["object", "workspace"], "tenants": ["acme"], "entries": 21},
+    {
+        "name": "at work",
+        "per": "tenant",
+        "scope_kinds": ["object", "workspace"],
+        "tenants": ["acme"],
+        "entries": 21,
+    },
     {"name": "shared", "scope_kinds": ["org"], "tenants": TENANTS, "entries": 11, "then": "evict"},
-    {"name": "work", "scope_kinds": ["workspace"], "tenants": ["acme"], "entries": 12, "then": "evict", "evict": "least_confident"},
+    {
+        "name": "work",
+        "scope_kinds": ["workspace"],
+        "tenants": ["acme"],
+        "entries": 12,
+        "then": "evict",
+        "evict": "least_confident",
+    },
 ]
 """Those below 16 are exact for any number of processes; see 047."""
 
@@ -106,7 +136,12 @@ def deletes(tenant: str, life: Life, now: datetime) -> str | None:
         return None
     if fields["type"] == "feedback" and now - fields["created_at"] >= OLD:
         return "old"
-    if tenant == "globex" and life.tier != "long" and now - idle_since(fields) >= UNSURE and not is_sure(fields, 0.4):
+    if (
+        tenant == "globex"
+        and life.tier != "long"
+        and now - idle_since(fields) >= UNSURE
+        and not is_sure(fields, 0.4)
+    ):
         return "unsure"
     return None
 

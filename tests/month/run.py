@@ -1,4 +1,6 @@
-"""One run: the stores of a topology, the workers on them, the model, and the clock that they share."""
+"""One run: the stores of a topology, the workers on them, the model, and the clock that
+they share.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,48 @@ from tests.month.workers import Elsewhere, Here, Worker
 
 WHOLE_EVERY = 200
 REMEMBERED = 20_000
-"""Operations back that the moment of which can be asked about; a long run is not to grow."""
+"""Operations back that the moment of which can be asked about; a long run is not to
+grow.
+"""
 GRAVES_KEPT = 500
 READING = frozenset(
-    {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats", "admin.holds"}
+    {
+        "get",
+        "retrieve",
+        "search",
+        "entries.history",
+        "entries.all",
+        "relations.related",
+        "relations.all",
+        "admin.where",
+        "admin.stats",
+        "admin.holds",
+    }
     | {f"relations.{method}" for method in ("expand", "density", "graph")}
-    | {"browse", "scratchpads.read", "numbers.resolve_many", "artifacts.get", "artifacts.read", "artifacts.list"}
-    | {f"session.{method}" for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")}
+    | {
+        "browse",
+        "scratchpads.read",
+        "numbers.resolve_many",
+        "artifacts.get",
+        "artifacts.read",
+        "artifacts.list",
+    }
+    | {
+        f"session.{method}"
+        for method in ("info", "context", "history", "compactions", "search", "tasks.list", "runs.list")
+    }
     | {"sessions.get", "sessions.list", "sessions.runs", "search_messages"}
 )
 
 
 class Run:
-    """What a run of operations needs to know; all of it but the stores and the workers can be put away and taken up again."""
+    """What a run of operations needs to know; all of it but the stores and the workers
+    can be put away and taken up again.
+    """
 
-    def __init__(self, topology: Topology, config: dict[str, Any], folder: Path, *, alone: bool = False) -> None:
+    def __init__(
+        self, topology: Topology, config: dict[str, Any], folder: Path, *, alone: bool = False
+    ) -> None:
         """`alone`: no worker in another process."""
         self.alone = alone
         self.topology = topology
@@ -66,7 +95,7 @@ class Run:
         self.script = Script()
         self.workers: list[Worker] = []
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def __aenter__(self) -> Run:
         here = 2 if self.topology.shared else 1
@@ -98,12 +127,21 @@ class Run:
         self.__dict__.update(state | {"topology": TOPOLOGIES[state["topology"]]})
 
     def unseen_since(self, worker: int, now: datetime) -> datetime | None:
-        """Since when a search by meaning of a worker may miss what others wrote; None where it may not, since none did or the stores would tell."""
+        """Since when a search by meaning of a worker may miss what others wrote; None
+        where it may not, since none did or the stores would tell.
+        """
         can = [leaf.capabilities for leaf in self.memory._engine.topology.leaves]
-        others = max((ended for number, ended in self.wrote.items() if number != worker % len(self.workers)), default=now - LASTS)
-        return now - LASTS if any(one.lexical and not one.semantic for one in can) and others > now - LASTS else None
+        others = max(
+            (ended for number, ended in self.wrote.items() if number != worker % len(self.workers)),
+            default=now - LASTS,
+        )
+        return (
+            now - LASTS
+            if any(one.lexical and not one.semantic for one in can) and others > now - LASTS
+            else None
+        )
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------
 
     async def ask(
         self,
@@ -116,7 +154,9 @@ class Run:
         more: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> Said:
-        """Call the facade. While something is only read, time stands still. `more`: arguments that are called as one of these is."""
+        """Call the facade. While something is only read, time stands still. `more`:
+        arguments that are called as one of these is.
+        """
         kwargs |= more or {}
         number = (worker if worker is not None else op.worker if op is not None else 0) % len(self.workers)
         owner = tenant or (op.tenant if op is not None else "acme")
@@ -132,14 +172,16 @@ class Run:
         return Said(f"{name} of {owner}", begun, ended, None if failure else answer, failure)
 
     async def forgets(self, number: int) -> None:
-        """A worker is about to end: it tells what sessions have come to, and forgets how much it has evicted."""
+        """A worker is about to end: it tells what sessions have come to, and forgets
+        how much it has evicted.
+        """
         for tenant in TENANTS:
             await self.ask(None, "sessions.list", tenant=tenant, worker=number, limit=1)
             stats = (await self.ask(None, "admin.stats", tenant=tenant, worker=number)).given()
             self.model.evicted.subtract({(tenant, quota): count for quota, count in stats.evicted.items()})
         self.talks.lets_go(number)
 
-    # -- remembering --------------------------------------------------------------------------------------------------
+    # -- remembering -------------------------------------------------------------------
 
     def begin(self, op: Operation) -> None:
         self.begun.append((op.number, self.clock.now))
@@ -148,7 +190,11 @@ class Run:
             del self.begun[:REMEMBERED]
         if len(self.model.graves) > 2 * GRAVES_KEPT:
             self.model.forget_graves(self.clock.now, GRAVES_KEPT)
-            self.made = {ref: made for ref, made in self.made.items() if made in self.model.lives or made in self.model.graves}
+            self.made = {
+                ref: made
+                for ref, made in self.made.items()
+                if made in self.model.lives or made in self.model.graves
+            }
             self.drafts = {ref: draft for ref, draft in self.drafts.items() if ref in self.made}
 
     def moment_before(self, number: int) -> datetime:
@@ -156,7 +202,9 @@ class Run:
         place = bisect_left(self.begun, number, key=lambda one: one[0])
         return self.begun[min(place, len(self.begun) - 1)][1]
 
-    def note(self, op: Operation, made: Sequence[Id], *, batch: bool = False, draft: dict[str, Any] | None = None) -> None:
+    def note(
+        self, op: Operation, made: Sequence[Id], *, batch: bool = False, draft: dict[str, Any] | None = None
+    ) -> None:
         """What an operation made, by the name that others call it by."""
         for place, one in enumerate(made):
             self.made[f"{op.number}.{place}" if batch else str(op.number)] = one

@@ -1,4 +1,6 @@
-"""What a call of the facade came to, and how the judge speaks when it is not what was promised."""
+"""What a call of the facade came to, and how the judge speaks when it is not what was
+promised.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from memory.domain.entry import Entry
 
 
 class Wrong(AssertionError):
-    """Something is not as promised. `label` names the kind, so that a shrunk run is known to fail in the same way."""
+    """Something is not as promised. `label` names the kind, so that a shrunk run is
+    known to fail in the same way.
+    """
 
     def __init__(self, label: str, details: str) -> None:
         super().__init__(f"{label}: {details}")
@@ -19,7 +23,9 @@ class Wrong(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error by its name and text, as it comes from another process too. `written` is what a batch wrote all the same, by position."""
+    """An error by its name and text, as it comes from another process too. `written` is
+    what a batch wrote all the same, by position.
+    """
 
     name: str
     text: str
@@ -70,7 +76,11 @@ def plain(entry: Entry) -> dict[str, Any]:
 
 def differences(found: dict[str, Any], wanted: dict[str, Any]) -> str:
     """The fields in which two entries differ; empty where they are the same."""
-    return "; ".join(f"{name} is {found.get(name)!r}, wanted {value!r}" for name, value in wanted.items() if not same(found.get(name), value))
+    return "; ".join(
+        f"{name} is {found.get(name)!r}, wanted {value!r}"
+        for name, value in wanted.items()
+        if not same(found.get(name), value)
+    )
 
 
 def same(one: object, other: object) -> bool:

@@ -1,4 +1,6 @@
-"""What a run asked of the facade, as a Python script that asks it again without the model: what a failure is reported with."""
+"""What a run asked of the facade, as a Python script that asks it again without the
+model: what a failure is reported with.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ asyncio.run(main())
 
 
 class Script:
-    """The calls of the last operations. Ids are written as where they came from, so that the script works anywhere."""
+    """The calls of the last operations. Ids are written as where they came from, so
+    that the script works anywhere.
+    """
 
     KEPT = 5_000
 
@@ -60,12 +64,16 @@ class Script:
         if len(self._calls) > 2 * self.KEPT:
             del self._calls[: self.KEPT]
 
-    def called(self, moment: datetime, tenant: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def called(
+        self, moment: datetime, tenant: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> None:
         self._count += 1
         self._calls.append((self._count, moment, tenant, name, tuple(args), kwargs))
 
     def answered(self, answer: Any) -> None:
-        """Where ids came from first. Of calls that run at once the last is taken for all; their ids come again in a later answer."""
+        """Where ids came from first. Of calls that run at once the last is taken for
+        all; their ids come again in a later answer.
+        """
         if isinstance(answer, Failure) or not self._calls:
             return
         number = self._calls[-1][0]
@@ -80,9 +88,13 @@ class Script:
 
         lines = []
         for number, moment, tenant, name, args, kwargs in self._calls:
-            given = "".join(f", {arg!r}" for arg in args) + "".join(f", {key}={value!r}" for key, value in kwargs.items())
+            given = "".join(f", {arg!r}" for arg in args) + "".join(
+                f", {key}={value!r}" for key, value in kwargs.items()
+            )
             for known, where in self._ids.items():
                 given = given.replace(repr(known), where)
-            lines.append(f"        await call({name!r}, {number}, {tenant!r}, {moment!r}, {name not in READING}{given})")
+            lines.append(
+                f"        await call({name!r}, {number}, {tenant!r}, {moment!r}, {name not in READING}{given})"
+            )
         body = "\n".join(lines).replace("datetime.timezone.utc", "timezone.utc")
         return HEAD.format(title=title.replace('"""', ""), config=config) + body + TAIL

@@ -1,4 +1,6 @@
-"""A failing run made small: operations are taken out while it still fails in the same way."""
+"""A failing run made small: operations are taken out while it still fails in the same
+way.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ TAILS = (50, 200, 1_000, 5_000)
 Fails = Callable[[Sequence[Operation]], bool]
 
 
-def failure_of(topology: Topology, operations: Sequence[Operation], *, alone: bool = False) -> tuple[Exception | None, Run]:
+def failure_of(
+    topology: Topology, operations: Sequence[Operation], *, alone: bool = False
+) -> tuple[Exception | None, Run]:
     """What these operations come to on fresh stores."""
     with scratch() as folder:
         return asyncio.run(_failure(Run(topology, topology.config(folder), folder, alone=alone), operations))
@@ -36,8 +40,12 @@ def label_of(error: Exception | None) -> str | None:
     return error.label if isinstance(error, Wrong) else None if error is None else type(error).__name__
 
 
-def shrink(topology: Topology, operations: Sequence[Operation], label: str, seconds: float = 120) -> list[Operation]:
-    """The fewest operations that were found in that time to fail alike; all of them where they do not fail again."""
+def shrink(
+    topology: Topology, operations: Sequence[Operation], label: str, seconds: float = 120
+) -> list[Operation]:
+    """The fewest operations that were found in that time to fail alike; all of them
+    where they do not fail again.
+    """
     until = time.monotonic() + seconds
 
     def fails(some: Sequence[Operation], alone: bool) -> bool:

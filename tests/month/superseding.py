@@ -1,4 +1,6 @@
-"""Entries in the place of others, and the current value of something: what is asked, and what must have come of it."""
+"""Entries in the place of others, and the current value of something: what is asked,
+and what must have come of it.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,21 @@ CURRENT = ("home", "work", "mood")
 """Keys under which somebody remembers what is true now."""
 
 
-# -- what somebody does ------------------------------------------------------------------------------------------------
+# -- what somebody does ----------------------------------------------------------------
 
 
 def draw_supersede(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    refs = dict.fromkeys(ref for _ in range(g.chance.choice((1, 1, 2, 3))) if (ref := g.ref(run, tenant)) is not None)
+    refs = dict.fromkeys(
+        ref for _ in range(g.chance.choice((1, 1, 2, 3))) if (ref := g.ref(run, tenant)) is not None
+    )
     key = f"k{g.number}" if g.chance.random() < 0.3 else None
     return ("supersede", {"draft": g.draft(key=key), "entries": list(refs)}) if refs else None
 
 
 def draw_upsert(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    """Mostly of a key that is used for that; at times of any other, and at times with what was said there before."""
+    """Mostly of a key that is used for that; at times of any other, and at times with
+    what was said there before.
+    """
     draft = g.draft(key=g.chance.choice(CURRENT))
     draft.pop("created_at", None)
     used = [written for owner, written in run.drafts.values() if owner == tenant]
@@ -41,7 +47,7 @@ def draw_upsert(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return "upsert", {"draft": draft}
 
 
-# -- and what comes of it ----------------------------------------------------------------------------------------------
+# -- and what comes of it --------------------------------------------------------------
 
 
 @operation
@@ -66,9 +72,17 @@ def _ids(run: Run, refs: Sequence[str]) -> list[str]:
 
 
 def superseded(
-    model: Model, said: Said, tenant: str, draft: dict[str, Any], ids: Sequence[str], again: Mapping[str, dict[str, Any]], links: Sequence[Any]
+    model: Model,
+    said: Said,
+    tenant: str,
+    draft: dict[str, Any],
+    ids: Sequence[str],
+    again: Mapping[str, dict[str, Any]],
+    links: Sequence[Any],
 ) -> Id | None:
-    """`again` are the others' current versions by their histories, `links` all links from the new entry."""
+    """`again` are the others' current versions by their histories, `links` all links
+    from the new entry.
+    """
     given = draft.get("created_at")
     if given is not None and given > said.ended + SKEW:
         said.refused("InvalidInput")
@@ -76,10 +90,14 @@ def superseded(
     if model._beyond_quotas(said, tenant, [draft["scope"]]):
         return None
     others = [life for entry_id in ids if (life := model.active(tenant, entry_id, said.begun)) is not None]
-    if len(others) < len(ids) or (given is not None and any(given <= life.now.fields["valid_from"] for life in others)):
+    if len(others) < len(ids) or (
+        given is not None and any(given <= life.now.fields["valid_from"] for life in others)
+    ):
         said.refused("InvalidInput")
         return None
-    wanted = Said(said.call, said.begun, said.ended, [said.value] if said.failure is None else None, said.failure)
+    wanted = Said(
+        said.call, said.begun, said.ended, [said.value] if said.failure is None else None, said.failure
+    )
     (made,) = model._written(wanted, tenant, [draft], revive=False)
     moment = model.lives[made].now.fields["valid_from"]
     model.evict(wanted, tenant, {draft["scope"]}, [made])
@@ -87,11 +105,19 @@ def superseded(
     for life in stand:
         if life.id not in again:
             said.wrong("loses what it supersedes", life.id)
-        model._next(said, life, again[life.id], {"valid_to": max(moment, life.now.fields["valid_from"])}, came_of(model.lives[made].now.fields))
+        model._next(
+            said,
+            life,
+            again[life.id],
+            {"valid_to": max(moment, life.now.fields["valid_from"])},
+            came_of(model.lives[made].now.fields),
+        )
     found = {(link.label, link.target_id, link.created_at) for link in links}
     if found != {("supersedes", life.id, moment) for life in stand}:
         said.wrong("links others", f"{found}, wanted {[life.id for life in stand]} at {moment}")
-    model.links.setdefault(tenant, {}).update({one.id: Link(one.id, made[1], one.target_id, one.label, one.created_at) for one in links})
+    model.links.setdefault(tenant, {}).update(
+        {one.id: Link(one.id, made[1], one.target_id, one.label, one.created_at) for one in links}
+    )
     return made
 
 
@@ -113,7 +139,9 @@ def upserted(model: Model, said: Said, tenant: str, draft: dict[str, Any]) -> Id
         model.bury(tenant, [life.id], said.begun)
         life = None
     if life is None:
-        wanted = Said(said.call, said.begun, said.ended, [said.value] if said.failure is None else None, said.failure)
+        wanted = Said(
+            said.call, said.begun, said.ended, [said.value] if said.failure is None else None, said.failure
+        )
         return next(iter(model.written(wanted, tenant, [draft], revive=True)), None)
     if not life.active(said.begun):
         said.refused("Conflict")
@@ -136,11 +164,13 @@ def upserted(model: Model, said: Said, tenant: str, draft: dict[str, Any]) -> Id
     return key
 
 
-# -- what somebody might break -----------------------------------------------------------------------------------------
+# -- what somebody might break ---------------------------------------------------------
 
 
 @mutant("write")
-async def what_is_superseded_stays_valid(whole: Method, memory: Memory, *args: Any, supersedes: Sequence[str] = (), **kwargs: Any) -> Any:
+async def what_is_superseded_stays_valid(
+    whole: Method, memory: Memory, *args: Any, supersedes: Sequence[str] = (), **kwargs: Any
+) -> Any:
     made = await whole(memory, *args, **kwargs)
     for entry_id in supersedes:
         await memory.relations.relate(made.id, "supersedes", entry_id)
@@ -157,7 +187,9 @@ async def what_is_superseded_is_not_linked(whole: Method, memory: Memory, *args:
 
 
 @mutant("write")
-async def an_upsert_keeps_what_it_is_not_told(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+async def an_upsert_keeps_what_it_is_not_told(
+    whole: Method, memory: Memory, *args: Any, **kwargs: Any
+) -> Any:
     made = await whole(memory, *args, **kwargs)
     if kwargs.get("on_conflict") != "update":
         return made

@@ -1,4 +1,6 @@
-"""An ordinary month on every topology: everything that is asked is answered as promised, and the whole is as it must be."""
+"""An ordinary month on every topology: everything that is asked is answered as
+promised, and the whole is as it must be.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.fixture(
-    params=[pytest.param(t, id=t.name, marks=[*marks_of(*t.placing.backends), *beyond(t.name, EVERYONES, IN_CI)]) for t in TOPOLOGIES.values()]
+    params=[
+        pytest.param(t, id=t.name, marks=[*marks_of(*t.placing.backends), *beyond(t.name, EVERYONES, IN_CI)])
+        for t in TOPOLOGIES.values()
+    ]
 )
 def topology(request: pytest.FixtureRequest) -> Topology:
     chosen: Topology = request.param
@@ -57,17 +62,21 @@ def test_a_month_is_as_promised(topology: Topology, tmp_path: Path) -> None:
     assert failed is None, report(topology, failed, tmp_path, seconds=60)
 
 
-# -- the judge sees ---------------------------------------------------------------------------------------------------
+# -- the judge sees --------------------------------------------------------------------
 
 WITHIN, SEEDS, FEW = 500, range(1, 13), 12
-"""While notes are renewed: so many operations of each seed are played, until so few show the fault."""
+"""While notes are renewed: so many operations of each seed are played, until so few
+show the fault.
+"""
 
 
 NOTED = {name for name in MUTANTS if noticed.by(f"month/{name}")}
 """Faults with a note, which CI plays; `make nightly` searches for the others."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, (), NOTED)) for name in sorted(MUTANTS)])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=beyond(name, (), NOTED)) for name in sorted(MUTANTS)]
+)
 def test_a_fault_of_the_facade_is_seen(name: str, tmp_path: Path) -> None:
     noted = noticed.by(f"month/{name}")
     if not noted or (noticed.RENEWING and not _shows(name, noted)):
@@ -87,7 +96,9 @@ def _shows(name: str, noted: list[dict[str, Any]]) -> bool:
 
 
 def _searched(name: str, tmp_path: Path) -> list[dict[str, Any]]:
-    """The fewest operations that were found to show the fault; the first that are few enough to be read."""
+    """The fewest operations that were found to show the fault; the first that are few
+    enough to be read.
+    """
     topology, found = TOPOLOGIES["in-memory"], list[list[Operation]]()
     with applied(name):
         for seed in SEEDS:
@@ -125,11 +136,15 @@ def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_p
 
 
 ALONE = 20
-"""A seed that has nothing done at once in the beginning: in what order that is done, another run may do otherwise."""
+"""A seed that has nothing done at once in the beginning: in what order that is done,
+another run may do otherwise.
+"""
 
 
 @pytest.mark.nightly
-def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The stores as well: what they were asked to do since is done again."""
     topology, done = TOPOLOGIES["default"], list[int]()
     monkeypatch.setattr("tests.month.long.PART", 30)
@@ -152,8 +167,13 @@ def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(tmp_path: 
 
 
 @pytest.mark.thorough
-def test_a_run_that_has_come_to_its_end_is_not_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["month", "--topology", "edge-only", "--operations", "40", "--folder", str(tmp_path), "--seed", "5"])
+def test_a_run_that_has_come_to_its_end_is_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "sys.argv",
+        ["month", "--topology", "edge-only", "--operations", "40", "--folder", str(tmp_path), "--seed", "5"],
+    )
     assert main() == 0
     monkeypatch.setattr("tests.month.long.perform", None)  # whoever calls it fails
     assert main() == 0
@@ -183,11 +203,19 @@ def test_a_report_names_the_seed_and_how_to_see_it_again(tmp_path: Path) -> None
 
 
 def test_of_rounds_each_pass_may_find_what_a_later_one_noted() -> None:
-    """Seed 32387: a session owes what a replacement dropped, and a rule ends it in the same rounds: all is noted when the judge begins to look."""
+    """Seed 32387: a session owes what a replacement dropped, and a rule ends it in the
+    same rounds: all is noted when the judge begins to look.
+    """
     said = {"role": "user", "content": "a railway zq1t0x7k remember", "id": "m1"}
     instead = {"role": "user", "content": "a volcano zq2t0x7k remember", "id": "m2"}
     draft: dict[str, Any] = {"user": "ada", "agent": None, "namespace": None, "tags": []}
-    window: dict[str, Any] = {"session": "s2", "keep": [False], "messages": [instead], "edit": None, "meanwhile": None}
+    window: dict[str, Any] = {
+        "session": "s2",
+        "keep": [False],
+        "messages": [instead],
+        "edit": None,
+        "meanwhile": None,
+    }
     operations = [
         Operation(1, "say", "acme", 0, 1.0, {"session": "s2", "messages": [said], "draft": draft}),
         Operation(2, "replace_window", "acme", 0, 1.0, window),

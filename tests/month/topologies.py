@@ -21,7 +21,9 @@ RESUMABLE = frozenset({"sqlite", "file", "qdrant_edge"})
 
 @dataclass(frozen=True)
 class Topology:
-    """A placing as the month takes it. Maintenance runs when the month says, not by itself."""
+    """A placing as the month takes it. Maintenance runs when the month says, not by
+    itself.
+    """
 
     placing: Placing
 
@@ -31,7 +33,9 @@ class Topology:
 
     @property
     def shared(self) -> bool:
-        """Whether several memories may be open on it at once, in this process and in others."""
+        """Whether several memories may be open on it at once, in this process and in
+        others.
+        """
         return not UNSHARED & set(self.placing.backends)
 
     @property
@@ -63,7 +67,9 @@ TOPOLOGIES = {placing.name: Topology(placing) for placing in MONTHS}
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder for one run, on a disk in memory where there is one: how long a disk takes is not what is judged."""
+    """A folder for one run, on a disk in memory where there is one: how long a disk
+    takes is not what is judged.
+    """
     folder = quick_folders.new(otherwise=Path(tempfile.gettempdir()))
     try:
         yield folder

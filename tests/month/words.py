@@ -1,4 +1,6 @@
-"""What entries say: a topic, found by meaning by a word that is not in the text, and words of their own, by which one entry alone is found."""
+"""What entries say: a topic, found by meaning by a word that is not in the text, and
+words of their own, by which one entry alone is found.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ OWN = re.compile(rb"zq[0-9a-z]+7k")
 
 
 def own_word(number: int, part: str) -> str:
-    """A word that no other operation's texts hold; letters and digits, so that no stemmer touches it."""
+    """A word that no other operation's texts hold; letters and digits, so that no
+    stemmer touches it.
+    """
     return f"zq{number}{part}7k"
 
 

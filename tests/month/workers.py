@@ -19,14 +19,18 @@ LENGTH = 8
 
 
 class Worker(Protocol):
-    """One memory, for every tenant. A call's answer is its value or its failure, and what it yields is one list."""
+    """One memory, for every tenant. A call's answer is its value or its failure, and
+    what it yields is one list.
+    """
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
     async def reopen(self) -> None: ...
     async def call(self, tenant: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
     async def dies(self, name: str, turns: int) -> None:
-        """Begin a call, and end in the middle of it, after some turns of the loop or as many half milliseconds; then begin anew."""
+        """Begin a call, and end in the middle of it, after some turns of the loop or as
+        many half milliseconds; then begin anew.
+        """
 
 
 class Here:
@@ -39,7 +43,9 @@ class Here:
 
     def _new(self) -> Memory:
         self._handles = Handles(self._clock)
-        return Memory(self._config, tenant="acme", embedder=embed, clock=self._clock, onward=noted, policies=[Seen()])
+        return Memory(
+            self._config, tenant="acme", embedder=embed, clock=self._clock, onward=noted, policies=[Seen()]
+        )
 
     async def open(self) -> None:
         await self.memory.open()
@@ -57,7 +63,9 @@ class Here:
         try:
             answer = self._handles.method(memory, name, args)(**kwargs)
             found = [one async for one in answer] if hasattr(answer, "__aiter__") else as_told(await answer)
-            await memory._engine.conversations.onward.asked()  # a sweep does not wait for what the callback is asked; who judges it does
+            await (
+                memory._engine.conversations.onward.asked()
+            )  # a sweep does not wait for what the callback is asked; who judges it does
             return found
         except Exception as error:  # noqa: BLE001 - the judge says which may be
             return Failure(type(error).__name__, str(error), getattr(error, "written", None))
@@ -71,7 +79,9 @@ class Here:
 
 
 class Elsewhere:
-    """A memory of another process. It is told the time with every call, and tells it back."""
+    """A memory of another process. It is told the time with every call, and tells it
+    back.
+    """
 
     def __init__(self, config: dict[str, Any], clock: MonthClock) -> None:
         self._config = config
@@ -81,7 +91,9 @@ class Elsewhere:
 
     async def open(self) -> None:
         pipe = asyncio.subprocess.PIPE
-        self._process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.month.workers", stdin=pipe, stdout=pipe)
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.month.workers", stdin=pipe, stdout=pipe
+        )
         await self._exchange(self._config)
 
     async def close(self) -> None:
@@ -96,7 +108,9 @@ class Elsewhere:
 
     async def call(self, tenant: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         async with self._turn:
-            now, answer = await self._exchange((self._clock.now, self._clock.ticking, tenant, name, args, kwargs))
+            now, answer = await self._exchange(
+                (self._clock.now, self._clock.ticking, tenant, name, args, kwargs)
+            )
             self._clock.now = max(self._clock.now, now)
             return answer
 

@@ -1,4 +1,5 @@
-"""The simulation from the command line: many seeds, or one again, in full and then as small as it gets.
+"""The simulation from the command line: many seeds, or one again, in full and then as
+small as it gets.
 
 python -m tests.simulation --seeds 20000 --jobs 2
 python -m tests.simulation --seed 1234
@@ -26,16 +27,28 @@ from tests.simulation.world import Result
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="tests.simulation", description="The engine on simulated stores, time and faults.")
+    parser = argparse.ArgumentParser(
+        prog="tests.simulation", description="The engine on simulated stores, time and faults."
+    )
     parser.add_argument("--seeds", type=int, default=2000, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--seed", type=int, help="run this one seed, print its trace, and shrink it if it fails")
+    parser.add_argument(
+        "--seed", type=int, help="run this one seed, print its trace, and shrink it if it fails"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many processes to use")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="patch this safeguard out, and stop at the first failure")
+    parser.add_argument(
+        "--mutant", choices=sorted(MUTANTS), help="patch this safeguard out, and stop at the first failure"
+    )
     parser.add_argument("--stop", type=int, help="end after so many failures")
     parser.add_argument("--whole", action="store_true", help="with --seed: do not shrink")
-    parser.add_argument("--sessions", action="store_true", help="play sessions instead; with --seed: one run, in full, which is not shrunk")
-    parser.add_argument("--rules", action="store_true", help="play rules of retention, quotas and holds instead, likewise")
+    parser.add_argument(
+        "--sessions",
+        action="store_true",
+        help="play sessions instead; with --seed: one run, in full, which is not shrunk",
+    )
+    parser.add_argument(
+        "--rules", action="store_true", help="play rules of retention, quotas and holds instead, likewise"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
@@ -54,10 +67,21 @@ def main(arguments: list[str] | None = None) -> int:
 def _many(options: argparse.Namespace) -> int:
     def progress(so_far: Summary) -> None:
         rate = so_far.seeds / so_far.seconds if so_far.seconds else 0
-        print(f"\r{so_far.seeds}/{options.seeds} seeds, {rate:.0f}/s, {len(so_far.failures)} failed", end="", file=sys.stderr, flush=True)
+        print(
+            f"\r{so_far.seeds}/{options.seeds} seeds, {rate:.0f}/s, {len(so_far.failures)} failed",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
 
     stop = 1 if options.mutant else options.stop
-    total = run_many(range(options.first, options.first + options.seeds), jobs=options.jobs, mutant=options.mutant, stop=stop, progress=progress)
+    total = run_many(
+        range(options.first, options.first + options.seeds),
+        jobs=options.jobs,
+        mutant=options.mutant,
+        stop=stop,
+        progress=progress,
+    )
     print(file=sys.stderr)
     least, step, fault = seldomest(total.coverage)
     told = verdict(total.coverage, total.seeds)
@@ -78,11 +102,15 @@ def _many(options: argparse.Namespace) -> int:
         print(table(total.coverage))
         if judged:
             print(told)
-        print(f"{total.seeds} seeds in {total.seconds:.1f} s; at least {total.fewest} operations each; {len(total.failures)} failed")
+        print(
+            f"{total.seeds} seeds in {total.seconds:.1f} s; at least {total.fewest} operations each; {len(total.failures)} failed"
+        )
         for failure in total.failures[:5]:
             print(f"\nseed {failure.seed}: " + "\n  ".join(failure.violations[:3]))
         if total.failures:
-            again = f"python -m tests.simulation --seed {total.failures[0].seed}" + (f" --mutant {options.mutant}" if options.mutant else "")
+            again = f"python -m tests.simulation --seed {total.failures[0].seed}" + (
+                f" --mutant {options.mutant}" if options.mutant else ""
+            )
             print(f"\nto see one again, as small as it gets: {again}")
     return 1 if total.failures or (judged and told.failed) else 0
 
@@ -103,14 +131,22 @@ def _one(seed: int, *, shrinking: bool) -> int:
 def _sessions(options: argparse.Namespace) -> int:
     total = sessions.Summary()
     for total in sessions.many(range(options.first, options.first + options.seeds), jobs=options.jobs):
-        print(f"\r{total.seeds}/{options.seeds} seeds of sessions, {len(total.failures)} failed", end="", file=sys.stderr, flush=True)
+        print(
+            f"\r{total.seeds}/{options.seeds} seeds of sessions, {len(total.failures)} failed",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
         if options.stop is not None and len(total.failures) >= options.stop:
             break
     print(file=sys.stderr)
     never = total.never()
-    print(f"{total.seeds} seeds of sessions: {total.acknowledged} acknowledged appends, {total.struck} faults; {len(total.failures)} failed")
     print(
-        f"of {len(session_pairs())} pairs of step and fault {len(never)} never met: " + ", ".join(f"{step} x {fault}" for step, fault in never[:20])
+        f"{total.seeds} seeds of sessions: {total.acknowledged} acknowledged appends, {total.struck} faults; {len(total.failures)} failed"
+    )
+    print(
+        f"of {len(session_pairs())} pairs of step and fault {len(never)} never met: "
+        + ", ".join(f"{step} x {fault}" for step, fault in never[:20])
     )
     for limit, often in total.limits.items():
         print(f"known not to hold, seen {often} times: {limit}")
@@ -132,13 +168,22 @@ def _one_of_sessions(seed: int) -> int:
 def _rules(options: argparse.Namespace) -> int:
     total = rules.Summary()
     for total in rules.many(range(options.first, options.first + options.seeds), jobs=options.jobs):
-        print(f"\r{total.seeds}/{options.seeds} seeds of rules, {len(total.failures)} failed", end="", file=sys.stderr, flush=True)
+        print(
+            f"\r{total.seeds}/{options.seeds} seeds of rules, {len(total.failures)} failed",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
         if options.stop is not None and len(total.failures) >= options.stop:
             break
     print(file=sys.stderr)
-    print(f"{total.seeds} seeds of rules: {total.gone} entries went, {total.rounds} rounds ended early, {total.struck} faults")
+    print(
+        f"{total.seeds} seeds of rules: {total.gone} entries went, {total.rounds} rounds ended early, {total.struck} faults"
+    )
     print("\n".join(f"{often:>7}  {said}" for said, often in sorted(total.came.items())))
-    print(f"never met of the steps aimed at: {', '.join(total.never()) or 'none'}; {len(total.failures)} failed")
+    print(
+        f"never met of the steps aimed at: {', '.join(total.never()) or 'none'}; {len(total.failures)} failed"
+    )
     for failure in total.failures[:5]:
         print(f"\nseed {failure.seed}: " + "\n  ".join(failure.violations[:3]))
     if total.failures:
@@ -155,16 +200,22 @@ def _one_of_rules(seed: int) -> int:
 
 
 _QUIET = ("  auditor ", "  embedder.")
-"""What a trace is shorter without: the sweeps after the last fault, and what every process does first."""
+"""What a trace is shorter without: the sweeps after the last fault, and what every
+process does first.
+"""
 
 
 def _show(plan: Scenario, variant: Variant, result: Result) -> None:
-    print(f"seed {plan.seed}: {plan.layout}, atomic={plan.atomic}, {plan.workers} workers, interleaving {variant.schedule}")
+    print(
+        f"seed {plan.seed}: {plan.layout}, atomic={plan.atomic}, {plan.workers} workers, interleaving {variant.schedule}"
+    )
     print(f"focus: {plan.focus[1]} at {plan.focus[0]}; faults at {plan.rate:.0%} of calls")
     for operation in plan.operations:
         if operation.number not in variant.dropped:
             print(f"  {operation}")
-    print("\n".join(line for line in result.trace if "***" in line or not any(word in line for word in _QUIET)))
+    print(
+        "\n".join(line for line in result.trace if "***" in line or not any(word in line for word in _QUIET))
+    )
     print("faults: " + ", ".join(f"{s.fault} at {s.step}" for s in result.struck))
     for violation in result.violations:
         print(f"\n{violation}")
@@ -173,5 +224,9 @@ def _show(plan: Scenario, variant: Variant, result: Result) -> None:
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets of strings are walked in the same order every time
-        os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
+        os.execve(  # noqa: S606
+            sys.executable,
+            [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
+            os.environ | {"PYTHONHASHSEED": "0"},
+        )
     sys.exit(main())

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from memory.domain.errors import CompactionError, Conflict, Contended, CorruptRecord, InvalidInput, NotFound, StoreError
+from memory.domain.errors import (
+    CompactionError,
+    Conflict,
+    Contended,
+    CorruptRecord,
+    InvalidInput,
+    NotFound,
+    StoreError,
+)
 from memory.domain.time import micros
 from tests.simulation.faults import Process, WorkerCrashed
 from tests.simulation.history import ANY_TIME, NEVER, Act, Event, History, Moments
@@ -17,10 +25,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a call does to one register if it takes effect. `promised`: by and by, certain only once nothing is owed.
+    """What a call does to one register if it takes effect. `promised`: by and by,
+    certain only once nothing is owed.
 
-    `ends`: of a window, when. `hidden_too`: a sight that is had of what is hidden as well. `forgotten`: an earlier
-    life may have been by now.
+    `ends`: of a window, when. `hidden_too`: a sight that is had of what is hidden as
+    well. `forgotten`: an earlier life may have been by now.
     """
 
     act: Act
@@ -39,14 +48,18 @@ Effects = Sequence[Effect]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """When a call began and ended, and what its process's clock showed it, to tell what its answer was a sight of."""
+    """When a call began and ended, and what its process's clock showed it, to tell what
+    its answer was a sight of.
+    """
 
     start: float
     end: float
     by: str
     clock: Moments
     alone: bool = False
-    """Whether no fault struck meanwhile, no store was down, and nobody else was at work."""
+    """Whether no fault struck meanwhile, no store was down, and nobody else was at
+    work.
+    """
 
 
 class Attempts:
@@ -69,9 +82,11 @@ class Attempts:
     ) -> tuple[T, Ended] | None:
         """The answer, with its effects noted; None where the call failed.
 
-        `effects` are what it does where `certain` does not say better, given the answer. An error of a store, and the death of the process,
-        leave every effect possible for ever. "Not found" is a sight of the register and id it was `about`, a conflict has the effects `taken`; other
-        refusals mean that nothing was done, unless the call may be done `partly`.
+        `effects` are what it does where `certain` does not say better, given the
+        answer. An error of a store, and the death of the process, leave every effect
+        possible for ever. "Not found" is a sight of the register and id it was `about`,
+        a conflict has the effects `taken`; other refusals mean that nothing was done,
+        unless the call may be done `partly`.
         """
         history, process = self._history, self._process
         label = f"{by} {process.name}#{process.operation}"
@@ -83,7 +98,9 @@ class Attempts:
             answer = await call()
         except NotFound as error:
             if about is not None and about[1] == error.entry_id:
-                history.note(Event(about[0], Act.REFUSED, None, start, history.moment(), by=label, clock=self._clock()))
+                history.note(
+                    Event(about[0], Act.REFUSED, None, start, history.moment(), by=label, clock=self._clock())
+                )
             return None
         except (Conflict, Contended, InvalidInput, CompactionError) as refused:
             if partly:
@@ -96,7 +113,11 @@ class Attempts:
             if isinstance(error, CorruptRecord):
                 self._refused(error, label)
             elif quiet() and not history.refuses:
-                history.broken("refused", "-", f"{label} failed though no fault struck and nobody else was at work: {error}")
+                history.broken(
+                    "refused",
+                    "-",
+                    f"{label} failed though no fault struck and nobody else was at work: {error}",
+                )
             self._unknown(effects, start, label)
             return None
         except BaseException as error:
@@ -119,14 +140,20 @@ class Attempts:
             (self._history.note_owed if e.promised else self._history.note)(event)
 
     def _quiet(self, start: float) -> Callable[[], bool]:
-        """Tells, when asked later, whether since now no fault struck, no store was down and nobody else was at work: then nothing may be refused."""
+        """Tells, when asked later, whether since now no fault struck, no store was down
+        and nobody else was at work: then nothing may be refused.
+        """
         history, plan = self._history, self._process.plan
         history.begun += 1
         begun, struck, alone = history.begun, len(plan.struck), history.running == 0
-        return lambda: alone and begun == history.begun and struck == len(plan.struck) and not history.is_down(start)
+        return lambda: (
+            alone and begun == history.begun and struck == len(plan.struck) and not history.is_down(start)
+        )
 
     def _conflicts(self, refused: Exception, taken: Effects, start: float, label: str) -> None:
-        """Who is told of a conflict saw what stands there; whose key is refused because its entry was deleted saw that there is nothing."""
+        """Who is told of a conflict saw what stands there; whose key is refused because
+        its entry was deleted saw that there is nothing.
+        """
         for e in taken if isinstance(refused, Conflict) else ():
             deleted = isinstance(refused, Conflict) and refused.deleted_at is not None
             told = Effect(Act.ABSENT, e.register) if deleted else e
@@ -137,7 +164,11 @@ class Attempts:
         name = self._history.names.get(error.record_id)
         register = self._history.registers.get(name or "")
         if register is None or not register.damaged:
-            self._history.broken("slandered", name or error.record_id, f"{label} was told that it is corrupt, which it is not: {error}")
+            self._history.broken(
+                "slandered",
+                name or error.record_id,
+                f"{label} was told that it is corrupt, which it is not: {error}",
+            )
 
     def _unknown(self, effects: Callable[[], Effects] | Effects, start: float, label: str) -> None:
         for e in _listed(effects):
@@ -146,7 +177,11 @@ class Attempts:
     def _event(self, e: Effect, start: float, end: float, label: str, *, maybe: bool) -> Event:
         born = e.act in (Act.CREATE, Act.PROMOTE)
         register = self._history.registers[e.register]
-        hidden_from = self._history.expiries.get(e.value or "", inf) if register.edits_its_expiry else register.hidden_from
+        hidden_from = (
+            self._history.expiries.get(e.value or "", inf)
+            if register.edits_its_expiry
+            else register.hidden_from
+        )
         hides = (hidden_from, hidden_from) if born else e.ends
         expires = (hidden_from, hidden_from) if register.edits_its_expiry and e.act is Act.UPDATE else None
         if born and e.value is None and register.edits_its_expiry:

@@ -1,8 +1,10 @@
-"""Whether what the clients saw could have happened to a single register: Wing and Gong's search, with unknown outcomes.
+"""Whether what the clients saw could have happened to a single register: Wing and
+Gong's search, with unknown outcomes.
 
-Every register is checked alone, which is enough: linearizability is local (Herlihy and Wing, 1990); what several have promised together is said
-by `tests.simulation.promises`. A read may be excused for showing what was
-true up to `stale` seconds before it began, which is what a cache promises.
+Every register is checked alone, which is enough: linearizability is local (Herlihy and
+Wing, 1990); what several have promised together is said by `tests.simulation.promises`.
+A read may be excused for showing what was true up to `stale` seconds before it began,
+which is what a cache promises.
 """
 
 from __future__ import annotations
@@ -12,12 +14,25 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from tests.simulation.history import ANY, LOOKS, NEVER, REMOVALS, Act, Event, History, KnownAt, Moments, Violation
+from tests.simulation.history import (
+    ANY,
+    LOOKS,
+    NEVER,
+    REMOVALS,
+    Act,
+    Event,
+    History,
+    KnownAt,
+    Moments,
+    Violation,
+)
 from tests.simulation.promises import Promises
 
 
 class State(NamedTuple):
-    """What a register says, hidden from its expiry on, and from the end of its window on."""
+    """What a register says, hidden from its expiry on, and from the end of its window
+    on.
+    """
 
     value: str
     expires: Moments = NEVER
@@ -65,10 +80,16 @@ def after(state: State, event: Event) -> tuple[State, ...]:
             return (State(value or ANY, event.hides, first=value or "" if event.keyed else ""),)
         return (state,) if not event.keyed or state.first == value else ()
     if act is Act.UPDATE:
-        edited = state._replace(value=value or ANY, expires=state.expires if event.expires is None else event.expires)
+        edited = state._replace(
+            value=value or ANY, expires=state.expires if event.expires is None else event.expires
+        )
         return (edited,) if state.may_be_seen(event.clock) else ()
     if act is Act.RETIRE:
-        return (state._replace(ends=event.hides),) if state.ends == NEVER and state.may_be_seen(event.clock) else ()
+        return (
+            (state._replace(ends=event.hides),)
+            if state.ends == NEVER and state.may_be_seen(event.clock)
+            else ()
+        )
     if act is Act.DROP:
         if not state.live or not state.says(value):
             return (state,)
@@ -79,7 +100,9 @@ def after(state: State, event: Event) -> tuple[State, ...]:
 
 
 def _sighted(state: State, event: Event) -> tuple[State, ...]:
-    """The state as it was, or with its value known, where this can have been seen in it."""
+    """The state as it was, or with its value known, where this can have been seen in
+    it.
+    """
     if event.act is Act.READ and event.value is not None:
         fits = state.says(event.value) and state.may_be_seen(event.clock)
         return () if not fits else (state._replace(value=event.value),) if state.value == ANY else (state,)
@@ -97,13 +120,20 @@ class _Search:
     def __init__(self, events: list[Event]) -> None:
         self.events = events
         self.certain = sum(1 << i for i, e in enumerate(events) if not e.maybe)
-        self.closed = [sum(1 << j for j, f in enumerate(events) if f.start > e.end) if e.maybe and e.end < inf else 0 for e in events]
-        self.closes = [sum(1 << j for j, mask in enumerate(self.closed) if mask >> i & 1) for i in range(len(events))]
+        self.closed = [
+            sum(1 << j for j, f in enumerate(events) if f.start > e.end) if e.maybe and e.end < inf else 0
+            for e in events
+        ]
+        self.closes = [
+            sum(1 << j for j, mask in enumerate(self.closed) if mask >> i & 1) for i in range(len(events))
+        ]
         self.dead: set[tuple[int, State]] = set()
         self.furthest = (0, 0, NOTHING)
 
     def possible(self) -> bool:
-        """Depth first, without recursion: is there an order in which every certain event took effect?"""
+        """Depth first, without recursion: is there an order in which every certain
+        event took effect?
+        """
         stack = [(0, NOTHING)]
         while stack:
             done, state = self._read_all(*stack.pop())
@@ -118,7 +148,9 @@ class _Search:
         return False
 
     def _next(self, done: int) -> list[int]:
-        """The events that may come next: none that is still to come ended before they began."""
+        """The events that may come next: none that is still to come ended before they
+        began.
+        """
         found: list[int] = []
         bound = inf
         for i, event in enumerate(self.events):
@@ -131,20 +163,29 @@ class _Search:
         return [i for i in found if self.events[i].start <= bound and not done & self.closed[i]]
 
     def _read_all(self, done: int, state: State) -> tuple[int, State]:
-        """Take every read that agrees at once: it changes nothing, so taking it now is wrong only where something that may have happened before it
-        could not come after it any more."""
+        """Take every read that agrees at once: it changes nothing, so taking it now is
+        wrong only where something that may have happened before it could not come after
+        it any more.
+        """
         again = state.value != ANY
         while again:
             again = False
             for i in self._next(done):
                 event = self.events[i]
-                if event.act in LOOKS and not event.maybe and not self.closes[i] & ~done and after(state, event):
+                if (
+                    event.act in LOOKS
+                    and not event.maybe
+                    and not self.closes[i] & ~done
+                    and after(state, event)
+                ):
                     done |= 1 << i
                     again = True
         return done, state
 
     def stuck(self) -> tuple[State, list[Event]]:
-        """The best that could be done: the state it ends in, and the events that cannot follow."""
+        """The best that could be done: the state it ends in, and the events that cannot
+        follow.
+        """
         _, done, state = self.furthest
         return state, [self.events[i] for i in self._next(done) if not self.events[i].maybe]
 
@@ -161,17 +202,24 @@ def check_register(name: str, events: Iterable[Event], stale: float = 0.0) -> Vi
     shown = "never written" if state == NOTHING else state.value if state.live else "deleted"
     if state.expires != NEVER or state.ends != NEVER:
         shown += f" (expires {state.expires}, ends {state.ends}, clocks {[e.clock for e in stuck]})"
-    return Violation(_kind(state, stuck, search.events), name, f"no order explains this; at best it is {shown} and then comes {what}\n    {story}")
+    return Violation(
+        _kind(state, stuck, search.events),
+        name,
+        f"no order explains this; at best it is {shown} and then comes {what}\n    {story}",
+    )
 
 
 def _kind(state: State, stuck: list[Event], events: list[Event]) -> str:
-    """A name for what went wrong, from the first event that could not follow. A help to the reader, no more."""
+    """A name for what went wrong, from the first event that could not follow. A help to
+    the reader, no more.
+    """
     for event in stuck:
         if event.act in LOOKS:
             if event.value is None:
                 return (
                     "lost"
-                    if event is events[-1] or all(e.value is None for e in events if e.start > event.start and e.act is Act.READ)
+                    if event is events[-1]
+                    or all(e.value is None for e in events if e.start > event.start and e.act is Act.READ)
                     else "missing"
                 )
             if state.says(event.value) and state.live:
@@ -180,8 +228,11 @@ def _kind(state: State, stuck: list[Event], events: list[Event]) -> str:
     return "order"
 
 
-def check(history: History, stale: float = 0.0, *, strict: bool = False, moved: bool = False) -> list[Violation]:
-    """Everything that is wrong with this history. `strict`: nothing failed in it, so cached reads must show what was acknowledged before them.
+def check(
+    history: History, stale: float = 0.0, *, strict: bool = False, moved: bool = False
+) -> list[Violation]:
+    """Everything that is wrong with this history. `strict`: nothing failed in it, so
+    cached reads must show what was acknowledged before them.
 
     `moved`: no move failed either, so that they must name the tier.
     """
@@ -204,35 +255,63 @@ def check(history: History, stale: float = 0.0, *, strict: bool = False, moved: 
 
 
 def check_fresh(events: Sequence[Event]) -> Violation | None:
-    """No read may show what was replaced, removed or hidden, as its writer was told, before the read began."""
-    again = {e.value for e in events if e.act is Act.PROMOTE}  # what a later life says as well tells nothing of the cache
-    written = {e.value: e for e in events if e.act in (Act.CREATE, Act.UPDATE) and not e.maybe and e.value not in again}
+    """No read may show what was replaced, removed or hidden, as its writer was told,
+    before the read began.
+    """
+    again = {
+        e.value for e in events if e.act is Act.PROMOTE
+    }  # what a later life says as well tells nothing of the cache
+    written = {
+        e.value: e
+        for e in events
+        if e.act in (Act.CREATE, Act.UPDATE) and not e.maybe and e.value not in again
+    }
     for read in events:
         if not read.cached or read.value not in written:
             continue
         source = written[read.value]
         for event in events:
-            over = event.act in (Act.UPDATE, Act.DELETE, Act.WIPE) or (event.act is Act.RETIRE and read.clock[0] >= event.hides[1])
+            over = event.act in (Act.UPDATE, Act.DELETE, Act.WIPE) or (
+                event.act is Act.RETIRE and read.clock[0] >= event.hides[1]
+            )
             if over and not event.maybe and event.start > source.end and event.end < read.start:
-                return Violation("stale", read.register, f"a cache showed what was replaced before: {read} after {event}")
+                return Violation(
+                    "stale", read.register, f"a cache showed what was replaced before: {read} after {event}"
+                )
     return None
 
 
 def check_known_at(sight: KnownAt, events: Iterable[Event], hidden_from: float = inf) -> Violation | None:
-    """Whether the register may have said this at that moment: written by then, and not known to be replaced before. What has expired is hidden."""
+    """Whether the register may have said this at that moment: written by then, and not
+    known to be replaced before. What has expired is hidden.
+    """
     early, late = sight.at - sight.slack, sight.at + sight.slack
     writes = [e for e in events if e.act in (Act.CREATE, Act.PROMOTE, Act.UPDATE)]
     if sight.value is not None and sight.clock[0] >= hidden_from:
-        return Violation("shown too long", sight.register, f"known at {sight.at:.3f} it said {sight.value}, but it has expired since")
+        return Violation(
+            "shown too long",
+            sight.register,
+            f"known at {sight.at:.3f} it said {sight.value}, but it has expired since",
+        )
     if sight.value is None:
-        hidden = sight.clock[1] >= hidden_from or any(e.act in REMOVALS or e.act is Act.RETIRE for e in events)
+        hidden = sight.clock[1] >= hidden_from or any(
+            e.act in REMOVALS or e.act is Act.RETIRE for e in events
+        )
         if hidden or not any(e.end < early and not e.maybe for e in writes):
             return None
-        return Violation("missing", sight.register, f"known at {sight.at:.3f} there was nothing, but it had been written by then")
+        return Violation(
+            "missing",
+            sight.register,
+            f"known at {sight.at:.3f} there was nothing, but it had been written by then",
+        )
     for write in writes:
         if write.value in (sight.value, None) and write.start <= late:
-            replaced = any(e.act is Act.UPDATE and not e.maybe and e.start > write.end and e.end < early for e in writes)
+            replaced = any(
+                e.act is Act.UPDATE and not e.maybe and e.start > write.end and e.end < early for e in writes
+            )
             if not replaced:
                 return None
     story = "\n    ".join(str(e) for e in writes)
-    return Violation("stale", sight.register, f"known at {sight.at:.3f} it is told to have said {sight.value}\n    {story}")
+    return Violation(
+        "stale", sight.register, f"known at {sight.at:.3f} it is told to have said {sight.value}\n    {story}"
+    )

@@ -1,7 +1,8 @@
-"""Scenes that runs end with: what no drawn operations come to, as several things have to go wrong in their order.
+"""Scenes that runs end with: what no drawn operations come to, as several things have
+to go wrong in their order.
 
-Each turn brings its own faults. They are played after everything else, in four runs of ten (`ENDS_WITH_A_SCENE`), in layouts where they can show
-something.
+Each turn brings its own faults. They are played after everything else, in four runs of
+ten (`ENDS_WITH_A_SCENE`), in layouts where they can show something.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _AGES = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The turns of an ending, the layouts it is for, and the scopes of its entries; empty ones are all."""
+    """The turns of an ending, the layouts it is for, and the scopes of its entries;
+    empty ones are all.
+    """
 
     scene: tuple[Turn, ...]
     layouts: tuple[Layout, ...] = ()
@@ -38,7 +41,11 @@ ENDINGS: dict[str, Scene] = {
     "relabelled while it is edited": Scene(
         (
             *(Turn(_K.WRITE), Turn(_K.UPDATE, meets=True, lure=("update.home", Fault.DELAY))),
-            *(Turn(_K.MOVE, who=1, meets=True, late=0.006, pick=0), Turn(_K.RETRIEVE, pick=4), Turn(_K.GET, who=1)),
+            *(
+                Turn(_K.MOVE, who=1, meets=True, late=0.006, pick=0),
+                Turn(_K.RETRIEVE, pick=4),
+                Turn(_K.GET, who=1),
+            ),
         ),
         (Layout.ONE, Layout.TOGETHER),
         (SESSION,),
@@ -47,8 +54,15 @@ ENDINGS: dict[str, Scene] = {
         (
             *(Turn(_K.WRITE), Turn(_K.MOVE, meets=True, pick=0, lure=("move.relabel", Fault.DELAY))),
             *(Turn(_K.GET, who=1, meets=True, late=0.02), Turn(_K.GET), Turn(_K.GET, who=1)),
-            *(Turn(_K.WRITE, entry=1), Turn(_K.MOVE, entry=1, meets=True, pick=1, lure=("move.release", Fault.DELAY))),
-            *(Turn(_K.GET, entry=1, who=1, meets=True, late=0.02), Turn(_K.GET, entry=1), Turn(_K.GET, entry=1, who=1)),
+            *(
+                Turn(_K.WRITE, entry=1),
+                Turn(_K.MOVE, entry=1, meets=True, pick=1, lure=("move.release", Fault.DELAY)),
+            ),
+            *(
+                Turn(_K.GET, entry=1, who=1, meets=True, late=0.02),
+                Turn(_K.GET, entry=1),
+                Turn(_K.GET, entry=1, who=1),
+            ),
         ),
         (Layout.CACHE,),
         (SESSION,),
@@ -56,7 +70,11 @@ ENDINGS: dict[str, Scene] = {
     ),
     "moved while it is searched for": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.SEARCH, meets=True, pick=4, lure=("read.home", Fault.DELAY)), Turn(_K.MOVE, who=1, meets=True, late=0.01)),
+            *(
+                Turn(_K.WRITE),
+                Turn(_K.SEARCH, meets=True, pick=4, lure=("read.home", Fault.DELAY)),
+                Turn(_K.MOVE, who=1, meets=True, late=0.01),
+            ),
             *(Turn(_K.GET), Turn(_K.SEARCH, meets=True, pick=4, lure=("read.home", Fault.DELAY))),
             Turn(_K.MOVE, who=1, meets=True, late=0.01, pick=1),
         ),
@@ -67,7 +85,10 @@ ENDINGS: dict[str, Scene] = {
         (
             *(Turn(_K.WRITE), Turn(_K.SEARCH, meets=True, pick=4, lure=("search", Fault.DELAY))),
             *(Turn(_K.MOVE, who=1, meets=True, late=0.01, pick=0), Turn(_K.GET)),
-            *(Turn(_K.SEARCH, meets=True, pick=4, lure=("search", Fault.DELAY)), Turn(_K.MOVE, who=1, meets=True, late=0.01, pick=1)),
+            *(
+                Turn(_K.SEARCH, meets=True, pick=4, lure=("search", Fault.DELAY)),
+                Turn(_K.MOVE, who=1, meets=True, late=0.01, pick=1),
+            ),
         ),
         (Layout.THREE, Layout.SHARED, Layout.SPLIT, Layout.FORGETFUL),
         (SESSION,),
@@ -76,7 +97,10 @@ ENDINGS: dict[str, Scene] = {
         (
             *(Turn(_K.WRITE), Turn(_K.EXPORT, meets=True, lure=("browse.everything", Fault.DELAY))),
             *(Turn(_K.MOVE, who=1, meets=True, late=0.01, pick=0), Turn(_K.GET)),
-            *(Turn(_K.EXPORT, meets=True, lure=("browse.everything", Fault.DELAY)), Turn(_K.MOVE, who=1, meets=True, late=0.01, pick=1)),
+            *(
+                Turn(_K.EXPORT, meets=True, lure=("browse.everything", Fault.DELAY)),
+                Turn(_K.MOVE, who=1, meets=True, late=0.01, pick=1),
+            ),
         ),
         (Layout.THREE, Layout.SHARED, Layout.SPLIT, Layout.FORGETFUL),
         (SESSION,),
@@ -88,7 +112,10 @@ ENDINGS: dict[str, Scene] = {
                 turn
                 for entry in (2, 3)
                 for turn in (
-                    *(Turn(_K.WRITE, entry=entry), Turn(_K.MOVE, entry=entry, pick=2, lure=("move.release", Fault.ERROR_BEFORE))),
+                    *(
+                        Turn(_K.WRITE, entry=entry),
+                        Turn(_K.MOVE, entry=entry, pick=2, lure=("move.release", Fault.ERROR_BEFORE)),
+                    ),
                     Turn(_K.DELETE, entry=entry, lure=("delete.elsewhere", Fault.ERROR_BEFORE)),
                 )
             ),
@@ -102,8 +129,19 @@ ENDINGS: dict[str, Scene] = {
             turn
             for entry in range(3)
             for turn in (
-                *(Turn(_K.WRITE, entry=entry), Turn(_K.MOVE, entry=entry, meets=True, pick=0, lure=("move.release", Fault.DELAY))),
-                Turn(_K.MOVE, entry=entry, who=1, meets=True, late=0.003, pick=1, lure=("move.arrive", Fault.ERROR_BEFORE)),
+                *(
+                    Turn(_K.WRITE, entry=entry),
+                    Turn(_K.MOVE, entry=entry, meets=True, pick=0, lure=("move.release", Fault.DELAY)),
+                ),
+                Turn(
+                    _K.MOVE,
+                    entry=entry,
+                    who=1,
+                    meets=True,
+                    late=0.003,
+                    pick=1,
+                    lure=("move.arrive", Fault.ERROR_BEFORE),
+                ),
                 Turn(_K.GET, entry=entry),
             )
         ),
@@ -123,19 +161,35 @@ ENDINGS: dict[str, Scene] = {
     # expiries
     "an expiry is put off": Scene(
         (
-            *(Turn(_K.WRITE, expires=60.0), Turn(_K.UPDATE, expires=inf), Turn(_K.UPDATE, expires=3_000_000.0), Turn(_K.PAST, rest=_AGES)),
+            *(
+                Turn(_K.WRITE, expires=60.0),
+                Turn(_K.UPDATE, expires=inf),
+                Turn(_K.UPDATE, expires=3_000_000.0),
+                Turn(_K.PAST, rest=_AGES),
+            ),
             *(Turn(_K.KNOWN_AT, who=1), Turn(_K.GET)),
         )
     ),
     "an expiry is brought forward": Scene(
         (
-            *(Turn(_K.WRITE, expires=inf), Turn(_K.UPDATE, expires=30.0), Turn(_K.GET), Turn(_K.GET, rest=_AGES), Turn(_K.RETRIEVE, who=1, pick=4)),
+            *(
+                Turn(_K.WRITE, expires=inf),
+                Turn(_K.UPDATE, expires=30.0),
+                Turn(_K.GET),
+                Turn(_K.GET, rest=_AGES),
+                Turn(_K.RETRIEVE, who=1, pick=4),
+            ),
             *(Turn(_K.SEARCH, who=1, pick=4), Turn(_K.UPDATE, who=1), Turn(_K.RELATE), Turn(_K.PAST)),
         )
     ),
     "a copy expires before its original": Scene(
         (
-            *(Turn(_K.WRITE, expires=inf), Turn(_K.PROMOTE), Turn(_K.UPDATE, copy=True, expires=20.0, pick=3), Turn(_K.PROMOTE_AWAY, rest=_AGES)),
+            *(
+                Turn(_K.WRITE, expires=inf),
+                Turn(_K.PROMOTE),
+                Turn(_K.UPDATE, copy=True, expires=20.0, pick=3),
+                Turn(_K.PROMOTE_AWAY, rest=_AGES),
+            ),
             *(Turn(_K.GET, who=1), Turn(_K.RETRIEVE, who=1, pick=4)),
         ),
         (),
@@ -144,7 +198,12 @@ ENDINGS: dict[str, Scene] = {
     # derivations
     "promoted again once the copy is retired": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.PROMOTE, pick=1), Turn(_K.INVALIDATE, copy=True, pick=0), Turn(_K.DELETE, pick=1)),
+            *(
+                Turn(_K.WRITE),
+                Turn(_K.PROMOTE, pick=1),
+                Turn(_K.INVALIDATE, copy=True, pick=0),
+                Turn(_K.DELETE, pick=1),
+            ),
             *(Turn(_K.PROMOTE, rest=_AGES, pick=1), Turn(_K.PROMOTE, who=1, pick=1)),
         ),
         (),
@@ -152,8 +211,16 @@ ENDINGS: dict[str, Scene] = {
     ),
     "summed up, edited, and its sources still to be deleted": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, lure=("delete.home", Fault.ERROR_BEFORE)), Turn(_K.UPDATE, made=True)),
-            *(Turn(_K.GET), Turn(_K.WRITE, entry=1), Turn(_K.COMPACT_AWAY, entry=1, lure=("delete.home", Fault.ERROR_BEFORE))),
+            *(
+                Turn(_K.WRITE),
+                Turn(_K.COMPACT_AWAY, lure=("delete.home", Fault.ERROR_BEFORE)),
+                Turn(_K.UPDATE, made=True),
+            ),
+            *(
+                Turn(_K.GET),
+                Turn(_K.WRITE, entry=1),
+                Turn(_K.COMPACT_AWAY, entry=1, lure=("delete.home", Fault.ERROR_BEFORE)),
+            ),
             Turn(_K.DELETE, made=True),
         )
     ),
@@ -162,8 +229,14 @@ ENDINGS: dict[str, Scene] = {
             turn
             for entry in range(3)
             for turn in (
-                *(Turn(_K.WRITE, entry=entry), Turn(_K.COMPACT, entry=entry, meets=True, lure=("derive.home", Fault.DELAY))),
-                *(Turn(_K.DELETE_SCOPE, entry=entry, who=1, meets=True, late=0.02), Turn(_K.RETRIEVE, entry=entry, pick=4)),
+                *(
+                    Turn(_K.WRITE, entry=entry),
+                    Turn(_K.COMPACT, entry=entry, meets=True, lure=("derive.home", Fault.DELAY)),
+                ),
+                *(
+                    Turn(_K.DELETE_SCOPE, entry=entry, who=1, meets=True, late=0.02),
+                    Turn(_K.RETRIEVE, entry=entry, pick=4),
+                ),
             )
         )
     ),
@@ -181,7 +254,10 @@ ENDINGS: dict[str, Scene] = {
         (
             *(Turn(_K.WRITE), Turn(_K.UPDATE), Turn(_K.PAST, meets=True, lure=("version.read", Fault.DELAY))),
             *(Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET)),
-            *(Turn(_K.PAST, meets=True, lure=("version.read", Fault.DELAY)), Turn(_K.UPDATE, who=1, meets=True, late=0.006)),
+            *(
+                Turn(_K.PAST, meets=True, lure=("version.read", Fault.DELAY)),
+                Turn(_K.UPDATE, who=1, meets=True, late=0.006),
+            ),
         )
     ),
     # the cache
@@ -199,8 +275,15 @@ ENDINGS: dict[str, Scene] = {
             turn
             for entry in range(3)
             for turn in (
-                *(Turn(_K.WRITE, entry=entry), Turn(_K.GET, entry=entry, meets=True, lure=("cache.fill", Fault.DELAY))),
-                *(Turn(_K.UPDATE, entry=entry, who=1, meets=True, late=0.002), Turn(_K.GET, entry=entry), Turn(_K.GET, entry=entry, who=1)),
+                *(
+                    Turn(_K.WRITE, entry=entry),
+                    Turn(_K.GET, entry=entry, meets=True, lure=("cache.fill", Fault.DELAY)),
+                ),
+                *(
+                    Turn(_K.UPDATE, entry=entry, who=1, meets=True, late=0.002),
+                    Turn(_K.GET, entry=entry),
+                    Turn(_K.GET, entry=entry, who=1),
+                ),
             )
         ),
         (Layout.CACHE,),
@@ -212,8 +295,15 @@ ENDINGS: dict[str, Scene] = {
             turn
             for entry in range(3)
             for turn in (
-                *(Turn(_K.WRITE, entry=entry), Turn(_K.UPDATE, entry=entry, meets=True, lure=("update.home", Fault.DELAY))),
-                *(Turn(_K.GET, entry=entry, who=1, meets=True, late=0.02), Turn(_K.GET, entry=entry), Turn(_K.GET, entry=entry, who=1)),
+                *(
+                    Turn(_K.WRITE, entry=entry),
+                    Turn(_K.UPDATE, entry=entry, meets=True, lure=("update.home", Fault.DELAY)),
+                ),
+                *(
+                    Turn(_K.GET, entry=entry, who=1, meets=True, late=0.02),
+                    Turn(_K.GET, entry=entry),
+                    Turn(_K.GET, entry=entry, who=1),
+                ),
             )
         ),
         (Layout.CACHE,),
@@ -222,7 +312,11 @@ ENDINGS: dict[str, Scene] = {
     ),
     "edited while the cache is silent": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.GET), Turn(_K.UPDATE, who=1, meets=True, lure=("cache.invalidate", Fault.ERROR_BEFORE))),
+            *(
+                Turn(_K.WRITE),
+                Turn(_K.GET),
+                Turn(_K.UPDATE, who=1, meets=True, lure=("cache.invalidate", Fault.ERROR_BEFORE)),
+            ),
             *(Turn(_K.GET, meets=True), Turn(_K.GET, rest=_AGES + 60.0)),
         ),
         (Layout.CACHE,),
@@ -231,8 +325,17 @@ ENDINGS: dict[str, Scene] = {
     ),
     "the cache is rolled back to before an edit": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.GET), Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)), Turn(_K.UPDATE, pick=1)),
-            *(Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)), Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)), Turn(_K.GET)),
+            *(
+                Turn(_K.WRITE),
+                Turn(_K.GET),
+                Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)),
+                Turn(_K.UPDATE, pick=1),
+            ),
+            *(
+                Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)),
+                Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)),
+                Turn(_K.GET),
+            ),
         ),
         (Layout.CACHE,),
         (SESSION,),
@@ -240,8 +343,17 @@ ENDINGS: dict[str, Scene] = {
     ),
     "deleted while the cache is silent": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.GET), Turn(_K.DELETE, who=1, pick=1, lure=("cache.invalidate", Fault.ERROR_BEFORE)), Turn(_K.GET)),
-            *(Turn(_K.WRITE, entry=1), Turn(_K.GET, entry=1), Turn(_K.DELETE, entry=1, pick=1, lure=("cache.invalidate", Fault.TIMEOUT))),
+            *(
+                Turn(_K.WRITE),
+                Turn(_K.GET),
+                Turn(_K.DELETE, who=1, pick=1, lure=("cache.invalidate", Fault.ERROR_BEFORE)),
+                Turn(_K.GET),
+            ),
+            *(
+                Turn(_K.WRITE, entry=1),
+                Turn(_K.GET, entry=1),
+                Turn(_K.DELETE, entry=1, pick=1, lure=("cache.invalidate", Fault.TIMEOUT)),
+            ),
         ),
         (Layout.CACHE,),
         (SESSION,),
@@ -258,7 +370,10 @@ ENDINGS: dict[str, Scene] = {
     "revived while a sweeper is frozen": Scene(
         (
             *(Turn(_K.KEYED, pick=1), Turn(_K.DELETE, pick=1, lure=("owed.settle", Fault.ERROR_BEFORE))),
-            *(Turn(_K.SWEEP, meets=True, rest=40.0, lure=("cache.invalidate", Fault.FROZEN)), Turn(_K.KEYED, who=1, meets=True, rest=60.0, pick=1)),
+            *(
+                Turn(_K.SWEEP, meets=True, rest=40.0, lure=("cache.invalidate", Fault.FROZEN)),
+                Turn(_K.KEYED, who=1, meets=True, rest=60.0, pick=1),
+            ),
             *(Turn(_K.UPDATE, who=1, pick=1), Turn(_K.GET, who=1)),
         ),
         (Layout.CACHE,),
@@ -267,8 +382,20 @@ ENDINGS: dict[str, Scene] = {
     ),
     "revived where a tier is split": Scene(
         (
-            *(Turn(_K.KEYED, pick=1), Turn(_K.DELETE, pick=1), Turn(_K.KEYED, pick=1), Turn(_K.KEYED, pick=1), Turn(_K.MOVE, pick=2, rest=_AGES)),
-            *(Turn(_K.MOVE, pick=2, rest=_AGES), Turn(_K.GET), Turn(_K.RETRIEVE, pick=4), Turn(_K.UPDATE, pick=1), Turn(_K.MOVE, pick=1)),
+            *(
+                Turn(_K.KEYED, pick=1),
+                Turn(_K.DELETE, pick=1),
+                Turn(_K.KEYED, pick=1),
+                Turn(_K.KEYED, pick=1),
+                Turn(_K.MOVE, pick=2, rest=_AGES),
+            ),
+            *(
+                Turn(_K.MOVE, pick=2, rest=_AGES),
+                Turn(_K.GET),
+                Turn(_K.RETRIEVE, pick=4),
+                Turn(_K.UPDATE, pick=1),
+                Turn(_K.MOVE, pick=1),
+            ),
             *(Turn(_K.GET), Turn(_K.RETRIEVE, pick=4)),
             Turn(_K.DELETE, pick=1),
         ),
@@ -279,15 +406,27 @@ ENDINGS: dict[str, Scene] = {
     # sweeps
     "linked, and swept while a store is silent": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, pick=-1), Turn(_K.RELATE, entry=1, pick=-2)),
-            *(Turn(_K.SWEEP, rest=70.0, lure=("read.home of short", Fault.ERROR_BEFORE)), Turn(_K.RELATED, pick=4)),
+            *(
+                Turn(_K.WRITE),
+                Turn(_K.WRITE, entry=1),
+                Turn(_K.RELATE, pick=-1),
+                Turn(_K.RELATE, entry=1, pick=-2),
+            ),
+            *(
+                Turn(_K.SWEEP, rest=70.0, lure=("read.home of short", Fault.ERROR_BEFORE)),
+                Turn(_K.RELATED, pick=4),
+            ),
         ),
         (Layout.THREE, Layout.SHARED, Layout.SPLIT, Layout.FORGETFUL),
         (SESSION,),
     ),
     "an arrival is told of once its tombstone is forgotten": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.MOVE, pick=1, lure=("move.arrive", Fault.ERROR_BEFORE)), Turn(_K.DELETE, pick=1)),
+            *(
+                Turn(_K.WRITE),
+                Turn(_K.MOVE, pick=1, lure=("move.arrive", Fault.ERROR_BEFORE)),
+                Turn(_K.DELETE, pick=1),
+            ),
             Turn(_K.SWEEP, rest=LONG_REST, lure=("owed.settle", Fault.ERROR_BEFORE)),
         ),
         (Layout.THREE, Layout.CACHE, Layout.FORGETFUL),

@@ -1,25 +1,37 @@
 """The faults there are, and the plan of one run: which call is struck by what.
 
-The fault model. Each call of a store is one request and one answer; a fault strikes before the request is applied, after it, or both:
+The fault model. Each call of a store is one request and one answer; a fault strikes
+before the request is applied, after it, or both:
 
-- crash before, crash after: the worker's process dies at that await; nothing of it runs on, and a new process takes its place;
-- error before, error after, timeout: the caller is told so and cannot know which; after a timeout the request may still arrive late;
-- delay, reordering: the request or the answer is late by up to `LATEST` seconds, so calls overtake each other;
-- duplicate: an applied write is delivered once more, up to `LATEST` seconds later, as a retry below the port would;
-- partial batch: a store that is not `atomic` keeps some of a batch, in order, and then fails;
-- down: the store refuses everyone for a while; restarted: a volatile store comes back empty, or as it was at an earlier moment;
+- crash before, crash after: the worker's process dies at that await; nothing of it runs
+  on, and a new process takes its place;
+- error before, error after, timeout: the caller is told so and cannot know which; after
+  a timeout the request may still arrive late;
+- delay, reordering: the request or the answer is late by up to `LATEST` seconds, so
+  calls overtake each other;
+- duplicate: an applied write is delivered once more, up to `LATEST` seconds later, as a
+  retry below the port would;
+- partial batch: a store that is not `atomic` keeps some of a batch, in order, and then
+  fails;
+- down: the store refuses everyone for a while; restarted: a volatile store comes back
+  empty, or as it was at an earlier moment;
 - clock: the worker's clock jumps, never to be wrong by more than `CLOCK_ERROR`;
-- cancelled: the caller gives the operation up at that await, and the same process goes on with the same engine;
-- frozen: nothing of the worker runs for `FREEZE` seconds, longer than any lease or timeout, while others go on.
+- cancelled: the caller gives the operation up at that await, and the same process goes
+  on with the same engine;
+- frozen: nothing of the worker runs for `FREEZE` seconds, longer than any lease or
+  timeout, while others go on.
 
-A store that is not `fenced` lets stand what was sent before an erasure and arrives after it, where whoever sent it does not look again; a narrow one
-refuses large records until the last operation has been done, and takes few writes at once.
+A store that is not `fenced` lets stand what was sent before an erasure and arrives
+after it, where whoever sent it does not look again; a narrow one refuses large records
+until the last operation has been done, and takes few writes at once.
 
-And a disk damages a copy of an entry now and then, which no client is told of: see `EngineClient.damage`.
+And a disk damages a copy of an entry now and then, which no client is told of: see
+`EngineClient.damage`.
 
-What the engine may take for granted is therefore: no request arrives later than `LATEST` after its call ended, and no two clocks differ by
-more than twice `CLOCK_ERROR`. The lives of marks and tombstones must be longer than both together. A freeze may be longer than a mark lives;
-a tombstone outlives every freeze.
+What the engine may take for granted is therefore: no request arrives later than
+`LATEST` after its call ended, and no two clocks differ by more than twice
+`CLOCK_ERROR`. The lives of marks and tombstones must be longer than both together. A
+freeze may be longer than a mark lives; a tombstone outlives every freeze.
 """
 
 from __future__ import annotations
@@ -42,7 +54,9 @@ CLOCK_ERROR = 60.0
 """Seconds by which a worker's clock may be wrong, either way."""
 
 FREEZE = (200.0, 9_000.0)
-"""Seconds for which a worker may be frozen: longer than a lease always, longer than a mark lives now and then."""
+"""Seconds for which a worker may be frozen: longer than a lease always, longer than a
+mark lives now and then.
+"""
 
 FOCUS = 0.75
 """How likely the fault that a seed is about strikes at the step it is about."""
@@ -75,7 +89,9 @@ RESTARTS = frozenset({Fault.EMPTIED, Fault.ROLLED_BACK})
 
 
 class WorkerCrashed(BaseException):
-    """The simulated process is gone. Not an `Exception`: no handler of the library may swallow it."""
+    """The simulated process is gone. Not an `Exception`: no handler of the library may
+    swallow it.
+    """
 
 
 class Coverage:
@@ -97,7 +113,9 @@ class Coverage:
 
 @dataclass(slots=True)
 class Server:
-    """One store that all workers reach, and what its operator can do to it. `restart` is None where it is durable."""
+    """One store that all workers reach, and what its operator can do to it. `restart`
+    is None where it is durable.
+    """
 
     store: InMemoryStore
     restart: Callable[[bool], None] | None = None
@@ -108,7 +126,9 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """One injected fault: at which call of which operation. `where` names it across runs of the same seed."""
+    """One injected fault: at which call of which operation. `where` names it across
+    runs of the same seed.
+    """
 
     where: tuple[int, int]
     step: str
@@ -117,7 +137,9 @@ class Struck:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """Which call is struck by what: decided from the seed, the operation and the number of the call in it, so that dropping one changes no other."""
+    """Which call is struck by what: decided from the seed, the operation and the number
+    of the call in it, so that dropping one changes no other.
+    """
 
     seed: int
     rate: float = 0.03
@@ -136,8 +158,12 @@ class FaultPlan:
     struck: list[Struck] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
 
-    def draw(self, where: tuple[int, int], step: str, possible: tuple[Fault, ...], store: str = "") -> Fault | None:
-        """What strikes this call. Operations get the faults of their own also where many have struck before them."""
+    def draw(
+        self, where: tuple[int, int], step: str, possible: tuple[Fault, ...], store: str = ""
+    ) -> Fault | None:
+        """What strikes this call. Operations get the faults of their own also where
+        many have struck before them.
+        """
         lured = self._lured(where[0], step, possible, store)
         if lured is None and len(self.struck) >= self.most:
             return None
@@ -150,14 +176,21 @@ class FaultPlan:
         return chosen
 
     def _lured(self, operation: int, step: str, possible: tuple[Fault, ...], store: str) -> Fault | None:
-        """The fault of the operation's own, at every call of that step, or at those of one store, as in `read.home of short`."""
+        """The fault of the operation's own, at every call of that step, or at those of
+        one store, as in `read.home of short`.
+        """
         asked, fault = self.lures.get(operation, ("", None))
         return fault if asked in (step, f"{step} of {store}") and fault in possible else None
 
     def _chosen(self, where: tuple[int, int], step: str, possible: tuple[Fault, ...]) -> Fault | None:
         bits = mixed(self.seed, *where)
         chance = (bits & 0xFFFFFFFF) / 2**32
-        if self.lure is not None and self.lure[0] == step and self.lure[1] in possible and self._lures(where[0], chance):
+        if (
+            self.lure is not None
+            and self.lure[0] == step
+            and self.lure[1] in possible
+            and self._lures(where[0], chance)
+        ):
             return Fault(self.lure[1])
         if self.focus[0] == step and self.focus[1] in possible and chance < FOCUS and self.focus != self.lure:
             return Fault(self.focus[1])
@@ -190,7 +223,9 @@ class Process:
         self.operation, self.calls = operation, 0
 
     async def lives(self, life: Coroutine[Any, Any, None], *, as_one_operation: bool = False) -> None:
-        """Until that has ended or the process has died. What is raised otherwise is raised."""
+        """Until that has ended or the process has died. What is raised otherwise is
+        raised.
+        """
         task = asyncio.create_task(life)
         if as_one_operation:
             self.task = task

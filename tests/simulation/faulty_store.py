@@ -1,4 +1,6 @@
-"""A store as one simulated process sees it: every call goes through the faults of the plan. See `tests.simulation.faults` for the model."""
+"""A store as one simulated process sees it: every call goes through the faults of the
+plan. See `tests.simulation.faults` for the model.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,17 @@ from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Quer
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
-from tests.simulation.faults import CLOCK_ERROR, FREEZE, LATEST, RESTARTS, WRITES_ONLY, Fault, Process, Server, WorkerCrashed
+from tests.simulation.faults import (
+    CLOCK_ERROR,
+    FREEZE,
+    LATEST,
+    RESTARTS,
+    WRITES_ONLY,
+    Fault,
+    Process,
+    Server,
+    WorkerCrashed,
+)
 from tests.simulation.loop import seeded
 from tests.simulation.summary import summary
 from tests.simulation.unfenced import unlooked_for
@@ -28,7 +40,9 @@ T = TypeVar("T")
 
 
 class FaultyStore:
-    """A `Store` as one process sees it. `servers` are all there are: any volatile one of them may restart during any call."""
+    """A `Store` as one process sees it. `servers` are all there are: any volatile one
+    of them may restart during any call.
+    """
 
     def __init__(self, server: Server, process: Process, servers: Sequence[Server]) -> None:
         self._server = server
@@ -76,14 +90,22 @@ class FaultyStore:
     async def candidates(self, asked: Candidates) -> Measured:
         return await self._call("candidates", lambda: self._server.store.candidates(asked), shown=asked)
 
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
+    async def delete_matching(
+        self,
+        query: Query,
+        version: int,
+        discard_at: datetime | None = None,
+        carry: frozenset[str] = frozenset(),
+    ) -> int:
         call = lambda: self._server.store.delete_matching(query, version, discard_at, carry)  # noqa: E731
         return await self._call("delete_matching", call, writes=True, shown=query)
 
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
         def some(random: Random) -> Awaitable[list[Outcome]]:
             kept = (
-                [w for w in writes[:-1] if random.random() < 0.6] if random.random() < 0.5 else writes[: 1 + int(random.random() * (len(writes) - 1))]
+                [w for w in writes[:-1] if random.random() < 0.6]
+                if random.random() < 0.5
+                else writes[: 1 + int(random.random() * (len(writes) - 1))]
             )
             return self._server.store.apply(kept)
 
@@ -94,7 +116,14 @@ class FaultyStore:
         call = lambda: self._server.store.apply(writes, together=together)  # noqa: E731
         return await self._call("apply", call, writes=True, partial=partial, late=late, shown=writes)
 
-    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+    async def due(
+        self,
+        now: datetime,
+        limit: int = 500,
+        cursor: str | None = None,
+        *,
+        expired: Mapping[Collection, datetime] | None = None,
+    ) -> Due:
         return await self._call("due", lambda: self._server.store.due(now, limit, cursor, expired=expired))
 
     async def audit(self, *, repair: bool = False) -> Audit:
@@ -103,16 +132,23 @@ class FaultyStore:
     async def vacuum(self) -> int:
         return await self._call("vacuum", lambda: self._server.store.vacuum())
 
-    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
-        return await self._call("partitions", lambda: self._server.store.partitions(where, prefix=prefix, limit=limit, cursor=cursor))
+    async def partitions(
+        self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None
+    ) -> PartitionPage:
+        return await self._call(
+            "partitions",
+            lambda: self._server.store.partitions(where, prefix=prefix, limit=limit, cursor=cursor),
+        )
 
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
         return await self._call("idle_partitions", lambda: self._server.store.idle_partitions(limit))
 
     async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        return await self._call("forget_partitions", lambda: self._server.store.forget_partitions(idle), writes=True)
+        return await self._call(
+            "forget_partitions", lambda: self._server.store.forget_partitions(idle), writes=True
+        )
 
-    # -- one call -----------------------------------------------------------------------------------------------------
+    # -- one call ----------------------------------------------------------------------
 
     async def _call(
         self,
@@ -124,7 +160,9 @@ class FaultyStore:
         late: Callable[[], Awaitable[object]] | None = None,
         shown: object = None,
     ) -> T:
-        """`late` is what the call comes to that arrives when nobody looks after it any more."""
+        """`late` is what the call comes to that arrives when nobody looks after it any
+        more.
+        """
         late = late or act
         process = self._process
         if process.dead:
@@ -137,7 +175,9 @@ class FaultyStore:
         possible = _POSSIBLE[writes, partial is not None, bool(self._volatile)]
         fault = process.plan.draw(where, step, possible, self.name) if process.plan.active else None
         if process.trace is not None:
-            process.trace(f"{step:<18} {self.name}.{method} {summary(shown)}{f'  *** {fault} ***' if fault else ''}")
+            process.trace(
+                f"{step:<18} {self.name}.{method} {summary(shown)}{f'  *** {fault} ***' if fault else ''}"
+            )
         random = None if fault is None else seeded(process.plan.seed, *where, 1)
         answers_late = random is not None and random.random() < 0.5
         applied = False
@@ -205,7 +245,9 @@ class FaultyStore:
         if waits or fault is Fault.REORDER:
             await self._wait(fault, random)
 
-    async def _afterwards(self, fault: Fault, random: Random, act: Callable[[], Awaitable[object]], *, waits: bool) -> None:
+    async def _afterwards(
+        self, fault: Fault, random: Random, act: Callable[[], Awaitable[object]], *, waits: bool
+    ) -> None:
         if fault is Fault.CRASH_AFTER:
             self._process.die()
         elif fault is Fault.ERROR_AFTER:
@@ -226,25 +268,39 @@ class FaultyStore:
             await asyncio.sleep(_lateness(random) if fault is Fault.DELAY else LATEST)
 
     def _later(self, act: Callable[[], Awaitable[object]], seconds: float) -> None:
-        """The request is on the network by itself: whoever sent it may be dead or frozen by then, and nobody waits for the answer."""
+        """The request is on the network by itself: whoever sent it may be dead or
+        frozen by then, and nobody waits for the answer.
+        """
         server, process, loop = self._server, self._process, self._process.loop
 
         async def arrive() -> None:
             if server.down_until <= loop.time():
                 answer = await act()
                 if process.trace is not None:
-                    process.trace(f"{'(network)':<18} {server.store.name}: a late or repeated request arrives -> {summary(answer)}")
+                    process.trace(
+                        f"{'(network)':<18} {server.store.name}: a late or repeated request arrives -> {summary(answer)}"
+                    )
 
         loop.call_later(seconds, lambda: loop.create_task(arrive()), context=Context())
 
 
 def _lateness(random: Random) -> float:
-    """How late something is, on one of the scales that matter: within a call, within an operation, within a run, and as late as ever."""
+    """How late something is, on one of the scales that matter: within a call, within an
+    operation, within a run, and as late as ever.
+    """
     return random.choice((0.002, 0.02, 0.5, LATEST)) * random.random()
 
 
 def _possible(writes: bool, batch: bool, volatile: bool) -> tuple[Fault, ...]:
-    return tuple(f for f in Fault if (writes or f not in WRITES_ONLY) and (batch or f is not Fault.PARTIAL) and (volatile or f not in RESTARTS))
+    return tuple(
+        f
+        for f in Fault
+        if (writes or f not in WRITES_ONLY)
+        and (batch or f is not Fault.PARTIAL)
+        and (volatile or f not in RESTARTS)
+    )
 
 
-_POSSIBLE = {(w, b, v): _possible(w, b, v) for w in (False, True) for b in (False, True) for v in (False, True)}
+_POSSIBLE = {
+    (w, b, v): _possible(w, b, v) for w in (False, True) for b in (False, True) for v in (False, True)
+}

@@ -1,7 +1,8 @@
-"""What happened, as the clients saw it: per register, each effect and each observation with the moments it began and ended.
+"""What happened, as the clients saw it: per register, each effect and each observation
+with the moments it began and ended.
 
-A register is one entry as its users know it, by the name its writer gave it; values are markers, unique to each write. Whatever the stores did
-in between is not in here.
+A register is one entry as its users know it, by the name its writer gave it; values are
+markers, unique to each write. Whatever the stores did in between is not in here.
 """
 
 from __future__ import annotations
@@ -49,11 +50,14 @@ REMOVALS = frozenset({Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID})
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One operation's effect on, or sight of, one register, taking place at one moment between `start` and `end`.
+    """One operation's effect on, or sight of, one register, taking place at one moment
+    between `start` and `end`.
 
-    `maybe`: the client never learned whether it took effect; it may at any time after `start` (and before `end`), or never.
-    `cached`: a read by id, which a cache may have answered. `clock`: what the clock showed by which it was decided what is hidden.
-    `hides`: of a write, when it hides the register: from a creation's expiry on, or from the end of its window on.
+    `maybe`: the client never learned whether it took effect; it may at any time after
+    `start` (and before `end`), or never. `cached`: a read by id, which a cache may have
+    answered. `clock`: what the clock showed by which it was decided what is hidden.
+    `hides`: of a write, when it hides the register: from a creation's expiry on, or
+    from the end of its window on.
     """
 
     register: str
@@ -68,7 +72,9 @@ class Event:
     clock: Moments = ANY_TIME
     hides: Moments = NEVER
     forgotten: bool = False
-    """Of a write under a key: an earlier life may have been forgotten by now, and then this begins another."""
+    """Of a write under a key: an earlier life may have been forgotten by now, and then
+    this begins another.
+    """
     expires: Moments | None = None
     """Of an update that edits the expiry: from when on it hides the register."""
 
@@ -79,8 +85,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant broken: `kind` is one of lost, missing, doubled, resurrected, stale, foreign, leftover, order, torn, wrong past, went back,
-    miscounted, refused."""
+    """An invariant broken: `kind` is one of lost, missing, doubled, resurrected, stale,
+    foreign, leftover, order, torn, wrong past, went back, miscounted, refused.
+    """
 
     kind: str
     register: str
@@ -92,7 +99,9 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One entry of an answer: which register it claims to be, what it says, and where it says it lives."""
+    """One entry of an answer: which register it claims to be, what it says, and where
+    it says it lives.
+    """
 
     register: str
     value: str
@@ -103,7 +112,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class KnownAt:
-    """What somebody was told that a register had said at an earlier moment, give or take `slack` seconds."""
+    """What somebody was told that a register had said at an earlier moment, give or
+    take `slack` seconds.
+    """
 
     register: str
     value: str | None
@@ -115,7 +126,9 @@ class KnownAt:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What somebody was told of a register beside what it says: the versions of its past, oldest first, or the tier it lives in."""
+    """What somebody was told of a register beside what it says: the versions of its
+    past, oldest first, or the tier it lives in.
+    """
 
     register: str
     start: float
@@ -129,7 +142,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """An entry made of others by one call, which deletes them once it is stored where they go `away`: its register and theirs."""
+    """An entry made of others by one call, which deletes them once it is stored where
+    they go `away`: its register and theirs.
+    """
 
     register: str
     sources: tuple[str, ...]
@@ -160,10 +175,14 @@ class Register:
     hidden_from: float = inf
     """The first moment at which its expiry hides it, in microseconds."""
     damaged: bool = False
-    """Whether a disk damaged what it says: then it may be refused by name, and left out of answers over scopes."""
+    """Whether a disk damaged what it says: then it may be refused by name, and left out
+    of answers over scopes.
+    """
     ids: set[str] = field(default_factory=set)
     unknown: set[int] = field(default_factory=set)
-    """Versions of it that were on their way to being kept when a disk damaged what said so."""
+    """Versions of it that were on their way to being kept when a disk damaged what said
+    so.
+    """
     events: list[Event] = field(default_factory=list)
 
     @property
@@ -177,9 +196,13 @@ class Register:
 
 
 class History:
-    """Records a run. `now` is the run's true time; moments handed out are distinct and grow."""
+    """Records a run. `now` is the run's true time; moments handed out are distinct and
+    grow.
+    """
 
-    def __init__(self, now: Callable[[], float], is_down: Callable[[float], bool] = lambda since: False) -> None:
+    def __init__(
+        self, now: Callable[[], float], is_down: Callable[[float], bool] = lambda since: False
+    ) -> None:
         self._now = now
         self.is_down = is_down
         """Whether any store was down at a moment or since."""
@@ -187,7 +210,9 @@ class History:
         self.registers: dict[str, Register] = {}
         self.markers: dict[str, str] = {}
         self.expiries: dict[str, float] = {}
-        """The first moment at which what says this text is hidden by its expiry, where that is edited."""
+        """The first moment at which what says this text is hidden by its expiry, where
+        that is edited.
+        """
         self.names: dict[str, str] = {}
         """The registers that ids stand for, as far as anybody was told."""
         self.known_at: list[KnownAt] = []
@@ -206,13 +231,17 @@ class History:
         """How many calls were begun so far."""
         self.running = 0
         self.leaving: set[str] = set()
-        """The registers, and the scopes of tenants, that some call was begun to delete, whatever came of it."""
+        """The registers, and the scopes of tenants, that some call was begun to delete,
+        whatever came of it.
+        """
         self.retiring: set[str] = set()
         """The registers that some call was begun to retire, whatever came of it."""
         self.forgets = False
         """Whether what has expired is deleted by and by."""
         self.sent_on: set[str] = set()
-        """The registers, and the scopes of tenants, that some call was begun to move onward."""
+        """The registers, and the scopes of tenants, that some call was begun to move
+        onward.
+        """
         self.refuses = False
         """Whether a store refuses some records for what they are."""
         self.violations: list[Violation] = []
@@ -238,21 +267,31 @@ class History:
         self.violations.append(Violation(kind, register, detail))
 
     def note_owed(self, event: Event) -> None:
-        """An effect that the engine promised to bring about by and by: certain once nothing is owed any more."""
+        """An effect that the engine promised to bring about by and by: certain once
+        nothing is owed any more.
+        """
         self._owed.append(event)
 
     def note_hanging_wipe(self, tenant: str, scope: str, start: float, by: str) -> None:
-        """A scope deletion whose outcome nobody learned: until nothing is owed it may take effect, also on what was written after it."""
+        """A scope deletion whose outcome nobody learned: until nothing is owed it may
+        take effect, also on what was written after it.
+        """
         self._hanging.append((tenant, scope, start, by))
 
     def note_watched(self, tenant: str, scope: str, start: float, end: float, by: str) -> None:
-        """An erasure that is repeated for a while, as what was sent before it may yet come to stand: it goes again then, and that nobody is told."""
+        """An erasure that is repeated for a while, as what was sent before it may yet
+        come to stand: it goes again then, and that nobody is told.
+        """
         for register in self.registers.values():
-            if (register.tenant, register.scope) == (tenant, scope) and any(e.start < end and e.act not in LOOKS for e in register.events):
+            if (register.tenant, register.scope) == (tenant, scope) and any(
+                e.start < end and e.act not in LOOKS for e in register.events
+            ):
                 self.note(Event(register.name, Act.WIPE, None, start, maybe=True, by=by))
 
     def settled(self) -> None:
-        """Nothing is owed any more: what was promised has happened by now, and what was under way has happened or never will."""
+        """Nothing is owed any more: what was promised has happened by now, and what was
+        under way has happened or never will.
+        """
         now = self.moment()
         for tenant, scope, start, by in self._hanging:
             for register in self.registers.values():
@@ -264,13 +303,19 @@ class History:
         self._owed.clear()
 
     def certainly_hidden(self, register: str, clock: float) -> bool:
-        """Whether by now it is certain that it is gone for good, or hidden from whoever's clock shows this moment or a later one."""
+        """Whether by now it is certain that it is gone for good, or hidden from
+        whoever's clock shows this moment or a later one.
+        """
         found = self.registers[register]
         if found.hidden_from <= clock:
             return True
         if found.edits_its_expiry or ">" in register or any(e.keyed for e in found.events):
             return False
-        over = [e for e in found.events if not e.maybe and (e.act is Act.DELETE or (e.act is Act.RETIRE and e.hides[1] <= clock))]
+        over = [
+            e
+            for e in found.events
+            if not e.maybe and (e.act is Act.DELETE or (e.act is Act.RETIRE and e.hides[1] <= clock))
+        ]
         return bool(over)
 
     def may_have_gone(self, register: str) -> bool:
@@ -280,8 +325,14 @@ class History:
     def may_have_been_deleted_by(self, register: str, moment: float) -> bool:
         """Whether any call that may have deleted it began before the moment."""
         found = self.registers[register]
-        hanging = any((tenant, scope) == (found.tenant, found.scope) and start < moment for tenant, scope, start, _ in self._hanging)
-        return hanging or any(e.act in REMOVALS and e.start < moment for e in (*found.events, *(o for o in self._owed if o.register == register)))
+        hanging = any(
+            (tenant, scope) == (found.tenant, found.scope) and start < moment
+            for tenant, scope, start, _ in self._hanging
+        )
+        return hanging or any(
+            e.act in REMOVALS and e.start < moment
+            for e in (*found.events, *(o for o in self._owed if o.register == register))
+        )
 
     def may_be_deleted(self, register: str) -> bool:
         """Whether anything was begun so far that may have deleted it."""
@@ -289,12 +340,19 @@ class History:
         left = register in self.leaving or f"{found.tenant}/{found.scope}" in self.leaving
         return left or self.may_have_been_deleted_by(register, inf)
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------
 
     def saw(self, seen: Seen, tenant: str, by: str) -> bool:
-        """Check one entry of an answer for whose it is; whether it may be taken as a sight of its register."""
+        """Check one entry of an answer for whose it is; whether it may be taken as a
+        sight of its register.
+        """
         register = self.registers.get(seen.register)
-        if register is None or register.tenant != tenant or seen.tenant != tenant or register.scope != seen.scope:
+        if (
+            register is None
+            or register.tenant != tenant
+            or seen.tenant != tenant
+            or register.scope != seen.scope
+        ):
             self.broken("foreign", seen.register, f"{by} for tenant {tenant} saw {seen}")
             return False
         if (owner := self.markers.get(seen.value)) != seen.register.partition(">")[0]:
@@ -317,7 +375,9 @@ class History:
         complete: bool = True,
         clock: Moments = ANY_TIME,
     ) -> None:
-        """An answer over whole scopes: a sight of every register in them. Where not `complete`, absence says nothing."""
+        """An answer over whole scopes: a sight of every register in them. Where not
+        `complete`, absence says nothing.
+        """
         sights: dict[str, str] = {}
         for seen in found:
             if not self.saw(seen, tenant, by):

@@ -1,7 +1,9 @@
-"""What is promised of relations: an acknowledged one is listed until it is cut or an end of it is deleted, and then it is not.
+"""What is promised of relations: an acknowledged one is listed until it is cut or an
+end of it is deleted, and then it is not.
 
-A link is known by its tenant, its ends and its label. What is told of links is judged against when they were made and cut, and against what
-became of the entries at their ends.
+A link is known by its tenant, its ends and its label. What is told of links is judged
+against when they were made and cut, and against what became of the entries at their
+ends.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ Gone = Callable[[str, float, float], bool]
 
 @dataclass(frozen=True, slots=True)
 class LinkAct:
-    """A link made or cut at one moment between `start` and `end`. `maybe`: the client never learned whether; it may at any time after, or never."""
+    """A link made or cut at one moment between `start` and `end`. `maybe`: the client
+    never learned whether; it may at any time after, or never.
+    """
 
     link: Link
     start: float
@@ -27,12 +31,16 @@ class LinkAct:
     by: str
     maybe: bool = False
     clock: float = inf
-    """The earliest moment that its maker's clock showed, by which it was decided whether its ends are hidden."""
+    """The earliest moment that its maker's clock showed, by which it was decided
+    whether its ends are hidden.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSight:
-    """An answer about links: those that were shown, and whether all that fit what was asked are among them."""
+    """An answer about links: those that were shown, and whether all that fit what was
+    asked are among them.
+    """
 
     tenant: str
     shown: frozenset[Link]
@@ -46,7 +54,12 @@ class LinkSight:
 
     def asks_for(self, link: Link) -> bool:
         tenant, source_id, label, target_id = link
-        return tenant == self.tenant and self.source_id in (None, source_id) and self.target_id in (None, target_id) and self.label in (None, label)
+        return (
+            tenant == self.tenant
+            and self.source_id in (None, source_id)
+            and self.target_id in (None, target_id)
+            and self.label in (None, label)
+        )
 
 
 @dataclass(slots=True)
@@ -61,11 +74,15 @@ class Links:
     ids: dict[str, Link] = field(default_factory=dict)
     """The links that ids stand for, as far as anybody was told."""
 
-    def check(self, removals: Removals, active: Callable[[str, float, float], bool], gone: Gone) -> Iterator[tuple[str, Link, str]]:
+    def check(
+        self, removals: Removals, active: Callable[[str, float, float], bool], gone: Gone
+    ) -> Iterator[tuple[str, Link, str]]:
         """What is wrong: the kind, the link and why.
 
-        `removals` gives, for an entry's id, when it was certainly deleted, as spans, and when it may have been, as spans that never end;
-        `active` whether an entry was certainly there for all of a span; `gone` whether it was certainly gone, or hidden by that clock, before.
+        `removals` gives, for an entry's id, when it was certainly deleted, as spans,
+        and when it may have been, as spans that never end; `active` whether an entry
+        was certainly there for all of a span; `gone` whether it was certainly gone, or
+        hidden by that clock, before.
         """
         for sight in self.sights:
             yield from self._check_sight(sight, removals, gone)
@@ -73,7 +90,11 @@ class Links:
             if self._must_be_there(act.link, act.start, act.end, removals):
                 yield "doubled", act.link, f"{act.by} made it though it was there"
             if gone(act.link[1], act.start, act.clock) or gone(act.link[3], act.start, act.clock):
-                yield "order", act.link, f"{act.by} [{act.start:.3f} {act.end:.3f}] made it though an end of it was gone"
+                yield (
+                    "order",
+                    act.link,
+                    f"{act.by} [{act.start:.3f} {act.end:.3f}] made it though an end of it was gone",
+                )
         for act in (c for c in self.cut if not c.maybe):
             if (why := self._cannot_be_there(act.link, act.start, act.end, removals)) is not None:
                 yield "order", act.link, f"{act.by} [{act.start:.3f} {act.end:.3f}] cut it though {why}"
@@ -81,7 +102,9 @@ class Links:
             if active(act.link[1], act.start, act.end) and active(act.link[3], act.start, act.end):
                 yield "lost", act.link, f"{act.by} was told that an end of it is not there"
 
-    def _check_sight(self, sight: LinkSight, removals: Removals, gone: Gone) -> Iterator[tuple[str, Link, str]]:
+    def _check_sight(
+        self, sight: LinkSight, removals: Removals, gone: Gone
+    ) -> Iterator[tuple[str, Link, str]]:
         """What was shown can have been there, and what must have been there was shown."""
         when = f"{sight.by} [{sight.start:.3f} {sight.end:.3f}]"
         for link in sight.shown:
@@ -98,7 +121,12 @@ class Links:
     def _must_be_there(self, link: Link, start: float, end: float, removals: Removals) -> bool:
         """Whether it was acknowledged before and nothing can have taken it away since."""
         for made in self.made:
-            if made.link == link and not made.maybe and made.end < start and not any(self._removed(link, made.start, end, removals)):
+            if (
+                made.link == link
+                and not made.maybe
+                and made.end < start
+                and not any(self._removed(link, made.start, end, removals))
+            ):
                 return True
         return False
 
@@ -112,7 +140,9 @@ class Links:
                     yield start, end
 
     def _cannot_be_there(self, link: Link, start: float, end: float, removals: Removals) -> str | None:
-        """Why it cannot be: nobody made it, or nobody made it again after it was taken away."""
+        """Why it cannot be: nobody made it, or nobody made it again after it was taken
+        away.
+        """
         made = [m for m in self.made if m.link == link and m.start < end]
         if not made:
             return "nobody made it"

@@ -1,6 +1,8 @@
-"""What small simulations share: processes on in-memory stores that go through their acts, die, are followed by others, and are audited in the end.
+"""What small simulations share: processes on in-memory stores that go through their
+acts, die, are followed by others, and are audited in the end.
 
-Each has acts, a judge and slips of its own: `erasing`, `linking`, `noting`, `superseding`, `uploading`.
+Each has acts, a judge and slips of its own: `erasing`, `linking`, `noting`,
+`superseding`, `uploading`.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class World:
         """Judge what stands in the stores: behind every call of a process."""
 
     def process(self, name: str, error: float = 0.0) -> Process:
-        return Process(name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.plan, self.traced(name))
+        return Process(
+            name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.plan, self.traced(name)
+        )
 
     def traced(self, name: str) -> Callable[[str], None]:
         return lambda what: self.look()
@@ -75,7 +79,9 @@ W = TypeVar("W", bound=World)
 
 
 class Worker(Generic[W]):
-    """One process with an engine of its own; each act is a method, `_write` for "write", which is handed its label and what it draws from."""
+    """One process with an engine of its own; each act is a method, `_write` for
+    "write", which is handed its label and what it draws from.
+    """
 
     may_be_told: ClassVar[tuple[type[Exception], ...]] = (StoreError, Contended)
     """What an act may come to that judges by itself."""
@@ -93,7 +99,9 @@ class Worker(Generic[W]):
 
 
 class Lasting(Life):
-    """An engine that is opened by a process and kept up by nobody: what is to be done beside the acts is done by acts."""
+    """An engine that is opened by a process and kept up by nobody: what is to be done
+    beside the acts is done by acts.
+    """
 
     async def open(self, *, reindex: bool = False) -> None:
         self._owner = asyncio.get_running_loop()
@@ -110,8 +118,16 @@ def loop_of(seed: int) -> SimulatedLoop:
     return SimulatedLoop(seed * 1000 + 11)
 
 
-def servers_of(loop: SimulatedLoop, able: Capabilities, count: int = 1, store: Callable[..., InMemoryStore] = InMemoryStore) -> list[Server]:
-    return [Server(store(f"store-{n}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time()))) for n in range(count)]
+def servers_of(
+    loop: SimulatedLoop,
+    able: Capabilities,
+    count: int = 1,
+    store: Callable[..., InMemoryStore] = InMemoryStore,
+) -> list[Server]:
+    return [
+        Server(store(f"store-{n}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time())))
+        for n in range(count)
+    ]
 
 
 def plan_of(seed: int, random: Random, steps: Sequence[str]) -> FaultPlan:
@@ -128,8 +144,12 @@ def play(world: W, main: Callable[[W], Coroutine[Any, Any, None]]) -> W:
     return world
 
 
-async def at_work(world: W, begun: Callable[[Process], Worker[W]], todo: Sequence[tuple[list[tuple[str, str]], Random]]) -> None:
-    """Every worker through its acts, each told by a label and a kind; then nothing fails any more, and what is still on the network arrives."""
+async def at_work(
+    world: W, begun: Callable[[Process], Worker[W]], todo: Sequence[tuple[list[tuple[str, str]], Random]]
+) -> None:
+    """Every worker through its acts, each told by a label and a kind; then nothing
+    fails any more, and what is still on the network arrives.
+    """
     async with asyncio.TaskGroup() as group:
         for number, (acts, random) in enumerate(todo):
             group.create_task(_one(world, begun, number, acts, random))
@@ -137,8 +157,12 @@ async def at_work(world: W, begun: Callable[[Process], Worker[W]], todo: Sequenc
     await asyncio.sleep(2 * LATEST + 1)
 
 
-async def _one(world: W, begun: Callable[[Process], Worker[W]], number: int, todo: list[tuple[str, str]], random: Random) -> None:
-    """One worker. When its process dies, another takes its place, with nothing but the stores."""
+async def _one(
+    world: W, begun: Callable[[Process], Worker[W]], number: int, todo: list[tuple[str, str]], random: Random
+) -> None:
+    """One worker. When its process dies, another takes its place, with nothing but the
+    stores.
+    """
     life = 0
     while todo:
         life += 1
@@ -147,7 +171,13 @@ async def _one(world: W, begun: Callable[[Process], Worker[W]], number: int, tod
         await asyncio.sleep(random.random() ** 3 * 10 if process.dead else 0)
 
 
-async def _live(world: W, begun: Callable[[Process], Worker[W]], process: Process, todo: list[tuple[str, str]], numbers: int) -> None:
+async def _live(
+    world: W,
+    begun: Callable[[Process], Worker[W]],
+    process: Process,
+    todo: list[tuple[str, str]],
+    numbers: int,
+) -> None:
     OWNER.set(process)
     with suppress(WorkerCrashed):
         worker = begun(process)
@@ -172,12 +202,16 @@ async def _opened(worker: Worker[Any]) -> bool:
 
 def idle(report: SweepReport) -> bool:
     """Whether a sweep ran and had nothing to do."""
-    return report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or report.dropped_relations)
+    return report.ran and not (
+        report.finished or report.still_owed or report.moved or report.waiting or report.dropped_relations
+    )
 
 
 async def audited(world: World, auditor: Process, waits: float, rounds: int, quiet: int = 1) -> Engine:
-    """A process of its own, which sweeps until there is nothing more to do, so many times in a row: a sweep looks at a slice of some things only. It
-    `waits` until nothing ends any more by another clock."""
+    """A process of its own, which sweeps until there is nothing more to do, so many
+    times in a row: a sweep looks at a slice of some things only. It `waits` until
+    nothing ends any more by another clock.
+    """
     OWNER.set(auditor)
     engine = world.engine(auditor)
     await engine.open()
@@ -190,7 +224,9 @@ async def audited(world: World, auditor: Process, waits: float, rounds: int, qui
         if found_nothing == quiet:
             break
     else:
-        world.broken.append(f"after {rounds + quiet - 1} sweeps without a fault there is still work to do: {report}")
+        world.broken.append(
+            f"after {rounds + quiet - 1} sweeps without a fault there is still work to do: {report}"
+        )
     return engine
 
 
@@ -200,10 +236,14 @@ def one(played: Callable[[int], W], seed: int) -> W:
 
 
 ENOUGH = 60
-"""So many seeds meet all that a simulation is about; of fewer, as in everyone's run, it is asked only that none is broken and that faults struck."""
+"""So many seeds meet all that a simulation is about; of fewer, as in everyone's run, it
+is asked only that none is broken and that faults struck.
+"""
 
 
-def unbroken(name: str, seeds: range, played: Callable[[int], W], capsys: pytest.CaptureFixture[str]) -> list[W]:
+def unbroken(
+    name: str, seeds: range, played: Callable[[int], W], capsys: pytest.CaptureFixture[str]
+) -> list[W]:
     """A run of each of these seeds. Says which they are; none is broken."""
     with capsys.disabled():
         print(f"\n{name}: {len(seeds)} seeds from {seeds.start}")
@@ -221,7 +261,9 @@ def assert_shown(worlds: Sequence[W], share: float, shows: Callable[[W], object]
 
 
 def least(runs: int, share: float) -> int:
-    """So many of these runs show what this share of all runs does: that fewer do happens once in 100,000 times."""
+    """So many of these runs show what this share of all runs does: that fewer do
+    happens once in 100,000 times.
+    """
     below, shown = chance_of(0, runs, share), 0
     while below <= 1e-5:
         shown += 1
@@ -237,4 +279,6 @@ def chance_of(shown: int, runs: int, share: float) -> float:
 
 def assert_noticed(name: str, slip: Slip, played: Callable[[int], World]) -> None:
     """The noted seed fails with the slip, and does not without."""
-    noticed.assert_shows(name, slip.applied, lambda seed: bool(one(played, seed).broken), range(NOTICED_WITHIN))
+    noticed.assert_shows(
+        name, slip.applied, lambda seed: bool(one(played, seed).broken), range(NOTICED_WITHIN)
+    )

@@ -1,7 +1,10 @@
-"""A seeded event loop on virtual time: what is ready runs in a random but repeatable order, and waiting costs nothing.
+"""A seeded event loop on virtual time: what is ready runs in a random but repeatable
+order, and waiting costs nothing.
 
-One seed is one interleaving. Time moves by a little with every callback and jumps to the next timer when nothing is ready. Owners (the simulated
-worker processes) can be frozen: nothing of theirs runs before they thaw, their timers included, like a process in a long pause.
+One seed is one interleaving. Time moves by a little with every callback and jumps to
+the next timer when nothing is ready. Owners (the simulated worker processes) can be
+frozen: nothing of theirs runs before they thaw, their timers included, like a process
+in a long pause.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ def mixed(*parts: int) -> int:
 
 
 def seeded(*parts: int) -> Random:
-    """A generator of its own for whatever these numbers name: drawing from one changes nothing for another."""
+    """A generator of its own for whatever these numbers name: drawing from one changes
+    nothing for another.
+    """
     return Random(mixed(*parts))  # noqa: S311
 
 
@@ -49,9 +54,13 @@ class Endless(RuntimeError):
 
 
 class SimulatedTask(asyncio.Task[T]):
-    """A task whose hash is its number, so that sets of tasks are walked in the same order in every run."""
+    """A task whose hash is its number, so that sets of tasks are walked in the same
+    order in every run.
+    """
 
-    def __init__(self, coro: Generator[Any, None, T] | Coroutine[Any, Any, T], number: int, **options: Any) -> None:
+    def __init__(
+        self, coro: Generator[Any, None, T] | Coroutine[Any, Any, T], number: int, **options: Any
+    ) -> None:
         self._number = number
         super().__init__(coro, **options)
 
@@ -82,27 +91,39 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Nothing of this owner's runs for so long."""
         self._frozen[owner] = max(self._frozen.get(owner, 0.0), self._now + seconds)
 
-    # -- what asyncio asks of a loop ----------------------------------------------------------------------------------
+    # -- what asyncio asks of a loop ---------------------------------------------------
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._queue.append(handle)
         return handle
 
-    def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._numbers += 1
         heapq.heappush(self._timers, (when, self._numbers, handle))
         return handle
 
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
+    def create_task(
+        self, coro: Any, *, name: object = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
         self._numbers += 1
-        return SimulatedTask(coro, self._numbers, loop=self, name=None if name is None else str(name), context=context)
+        return SimulatedTask(
+            coro, self._numbers, loop=self, name=None if name is None else str(name), context=context
+        )
 
-    def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> NoReturn:  # type: ignore[override]
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> NoReturn:
         raise RuntimeError("a simulated run has one thread")
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
@@ -112,7 +133,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return future
 
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
-        """A generator that nobody finished is closed by a task of its own, as in any loop; but by this thread, the only one."""
+        """A generator that nobody finished is closed by a task of its own, as in any
+        loop; but by this thread, the only one.
+        """
         self._asyncgens.discard(agen)  # type: ignore[attr-defined]
         if not self.is_closed():
             self.call_soon(self.create_task, agen.aclose(), context=Context())
@@ -181,7 +204,8 @@ async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
 
 
 class SimulatedClock:
-    """A worker's clock: virtual time plus its own error, which jumps change. Never wrong by more than `most` seconds.
+    """A worker's clock: virtual time plus its own error, which jumps change. Never
+    wrong by more than `most` seconds.
 
     It remembers the earliest and the latest moment it has shown since `watch`.
     """

@@ -1,4 +1,6 @@
-"""Safeguards patched out, each by name: a simulation that does not notice is worth nothing."""
+"""Safeguards patched out, each by name: a simulation that does not notice is worth
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ def applied(name: str) -> Iterator[None]:
 
 def _importers(target: object, attribute: str, original: object) -> dict[int, object]:
     """The engine's other modules that have a function of this one by its name."""
-    if not isinstance(target, ModuleType) or not inspect.isfunction(original) or original.__module__ != target.__name__:
+    if (
+        not isinstance(target, ModuleType)
+        or not inspect.isfunction(original)
+        or original.__module__ != target.__name__
+    ):
         return {}
     engine = (m for name, m in sys.modules.items() if name.startswith("memory.orchestrator."))
     return {id(m): m for m in engine if m.__dict__.get(attribute) is original}
@@ -64,7 +70,7 @@ async def _nothing(*_: object) -> None:
     return None
 
 
-# -- moves ------------------------------------------------------------------------------------------------------------
+# -- moves -----------------------------------------------------------------------------
 
 
 def release_at_any_version() -> Patch:
@@ -86,8 +92,22 @@ def copy_whatever_stands_there() -> Patch:
 def copy_without_the_arriving_flag() -> Patch:
     original = Tiering._copy
 
-    async def copy(self: Tiering, collection: Collection, copies: Mapping[Key, Record], source: Store, target: Store, to: str) -> Any:
-        return await original(self, collection, {key: replace(copy, role=Role.HOME) for key, copy in copies.items()}, source, target, to)
+    async def copy(
+        self: Tiering,
+        collection: Collection,
+        copies: Mapping[Key, Record],
+        source: Store,
+        target: Store,
+        to: str,
+    ) -> Any:
+        return await original(
+            self,
+            collection,
+            {key: replace(copy, role=Role.HOME) for key, copy in copies.items()},
+            source,
+            target,
+            to,
+        )
 
     return Tiering, "_copy", copy
 
@@ -111,20 +131,30 @@ def release_owes_nothing() -> Patch:
 
 
 def browsing_counts_every_arriving_copy() -> Patch:
-    """Also those whose source shows no mark to them: a broken-off move of what was deleted since."""
+    """Also those whose source shows no mark to them: a broken-off move of what was
+    deleted since.
+    """
 
-    async def counting(self: Browsing, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None) -> list[Record]:
+    async def counting(
+        self: Browsing,
+        store: Store,
+        collection: Collection,
+        rows: Sequence[Record],
+        lacking: Lacking | None = None,
+    ) -> list[Record]:
         return list(rows)
 
     return Browsing, "counting", counting
 
 
 def targets_are_read_before_sources() -> Patch:
-    """A record is met neither in its target, where it is not yet, nor in its source, where it is no more."""
+    """A record is met neither in its target, where it is not yet, nor in its source,
+    where it is no more.
+    """
     return Topology, "homes", property(lambda self: tuple(reversed(self._distinct)))
 
 
-# -- replicas and owed work -------------------------------------------------------------------------------------------
+# -- replicas and owed work ------------------------------------------------------------
 
 
 def replicas_overwrite_what_is_newer() -> Patch:
@@ -146,12 +176,14 @@ def settling_at_any_version() -> Patch:
 
     def annotate(write: Annotate, slot: Slot) -> Decision:
         stored = slot.stored
-        return original(replace(write, at=stored.version) if isinstance(stored, Record) and write.settle else write, slot)
+        return original(
+            replace(write, at=stored.version) if isinstance(stored, Record) and write.settle else write, slot
+        )
 
     return deciding, "_annotate", annotate
 
 
-# -- deletions --------------------------------------------------------------------------------------------------------
+# -- deletions -------------------------------------------------------------------------
 
 
 def deletion_leaves_replicas() -> Patch:
@@ -174,7 +206,13 @@ def deletion_leaves_kept_versions() -> Patch:
 
 def erased_generations_are_let_in() -> Patch:
     original = deciding._put
-    return deciding, "_put", lambda write, slot, generation: original(write, slot, generation if write.record.generation is None else 0)
+    return (
+        deciding,
+        "_put",
+        lambda write, slot, generation: original(
+            write, slot, generation if write.record.generation is None else 0
+        ),
+    )
 
 
 def erasure_raises_no_generation() -> Patch:
@@ -186,7 +224,7 @@ def erasure_is_not_resumed() -> Patch:
     return Erasure, "_erase_noted", _done
 
 
-# -- writes -----------------------------------------------------------------------------------------------------------
+# -- writes ----------------------------------------------------------------------------
 
 
 def update_whatever_stands_there() -> Patch:
@@ -194,7 +232,9 @@ def update_whatever_stands_there() -> Patch:
 
 
 def marks_hold_no_place() -> Patch:
-    """What moved on and was forgotten is written once more by whoever was frozen before the first time."""
+    """What moved on and was forgotten is written once more by whoever was frozen before
+    the first time.
+    """
     return tiering, "_is_derived", lambda record: False
 
 
@@ -202,7 +242,7 @@ def keys_are_looked_up_in_the_first_tier_only() -> Patch:
     return Births, "_look_for_repeats", _nothing
 
 
-# -- the cache --------------------------------------------------------------------------------------------------------
+# -- the cache -------------------------------------------------------------------------
 
 
 def writers_do_not_invalidate() -> Patch:
@@ -210,11 +250,13 @@ def writers_do_not_invalidate() -> Patch:
 
 
 def fills_ask_for_no_stamp() -> Patch:
-    """A reader that was slow to fill keeps what it read before somebody wrote, over the writer's stamp."""
+    """A reader that was slow to fill keeps what it read before somebody wrote, over the
+    writer's stamp.
+    """
     return cache, "Put", lambda collection, record, when: Put(collection, record, Always())
 
 
-# -- what is hidden ---------------------------------------------------------------------------------------------------
+# -- what is hidden --------------------------------------------------------------------
 
 
 def entries_expire_for_searches_only() -> Patch:
@@ -226,7 +268,9 @@ def retired_entries_are_read_by_id() -> Patch:
 
 
 def corrupt_records_are_taken_for_missing() -> Patch:
-    """Somebody is told that there is nothing, where there is something that cannot be read."""
+    """Somebody is told that there is nothing, where there is something that cannot be
+    read.
+    """
     original = Placement._meet
 
     def meet(self: Placement, located: Located, store: Store, row: Stored | None) -> bool:
@@ -237,7 +281,9 @@ def corrupt_records_are_taken_for_missing() -> Patch:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A safeguard patched out, and the steps near which that shows: seeds about these are tried first."""
+    """A safeguard patched out, and the steps near which that shows: seeds about these
+    are tried first.
+    """
 
     patch: Callable[[], Patch]
     near: tuple[str, ...]

@@ -1,4 +1,6 @@
-"""Slips that show only where several things go wrong in their order: in the scenes that runs end with, or after a setback."""
+"""Slips that show only where several things go wrong in their order: in the scenes that
+runs end with, or after a setback.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ _SETBACK = ("generation.",)
 RARE_SLIPS: dict[str, Slip] = {
     # entries and their past
     "an-edit-undoes-a-relabel": Slip(
-        entries, "Entries.replacing", "AtVersion(old.version, tier=old.tier)", "AtVersion(old.version)", ("relabelled while it is edited",)
+        entries,
+        "Entries.replacing",
+        "AtVersion(old.version, tier=old.tier)",
+        "AtVersion(old.version)",
+        ("relabelled while it is edited",),
     ),
     "the-past-is-asked-of-the-cache": Slip(
         entries,
@@ -42,7 +48,11 @@ RARE_SLIPS: dict[str, Slip] = {
         ("edited while its past is read",),
     ),
     "the-past-expires-by-today": Slip(
-        visibility, "filter_of", 'Ge("expires_at", asked.known_at or now)', 'Ge("expires_at", now)', ("an expiry is put off",)
+        visibility,
+        "filter_of",
+        'Ge("expires_at", asked.known_at or now)',
+        'Ge("expires_at", now)',
+        ("an expiry is put off",),
     ),
     "home-is-read-before-the-cache": Slip(
         entries,
@@ -65,7 +75,11 @@ RARE_SLIPS: dict[str, Slip] = {
         ("slow to edit what fills the cache",),
     ),
     "a-cache-keeps-copies-for-ever": Slip(
-        cache, "Cache._is_fresh", " and abs(age) <= self._placement.settings.cache_max_age", "", ("edited while the cache is silent",)
+        cache,
+        "Cache._is_fresh",
+        " and abs(age) <= self._placement.settings.cache_max_age",
+        "",
+        ("edited while the cache is silent",),
     ),
     # keys and births
     "a-repeat-is-answered-the-last-kept-version": Slip(
@@ -83,10 +97,18 @@ RARE_SLIPS: dict[str, Slip] = {
         ("embedder.check", "write."),
     ),
     "fresh-replicas-forget-their-generation": Slip(
-        births, "Births.born", "one.record = replace(one.record, generation=outcome.generation)", "pass", ("replica.", "erase.")
+        births,
+        "Births.born",
+        "one.record = replace(one.record, generation=outcome.generation)",
+        "pass",
+        ("replica.", "erase."),
     ),
     "not-found-and-still-readable": Slip(
-        entries, "Entries.erased", 'await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")', "pass", ("erase.",)
+        entries,
+        "Entries.erased",
+        'await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")',
+        "pass",
+        ("erase.",),
     ),
     # derivations
     "a-repeated-promotion-shows-a-retired-copy": Slip(
@@ -112,7 +134,11 @@ RARE_SLIPS: dict[str, Slip] = {
         ("a copy expires before its original",),
     ),
     "an-edit-forgets-whose-deletion-is-owed": Slip(
-        outbox, "Outbox.carried", "> past)", "is Until.DELETED)", ("summed up, edited, and its sources still to be deleted",)
+        outbox,
+        "Outbox.carried",
+        "> past)",
+        "is Until.DELETED)",
+        ("summed up, edited, and its sources still to be deleted",),
     ),
     # deletions
     "what-cannot-be-read-leaves-its-past": Slip(
@@ -123,7 +149,11 @@ RARE_SLIPS: dict[str, Slip] = {
         ("delete.unreadable", "hanging."),
     ),
     "with-a-cache-later-stores-are-forgotten": Slip(
-        outbox, "elsewhere", "topology.later(store)]", "topology.later(store) if topology.cache is None]", ("delete.elsewhere",)
+        outbox,
+        "elsewhere",
+        "topology.later(store)]",
+        "topology.later(store) if topology.cache is None]",
+        ("delete.elsewhere",),
     ),
     "a-silent-cache-counts-as-cleared": Slip(
         outbox,
@@ -147,7 +177,9 @@ RARE_SLIPS: dict[str, Slip] = {
         'Lt("generation", generation)',
         _SETBACK,
     ),
-    "a-move-from-a-store-behind-goes-nowhere": Slip(tiering, "Tiering._met", "await self._generations.lives_on(copy, source)", "pass", _SETBACK),
+    "a-move-from-a-store-behind-goes-nowhere": Slip(
+        tiering, "Tiering._met", "await self._generations.lives_on(copy, source)", "pass", _SETBACK
+    ),
     # moves
     "a-move-within-a-store-clears-the-cache-only-before": Slip(
         tiering,
@@ -178,10 +210,16 @@ RARE_SLIPS: dict[str, Slip] = {
         ("slow to let go of what another has let go of",),
     ),
     "marks-live-a-second": Slip(
-        outbox, "Outbox._mark_life", "else settings.mark_life", "else settings.mark_life / 3600", ("a write comes once more when it has moved",)
+        outbox,
+        "Outbox._mark_life",
+        "else settings.mark_life",
+        "else settings.mark_life / 3600",
+        ("a write comes once more when it has moved",),
     ),
     # what is owed, and sweeps
-    "one-step-done-and-all-are-settled": Slip(outbox, "Outbox._finish_some", "(one, tuple(steps))", "(one, one.owner.owed)", ("owed.", "replica.")),
+    "one-step-done-and-all-are-settled": Slip(
+        outbox, "Outbox._finish_some", "(one, tuple(steps))", "(one, one.owner.owed)", ("owed.", "replica.")
+    ),
     # browsing and searching
     "rows-that-do-not-count-take-places": Slip(
         browsing,
@@ -213,10 +251,18 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     # split stores
     "a-tombstone-speaks-for-the-record": Slip(
-        split, "SplitStore._find", "counts = max(found", "counts = min(found", ("revived where a tier is split",)
+        split,
+        "SplitStore._find",
+        "counts = max(found",
+        "counts = min(found",
+        ("revived where a tier is split",),
     ),
     "the-first-part-speaks-for-all": Slip(
-        split, "SplitStore.get", "counting(found.values()) if", "next(iter(found.values())) if", ("revived where a tier is split",)
+        split,
+        "SplitStore.get",
+        "counting(found.values()) if",
+        "next(iter(found.values())) if",
+        ("revived where a tier is split",),
     ),
     # what a later life, a healer and a silent store are for
     "unplacing-is-as-of-now": Slip(
@@ -226,9 +272,15 @@ RARE_SLIPS: dict[str, Slip] = {
         "owner.key, version=self._placement.next_version(owner.version), when=Newer()",
         ("revived while a sweeper is frozen",),
     ),
-    "a-silent-store-has-no-ends": Slip(dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)),
+    "a-silent-store-has-no-ends": Slip(
+        dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)
+    ),
 }
-"""Not listed: `tombstones-that-owe-are-purged`, `Maintenance._purge` without its condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and
-every store refuses one that would forget what owes (`memory.ports.deciding`): without the condition a sweep asks for more and forgets the same.
-Nor is `a-half-healed-store-stays-so`, `Generations.lives_on` over `behind` alone: it showed within 300 seeds until erasures asked only the kinds that
-a partition can hold; since then 3,000 runs pass with it. `Generations.bring_up_the_rest` may back it by now: not looked into."""
+"""Not listed: `tombstones-that-owe-are-purged`, `Maintenance._purge` without its
+condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and every store refuses
+one that would forget what owes (`memory.ports.deciding`): without the condition a sweep
+asks for more and forgets the same. Nor is `a-half-healed-store-stays-so`,
+`Generations.lives_on` over `behind` alone: it showed within 300 seeds until erasures
+asked only the kinds that a partition can hold; since then 3,000 runs pass with it.
+`Generations.bring_up_the_rest` may back it by now: not looked into.
+"""

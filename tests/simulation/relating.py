@@ -1,4 +1,6 @@
-"""A worker links entries, cuts links and asks for them: what it is told goes to `tests.simulation.links`."""
+"""A worker links entries, cuts links and asks for them: what it is told goes to
+`tests.simulation.links`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ LABELS = ("supports", "refines")
 async def relate(client: EngineClient, o: Operation) -> None:
     """Link the entry to another one, or be linked from it."""
     _, entry_id = client.about(o)
-    others = [i for n, i in client.world.ids.items() if client.history.registers[n].tenant == o.tenant and i != entry_id]
+    others = [
+        i
+        for n, i in client.world.ids.items()
+        if client.history.registers[n].tenant == o.tenant and i != entry_id
+    ]
     if not others:
         return await client.browse(o)
     links, other = client.history.links, others[o.pick % len(others)]
@@ -35,7 +41,11 @@ async def relate(client: EngineClient, o: Operation) -> None:
             relation = await client.engine.relations.relate(*link)
         except Conflict as error:
             links.made.remove(act)
-            links.sights.append(LinkSight(o.tenant, frozenset({link}), act.start, client.history.moment(), act.by, whole=False))
+            links.sights.append(
+                LinkSight(
+                    o.tenant, frozenset({link}), act.start, client.history.moment(), act.by, whole=False
+                )
+            )
             links.ids[error.existing_id or ""] = link
             return False
         except InvalidInput:
@@ -53,12 +63,16 @@ async def relate(client: EngineClient, o: Operation) -> None:
 async def unrelate(client: EngineClient, o: Operation) -> None:
     """Cut a link that somebody was told of."""
     links = client.history.links
-    known = sorted(relation_id for relation_id, link in links.ids.items() if relation_id and link[0] == o.tenant)
+    known = sorted(
+        relation_id for relation_id, link in links.ids.items() if relation_id and link[0] == o.tenant
+    )
     if not known:
         return await relate(client, o)
     relation_id = known[o.pick % len(known)]
     link = links.ids[relation_id]
-    act = LinkAct(link, client.history.moment(), inf, f"unrelate {client.process.name}#{o.number}", maybe=True)
+    act = LinkAct(
+        link, client.history.moment(), inf, f"unrelate {client.process.name}#{o.number}", maybe=True
+    )
     links.cut.append(act)
     done = await client.attempt("unrelate", lambda: client.engine.relations.unrelate(o.tenant, relation_id))
     if done is None:
@@ -68,7 +82,11 @@ async def unrelate(client: EngineClient, o: Operation) -> None:
         links.cut.append(replace(act, end=done[1].end, maybe=False))
     else:
         _, source_id, label, target_id = link
-        links.sights.append(LinkSight(o.tenant, frozenset(), act.start, done[1].end, act.by, True, source_id, target_id, label))
+        links.sights.append(
+            LinkSight(
+                o.tenant, frozenset(), act.start, done[1].end, act.by, True, source_id, target_id, label
+            )
+        )
     return None
 
 
@@ -79,18 +97,26 @@ async def related(client: EngineClient, o: Operation) -> None:
     match o.pick % 5:
         case 0:
             await shown(
-                client, "related", LinkSight(tenant, frozenset(), 0, 0, "", source_id=entry_id), lambda: relations.related(tenant, source_id=entry_id)
+                client,
+                "related",
+                LinkSight(tenant, frozenset(), 0, 0, "", source_id=entry_id),
+                lambda: relations.related(tenant, source_id=entry_id),
             )
         case 1:
             await shown(
-                client, "related", LinkSight(tenant, frozenset(), 0, 0, "", target_id=entry_id), lambda: relations.related(tenant, target_id=entry_id)
+                client,
+                "related",
+                LinkSight(tenant, frozenset(), 0, 0, "", target_id=entry_id),
+                lambda: relations.related(tenant, target_id=entry_id),
             )
         case 2:
             asked = LinkSight(tenant, frozenset(), 0, 0, "", label=LABELS[0])
             await shown(client, "related", asked, lambda: relations.related(tenant, label=LABELS[0]))
         case 3:
             asked = LinkSight(tenant, frozenset(), 0, 0, "", source_id=entry_id)
-            await shown(client, "related", asked, lambda: relations.related(tenant, source_id=entry_id, limit=1), 1)
+            await shown(
+                client, "related", asked, lambda: relations.related(tenant, source_id=entry_id, limit=1), 1
+            )
         case _:
             await every_link(client, tenant, "every relation")
 
@@ -102,7 +128,13 @@ async def every_link(client: EngineClient, tenant: str, by: str) -> None:
     await shown(client, by, LinkSight(tenant, frozenset(), 0, 0, ""), everything)
 
 
-async def shown(client: EngineClient, by: str, asked: LinkSight, call: Callable[[], Awaitable[Iterable[Relation]]], limit: int | None = None) -> None:
+async def shown(
+    client: EngineClient,
+    by: str,
+    asked: LinkSight,
+    call: Callable[[], Awaitable[Iterable[Relation]]],
+    limit: int | None = None,
+) -> None:
     """An answer about links; whole where it is not cut off at its limit."""
     links = client.history.links
     done = await client.attempt(by, call)
@@ -113,7 +145,11 @@ async def shown(client: EngineClient, by: str, asked: LinkSight, call: Callable[
     for relation in relations:
         link: Link = (asked.tenant, relation.source_id, relation.label, relation.target_id)
         if links.ids.setdefault(relation.id, link) != link or link in seen:
-            client.history.broken("doubled", str(link), f"{by} was shown {relation}, known as {links.ids[relation.id]}")
+            client.history.broken(
+                "doubled", str(link), f"{by} was shown {relation}, known as {links.ids[relation.id]}"
+            )
         seen.append(link)
     whole = limit is None or len(relations) < limit
-    links.sights.append(replace(asked, shown=frozenset(seen), start=ended.start, end=ended.end, by=ended.by, whole=whole))
+    links.sights.append(
+        replace(asked, shown=frozenset(seen), start=ended.start, end=ended.end, by=ended.by, whole=whole)
+    )

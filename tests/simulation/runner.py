@@ -58,7 +58,9 @@ def scenario_of(seed: int) -> Scenario:
 
 @contextmanager
 def long_texts(plan: Scenario) -> Iterator[None]:
-    """In some runs, and in those aimed at passages, texts of a few characters count as long: all of them, or those longer than others."""
+    """In some runs, and in those aimed at passages, texts of a few characters count as
+    long: all of them, or those longer than others.
+    """
     ordinary = passages.PART, passages.FINE
     if plan.seed % 4 == 0 or focus_of(plan.seed)[0].startswith("passages."):
         passages.PART, passages.FINE = (6, 16)[plan.seed // 4 % 2], 6
@@ -124,7 +126,9 @@ def run_chunk(seeds: Sequence[int], mutant: str | None = None) -> Summary:
 
 
 def nearest_first(seeds: Sequence[int], near: tuple[str, ...]) -> Iterator[int]:
-    """The same seeds, those first whose focus is at a step that begins with one of these, or that end with a scene of such a name."""
+    """The same seeds, those first whose focus is at a step that begins with one of
+    these, or that end with a scene of such a name.
+    """
     ends = [seed for seed in seeds if scenario_of(seed).ending in near] if ENDINGS.keys() & set(near) else []
     first = set(ends)
     yield from sorted(seeds, key=lambda seed: not (seed in first or focus_of(seed)[0].startswith(near)))
@@ -160,7 +164,9 @@ def _chunks(seeds: Sequence[int], mutant: str | None) -> Iterator[tuple[list[int
 
 
 def _untraced() -> None:
-    """Tracing, such as coverage's, slows a simulation several times, and the other tests show the branches."""
+    """Tracing, such as coverage's, slows a simulation several times, and the other
+    tests show the branches.
+    """
     sys.settrace(None)
 
 

@@ -1,4 +1,6 @@
-"""Scenes: what may happen to a few entries one turn after the other, above all where two workers meet."""
+"""Scenes: what may happen to a few entries one turn after the other, above all where
+two workers meet.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ LONG_REST = 32 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One line of a scene: the worker `who`, of those in it, does something with its `entry`, up to `late` seconds after the turn has come."""
+    """One line of a scene: the worker `who`, of those in it, does something with its
+    `entry`, up to `late` seconds after the turn has come.
+    """
 
     kind: Kind
     who: int = 0
@@ -59,35 +63,75 @@ class Turn:
     rest: float = 0.0
     late: float = 0.0
     lure: tuple[str, Fault] | None = None
-    """A fault of its own, at every call of this step; `lured` is for the one that the whole run has."""
+    """A fault of its own, at every call of this step; `lured` is for the one that the
+    whole run has.
+    """
     pick: int | None = None
     """What the operation draws its details from, where they matter."""
     expires: float | None = None
-    """In so many seconds, or never for `inf`: of a write or an update, whose entry's expiry is edited."""
+    """In so many seconds, or never for `inf`: of a write or an update, whose entry's
+    expiry is edited.
+    """
     made: bool = False
     """Is about what the compaction of the scene made."""
 
 
-def _met(first: Kind, second: Kind, *before: Kind, after: tuple[Kind, ...] = (), late: float = 0.006) -> tuple[Turn, ...]:
+def _met(
+    first: Kind, second: Kind, *before: Kind, after: tuple[Kind, ...] = (), late: float = 0.006
+) -> tuple[Turn, ...]:
     """Two workers at the same entry at the same moment."""
-    start = tuple(Turn(kind, entry=max(0, len(before) - n - 1) if kind is Kind.WRITE else 0) for n, kind in enumerate(before or (Kind.WRITE,)))
-    return (*start, Turn(first, meets=True), Turn(second, who=1, meets=True, late=late), *(Turn(kind, who=1) for kind in after))
+    start = tuple(
+        Turn(kind, entry=max(0, len(before) - n - 1) if kind is Kind.WRITE else 0)
+        for n, kind in enumerate(before or (Kind.WRITE,))
+    )
+    return (
+        *start,
+        Turn(first, meets=True),
+        Turn(second, who=1, meets=True, late=late),
+        *(Turn(kind, who=1) for kind in after),
+    )
 
 
 PROMOTED_AGAIN = (
-    *(Turn(Kind.WRITE), Turn(Kind.PROMOTE), Turn(Kind.RELATE, copy=True), Turn(Kind.PROMOTE), Turn(Kind.DELETE, copy=True)),
+    *(
+        Turn(Kind.WRITE),
+        Turn(Kind.PROMOTE),
+        Turn(Kind.RELATE, copy=True),
+        Turn(Kind.PROMOTE),
+        Turn(Kind.DELETE, copy=True),
+    ),
     *(Turn(Kind.PROMOTE, who=1), Turn(Kind.RELATED, copy=True), Turn(Kind.RETRIEVE)),
 )
-RETIRED = (Turn(Kind.WRITE), Turn(Kind.INVALIDATE), Turn(Kind.UPDATE, who=1, rest=70.0), Turn(Kind.INVALIDATE), Turn(Kind.RELATE), Turn(Kind.GET))
+RETIRED = (
+    Turn(Kind.WRITE),
+    Turn(Kind.INVALIDATE),
+    Turn(Kind.UPDATE, who=1, rest=70.0),
+    Turn(Kind.INVALIDATE),
+    Turn(Kind.RELATE),
+    Turn(Kind.GET),
+)
 SECOND_LIFE = (
-    *(Turn(Kind.WRITE), Turn(Kind.PROMOTE), Turn(Kind.UPDATE, copy=True), Turn(Kind.DELETE, copy=True), Turn(Kind.PROMOTE, who=1)),
-    *(Turn(Kind.PAST, copy=True), Turn(Kind.KNOWN_AT, copy=True), Turn(Kind.UPDATE, copy=True), Turn(Kind.DELETE, copy=True, who=1)),
+    *(
+        Turn(Kind.WRITE),
+        Turn(Kind.PROMOTE),
+        Turn(Kind.UPDATE, copy=True),
+        Turn(Kind.DELETE, copy=True),
+        Turn(Kind.PROMOTE, who=1),
+    ),
+    *(
+        Turn(Kind.PAST, copy=True),
+        Turn(Kind.KNOWN_AT, copy=True),
+        Turn(Kind.UPDATE, copy=True),
+        Turn(Kind.DELETE, copy=True, who=1),
+    ),
 )
 """What was promoted, edited and deleted is promoted once more."""
 
 
 def races() -> tuple[tuple[Turn, ...], ...]:
-    """Every scene in which two workers' writes are decided by what they read before: the second must see, or lose to, the first."""
+    """Every scene in which two workers' writes are decided by what they read before:
+    the second must see, or lose to, the first.
+    """
     k = Kind
     pairs = [
         (k.UPDATE, k.UPDATE),
@@ -123,21 +167,49 @@ def races() -> tuple[tuple[Turn, ...], ...]:
         (k.GET, k.DELETE_SCOPE),
     ]
     ends = {k.UPDATE: (k.PAST, k.GET), k.RELATE: (k.RELATED,), k.COMPACT_AWAY: (k.RETRIEVE,), k.GET: (k.GET,)}
-    met = [_met(a, b, *((k.WRITE, k.WRITE) if k.RELATE in (a, b) else ()), after=ends.get(a, (k.RETRIEVE,))) for a, b in pairs]
+    met = [
+        _met(a, b, *((k.WRITE, k.WRITE) if k.RELATE in (a, b) else ()), after=ends.get(a, (k.RETRIEVE,)))
+        for a, b in pairs
+    ]
     keyed = [
-        _met(k.KEYED, other, *before) for other in (k.KEYED, k.DELETE, k.DELETE_SCOPE, k.MOVE, k.UPDATE) for before in ((k.KEYED,), (k.KEYED, k.MOVE))
+        _met(k.KEYED, other, *before)
+        for other in (k.KEYED, k.DELETE, k.DELETE_SCOPE, k.MOVE, k.UPDATE)
+        for before in ((k.KEYED,), (k.KEYED, k.MOVE))
     ]
     late = [
         PROMOTED_AGAIN,
         RETIRED,
-        (Turn(k.WRITE), Turn(k.UPDATE), Turn(k.DELETE, who=1), Turn(k.UPDATE, meets=True), Turn(k.RETRIEVE, who=1, meets=True)),
-        (Turn(k.KEYED, meets=True), Turn(k.KEYED, who=1, meets=True, late=0.006), Turn(k.DELETE, who=1), Turn(k.KEYED)),
+        (
+            Turn(k.WRITE),
+            Turn(k.UPDATE),
+            Turn(k.DELETE, who=1),
+            Turn(k.UPDATE, meets=True),
+            Turn(k.RETRIEVE, who=1, meets=True),
+        ),
+        (
+            Turn(k.KEYED, meets=True),
+            Turn(k.KEYED, who=1, meets=True, late=0.006),
+            Turn(k.DELETE, who=1),
+            Turn(k.KEYED),
+        ),
         (Turn(k.KEYED), Turn(k.DELETE_SCOPE, who=1), Turn(k.KEYED), Turn(k.KEYED, who=1)),
         (Turn(k.WRITE), Turn(k.PROMOTE), Turn(k.UPDATE), Turn(k.PROMOTE_AWAY), Turn(k.RETRIEVE, who=1)),
         SECOND_LIFE,
         (Turn(k.WRITE), Turn(k.GET), Turn(k.MOVE, who=1), Turn(k.GET)),
-        (Turn(k.WRITE), Turn(k.PROMOTE_AWAY), Turn(k.DELETE, copy=True), Turn(k.RETRIEVE, who=1), Turn(k.RETRIEVE)),
-        (Turn(k.WRITE), Turn(k.PROMOTE_AWAY), Turn(k.UPDATE, copy=True, who=1), Turn(k.DELETE, copy=True), Turn(k.RETRIEVE)),
+        (
+            Turn(k.WRITE),
+            Turn(k.PROMOTE_AWAY),
+            Turn(k.DELETE, copy=True),
+            Turn(k.RETRIEVE, who=1),
+            Turn(k.RETRIEVE),
+        ),
+        (
+            Turn(k.WRITE),
+            Turn(k.PROMOTE_AWAY),
+            Turn(k.UPDATE, copy=True, who=1),
+            Turn(k.DELETE, copy=True),
+            Turn(k.RETRIEVE),
+        ),
     ]
     away = [
         _met(k.COMPACT_AWAY, k.UPDATE, after=(k.RETRIEVE,), late=0.04),

@@ -1,7 +1,10 @@
-"""A durable store is taken back to an earlier moment, as from a backup, or replaced by an empty one; and what is still promised then.
+"""A durable store is taken back to an earlier moment, as from a backup, or replaced by
+an empty one; and what is still promised then.
 
-What was acknowledged since that moment may be gone, and what was erased since may be back. But sweeps come to an end, everything can be written,
-changed, linked, moved and read as if nothing had been, and an erasure erases: nothing of the scope is left in any store.
+What was acknowledged since that moment may be gone, and what was erased since may be
+back. But sweeps come to an end, everything can be written, changed, linked, moved and
+read as if nothing had been, and an erasure erases: nothing of the scope is left in any
+store.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ MOST_MEANWHILE = 40
 
 
 def set_back(world: World) -> None:
-    """One durable store, drawn from the seed, loses what it acknowledged since a moment of the run, or everything."""
+    """One durable store, drawn from the seed, loses what it acknowledged since a moment
+    of the run, or everything.
+    """
     random = seeded(world.scenario.seed, 6)
     store = world.durable[int(random.random() * len(world.durable))]
     earlier = world.remembered.get(store.name, [])
@@ -43,7 +48,9 @@ def set_back(world: World) -> None:
 
 
 async def aftermath(client: EngineClient) -> None:
-    """Work goes on in every scope, and then every scope is erased. Who heals a store dies of it now and then, while others write."""
+    """Work goes on in every scope, and then every scope is erased. Who heals a store
+    dies of it now and then, while others write.
+    """
     from tests.simulation.audit import Inspection, sweep_clean
 
     await sweep_clean(client)
@@ -52,8 +59,18 @@ async def aftermath(client: EngineClient) -> None:
         await sweep_clean(client)
     new: list[str] = []
     if seeded(client.world.scenario.seed, 9).random() < 0.5:
-        new = [entry_id for tenant in TENANTS for scope in ALL_SCOPES for entry_id in await _healers_die(client, tenant, scope)]
-    new += [entry_id for tenant in TENANTS for scope in ALL_SCOPES for entry_id in await _goes_on(client, tenant, scope)]
+        new = [
+            entry_id
+            for tenant in TENANTS
+            for scope in ALL_SCOPES
+            for entry_id in await _healers_die(client, tenant, scope)
+        ]
+    new += [
+        entry_id
+        for tenant in TENANTS
+        for scope in ALL_SCOPES
+        for entry_id in await _goes_on(client, tenant, scope)
+    ]
     await sweep_clean(client)
     Inspection(client).of_these(new)
     for tenant in TENANTS:
@@ -63,16 +80,26 @@ async def aftermath(client: EngineClient) -> None:
     for tenant in TENANTS:
         left = await client.engine.browsing.browse(Asked(tenant, ALL_SCOPES, limit=200))
         if left:
-            _broken(client, "resurrected", f"after the erasure of every scope there is {[e.content for e in left]}")
+            _broken(
+                client,
+                "resurrected",
+                f"after the erasure of every scope there is {[e.content for e in left]}",
+            )
     for store in client.world.stores:
         for collection in (ENTRIES, ENTRY_VERSIONS, RELATIONS):
             for standing in store.state.everything(collection.name):
-                if isinstance(standing, Record) and (store.capabilities.durable or standing.cached_at is None):
-                    _broken(client, "leftover", f"after the erasure of every scope {store.name} holds {standing}")
+                if isinstance(standing, Record) and (
+                    store.capabilities.durable or standing.cached_at is None
+                ):
+                    _broken(
+                        client, "leftover", f"after the erasure of every scope {store.name} holds {standing}"
+                    )
 
 
 async def _heal(client: EngineClient) -> None:
-    """As by `memory doctor --repair`: then nothing differs any more but what nobody can say."""
+    """As by `memory doctor --repair`: then nothing differs any more but what nobody can
+    say.
+    """
     came = await client.engine.healing.compare(repair=True)
     left = await client.engine.healing.compare()
     if came.error or left.error or left.differs.keys() - {Differs.UNSURE}:
@@ -80,7 +107,9 @@ async def _heal(client: EngineClient) -> None:
 
 
 async def _healers_die(client: EngineClient, tenant: str, scope: Scope) -> list[str]:
-    """Where stores disagree about a scope: one process after the other writes there, and dies when it has raised a store that is behind."""
+    """Where stores disagree about a scope: one process after the other writes there,
+    and dies when it has raised a store that is behind.
+    """
     from tests.simulation.audit import sweep_clean
 
     partition = Partition(tenant, scope.text)
@@ -96,7 +125,9 @@ async def _healers_die(client: EngineClient, tenant: str, scope: Scope) -> list[
 
 
 async def _healer_dies(client: EngineClient, tenant: str, scope: Scope) -> list[str]:
-    """What others write while it heals: what is born once it has looked for what is to be stamped anew, nobody but it would know of."""
+    """What others write while it heals: what is born once it has looked for what is to
+    be stamped anew, nobody but it would know of.
+    """
     world = client.world
     healer = world.process("healer")
     healer.plan = FaultPlan(world.scenario.seed, rate=0.0, lures={0: ("generation.raise", Fault.CRASH_AFTER)})
@@ -114,10 +145,14 @@ async def _healer_dies(client: EngineClient, tenant: str, scope: Scope) -> list[
     new: list[str] = []
 
     async def write() -> None:
-        while not task.done() and not any(step == "generation.restamp" for step, _ in healer.plan.coverage.chances):  # noqa: ASYNC110
+        while not task.done() and not any(  # noqa: ASYNC110
+            step == "generation.restamp" for step, _ in healer.plan.coverage.chances
+        ):
             await asyncio.sleep(0.0001)
         while not task.done() and len(new) < MOST_MEANWHILE:
-            new.append((await client.engine.entries.write(tenant, EntryDraft(scope=scope, content="meanwhile"))).id)
+            new.append(
+                (await client.engine.entries.write(tenant, EntryDraft(scope=scope, content="meanwhile"))).id
+            )
 
     async with asyncio.TaskGroup() as writers:
         for _ in range(3):
@@ -128,7 +163,9 @@ async def _healer_dies(client: EngineClient, tenant: str, scope: Scope) -> list[
 
 async def _moves_on(client: EngineClient, tenant: str, entry_id: str, scope: Scope) -> None:
     result = await client.engine.tiering.move(ENTRIES, Key(tenant, entry_id), "long")
-    if result is MoveResult.POSTPONED:  # it found out that the store is behind, and owes a replica until the next try
+    if (
+        result is MoveResult.POSTPONED
+    ):  # it found out that the store is behind, and owes a replica until the next try
         result = await client.engine.tiering.move(ENTRIES, Key(tenant, entry_id), "long")
     if result not in (MoveResult.MOVED, MoveResult.ALREADY):
         _broken(client, "order", f"a new entry of {scope.text} does not move on: {result}")
@@ -138,7 +175,9 @@ async def _goes_on(client: EngineClient, tenant: str, scope: Scope) -> list[str]
     engine, entries = client.engine, client.engine.entries
     first = await entries.write(tenant, EntryDraft(scope=scope, content="after one"))
     other = await entries.write(tenant, EntryDraft(scope=scope, content="after other"))
-    match client.world.scenario.seed % 3:  # what the setback left is met by a move first, by a relation, or by an update
+    match (
+        client.world.scenario.seed % 3
+    ):  # what the setback left is met by a move first, by a relation, or by an update
         case 0:
             await _moves_on(client, tenant, other.id, scope)
         case 1:

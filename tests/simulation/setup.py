@@ -26,21 +26,35 @@ from tests.simulation.workload import Layout
 from tests.simulation.world import World
 
 SETTINGS = EngineSettings(batch=3, page=4, queued_records=4)
-"""As delivered, but for small pages, batches and queues, so that runs go through more than one and meet full ones."""
+"""As delivered, but for small pages, batches and queues, so that runs go through more
+than one and meet full ones.
+"""
 
 RULES = (
     *DEFAULT_RULES,
     PromotionRule(name="sessions-end", on="session_end", source="short", target="mid"),
     PromotionRule(name="sessions-end-again", on="session_end", source="mid", target="long"),
-    PromotionRule(name="crowded", on="sweep", source="short", target="mid", when=ScopeOver(tokens=20) & OlderThan(timedelta(days=7))),
+    PromotionRule(
+        name="crowded",
+        on="sweep",
+        source="short",
+        target="mid",
+        when=ScopeOver(tokens=20) & OlderThan(timedelta(days=7)),
+    ),
 )
-"""As delivered, one that takes what the end of a session would leave, one whose moves find replicas in their way: of what ended before, and one that
-measures scopes, of what is so old that it may move by itself."""
+"""As delivered, one that takes what the end of a session would leave, one whose moves
+find replicas in their way: of what ended before, and one that measures scopes, of what
+is so old that it may move by itself.
+"""
 
 
 def staleness(world: World) -> float:
     """By how much a read through a cache may be behind: nothing where there is none."""
-    return SETTINGS.cache_max_age.total_seconds() + 2 * world.widest if world.scenario.layout is Layout.CACHE else 0.0
+    return (
+        SETTINGS.cache_max_age.total_seconds() + 2 * world.widest
+        if world.scenario.layout is Layout.CACHE
+        else 0.0
+    )
 
 
 def vector_of(text: str) -> bytes:
@@ -71,11 +85,22 @@ def _wrapped(store: Store) -> Store:
 
 def build_engine(world: World, process: Process, stores: dict[str, FaultyStore]) -> Engine:
     """An engine of this process's own, which draws its ids from the seed."""
-    clients: dict[FaultyStore, Store] = {store: _wrapped(store) if world.scenario.wrapped else store for store in stores.values()}
+    clients: dict[FaultyStore, Store] = {
+        store: _wrapped(store) if world.scenario.wrapped else store for store in stores.values()
+    }
     serving = {tier: clients[store] for tier, store in stores.items()}
     if (other := serving.get("mid-2")) is not None:
-        serving["mid"] = SplitStore("mid", [_SHARES[world.scenario.seed // 7 % len(_SHARES)](other)], serving["mid"])
+        serving["mid"] = SplitStore(
+            "mid", [_SHARES[world.scenario.seed // 7 % len(_SHARES)](other)], serving["mid"]
+        )
     topology = Topology(short=serving["short"], mid=serving["mid"], long=serving["long"])
     settings = SETTINGS if world.history.forgets else replace(SETTINGS, expired_grace=timedelta(0))
     random = seeded(world.scenario.seed, 5, *process.name.encode())
-    return Engine(topology, embedder=TextEmbedder(), clock=process.clock, settings=settings, rules=RULES, random_bits=random.getrandbits)
+    return Engine(
+        topology,
+        embedder=TextEmbedder(),
+        clock=process.clock,
+        settings=settings,
+        rules=RULES,
+        random_bits=random.getrandbits,
+    )

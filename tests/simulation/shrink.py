@@ -1,4 +1,6 @@
-"""Making a failing run small: operations and faults are dropped while it still fails in the same way."""
+"""Making a failing run small: operations and faults are dropped while it still fails in
+the same way.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ SCHEDULES = 6
 
 
 def shrink(scenario: Scenario, run: Runner, failing: Variant | None = None) -> Variant:
-    """The smallest failing variant that dropping one thing, or half of them, at a time finds. `failing` must fail."""
+    """The smallest failing variant that dropping one thing, or half of them, at a time
+    finds. `failing` must fail.
+    """
     best = failing or Variant()
     kinds = {v.kind for v in run(best).violations[:1]}
     improved = True
@@ -54,7 +58,10 @@ def _smaller(scenario: Scenario, run: Runner, best: Variant) -> list[Variant]:
     found = [Variant(best.dropped, best.spared | frozenset(faults), best.schedule)] if faults else []
     size = len(left) // 2
     while size >= 1:
-        found += [Variant(best.dropped | frozenset(left[i : i + size]), best.spared, best.schedule) for i in range(0, len(left), size)]
+        found += [
+            Variant(best.dropped | frozenset(left[i : i + size]), best.spared, best.schedule)
+            for i in range(0, len(left), size)
+        ]
         size //= 2
     found += [Variant(best.dropped, best.spared | {fault}, best.schedule) for fault in faults]
     return found

@@ -27,7 +27,14 @@ from memory.policies import visibility
 from memory.ports import due
 from tests.support.slips import Slip
 
-_DERIVE, _KEEP, _ERASE, _LINK, _CACHE, _SWEEP = ("derive.",), ("version.",), ("erase.",), ("relat",), ("cache.",), ("sweep.",)
+_DERIVE, _KEEP, _ERASE, _LINK, _CACHE, _SWEEP = (
+    ("derive.",),
+    ("version.",),
+    ("erase.",),
+    ("relat",),
+    ("cache.",),
+    ("sweep.",),
+)
 _PASSAGES, _DELIVER = ("passages.",), ("replica.", "version.")
 
 SLIPS: dict[str, Slip] = {
@@ -40,23 +47,43 @@ SLIPS: dict[str, Slip] = {
         "        await self._erasure.delete(ENTRIES, source.key, at=source.version)\n",
         _DERIVE,
     ),
-    "sources-are-deleted-though-edited-since": Slip(erasure, "Erasure._delete_noted", ", at=version, ", ", ", ("derive.",)),
-    "sources-are-never-deleted": Slip(derivation, "Derivation._stored", "if to_delete else []", "if False else []", ("delete.home",)),
+    "sources-are-deleted-though-edited-since": Slip(
+        erasure, "Erasure._delete_noted", ", at=version, ", ", ", ("derive.",)
+    ),
+    "sources-are-never-deleted": Slip(
+        derivation, "Derivation._stored", "if to_delete else []", "if False else []", ("delete.home",)
+    ),
     "a-second-life-begins-before-the-first-is-settled": Slip(
         lives, "Lives._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("hanging.walk",)
     ),
     "a-copy-is-taken-for-one-of-the-latest-text": Slip(
-        derivation, "Derivation.promote", "delete_original and there.body.get(COPIED_VERSION) != source.version", "False", ("delete.home",)
+        derivation,
+        "Derivation.promote",
+        "delete_original and there.body.get(COPIED_VERSION) != source.version",
+        "False",
+        ("delete.home",),
     ),
-    "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._stored", "if there.record is not None:", "if False:", _DERIVE),
+    "a-promotion-made-before-is-refused": Slip(
+        derivation, "Derivation._stored", "if there.record is not None:", "if False:", _DERIVE
+    ),
     "a-derived-entry-owes-no-replica": Slip(
-        derivation, "Derivation._stored", "*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending", "*pending", _DERIVE
+        derivation,
+        "Derivation._stored",
+        "*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending",
+        "*pending",
+        _DERIVE,
     ),
-    "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation._copy_of", "expires_at=origin.expires_at, ", ""),
-    "a-copy-forgets-its-tags": Slip(derivation, "Derivation._copy_of", '"tags": origin.tags}', '"tags": []}', _DERIVE),
+    "a-copy-forgets-when-it-expires": Slip(
+        derivation, "Derivation._copy_of", "expires_at=origin.expires_at, ", ""
+    ),
+    "a-copy-forgets-its-tags": Slip(
+        derivation, "Derivation._copy_of", '"tags": origin.tags}', '"tags": []}', _DERIVE
+    ),
     # changes
     "debts-are-dropped-by-an-edit": Slip(entries, "Entries.replacing", "*carried, ", "", ("version.keep",)),
-    "a-kept-version-outlives-its-scope": Slip(outbox, "Outbox._copy", "generation=owner.generation", "generation=None", ("version.keep", "erase.")),
+    "a-kept-version-outlives-its-scope": Slip(
+        outbox, "Outbox._copy", "generation=owner.generation", "generation=None", ("version.keep", "erase.")
+    ),
     "an-edit-owes-its-kept-version-to-nobody": Slip(
         entries,
         "Entries.replacing",
@@ -64,19 +91,41 @@ SLIPS: dict[str, Slip] = {
         "keep = ()",
         _KEEP,
     ),
-    "an-edit-beside-the-archive-keeps-no-version": Slip(entries, "Entries.replacing", "if beside:\n", "if False:\n", ("update.",)),
+    "an-edit-beside-the-archive-keeps-no-version": Slip(
+        entries, "Entries.replacing", "if beside:\n", "if False:\n", ("update.",)
+    ),
     "an-update-of-what-was-erased-is-acknowledged": Slip(
-        entries, "Entries._replace", "if not all(o.applied for o in outcomes):\n        return None\n", "", ("update.",)
+        entries,
+        "Entries._replace",
+        "if not all(o.applied for o in outcomes):\n        return None\n",
+        "",
+        ("update.",),
     ),
-    "what-is-retired-is-changed": Slip(entries, "Entries._attempt", " or not is_current(home[0], now)", "", ("update.", "cache.invalidate")),
-    "what-has-expired-is-changed": Slip(entries, "Entries._attempt", "is_expired(home[0], now) or ", "", ("update.",)),
+    "what-is-retired-is-changed": Slip(
+        entries, "Entries._attempt", " or not is_current(home[0], now)", "", ("update.", "cache.invalidate")
+    ),
+    "what-has-expired-is-changed": Slip(
+        entries, "Entries._attempt", "is_expired(home[0], now) or ", "", ("update.",)
+    ),
     "a-window-is-ended-twice": Slip(
-        entries, "Entries.invalidate", 'if record.fields.get("valid_to") is not None:', "if False:", ("cache.invalidate", "update.")
+        entries,
+        "Entries.invalidate",
+        'if record.fields.get("valid_to") is not None:',
+        "if False:",
+        ("cache.invalidate", "update."),
     ),
-    "an-edit-keeps-its-old-vector": Slip(entries, "Entries._attempt", 'if changes.keys() & {"content", "title"}:', "if False:", ("update.",)),
-    "an-edit-forgets-its-generation": Slip(entry_records, "changed", "generation=record.generation,", "", ("erase.delete",)),
-    "an-edit-breaks-the-chain-of-kept-versions": Slip(entry_records, "changed", "previous=record.version,", "", _KEEP),
-    "an-edit-leaves-the-tags": Slip(entry_records, "changed", 'if "tags" in changes:', "if False:", ("update.",)),
+    "an-edit-keeps-its-old-vector": Slip(
+        entries, "Entries._attempt", 'if changes.keys() & {"content", "title"}:', "if False:", ("update.",)
+    ),
+    "an-edit-forgets-its-generation": Slip(
+        entry_records, "changed", "generation=record.generation,", "", ("erase.delete",)
+    ),
+    "an-edit-breaks-the-chain-of-kept-versions": Slip(
+        entry_records, "changed", "previous=record.version,", "", _KEEP
+    ),
+    "an-edit-leaves-the-tags": Slip(
+        entry_records, "changed", 'if "tags" in changes:', "if False:", ("update.",)
+    ),
     "an-edit-leaves-the-words-it-is-found-by": Slip(
         entry_records,
         "changed",
@@ -84,10 +133,16 @@ SLIPS: dict[str, Slip] = {
         "texts = dict(record.texts)",
         ("update.",),
     ),
-    "a-kept-version-overwrites-the-one-before": Slip(versions, "kept_version", "record.key.id, record.version)", "record.key.id, 0)", _KEEP),
+    "a-kept-version-overwrites-the-one-before": Slip(
+        versions, "kept_version", "record.key.id, record.version)", "record.key.id, 0)", _KEEP
+    ),
     # keys
     "another-text-under-a-key-is-answered-the-first": Slip(
-        births, "Births._repeated", "(conflict := _conflict(one, there.record)) is not None", "False", ("write.",)
+        births,
+        "Births._repeated",
+        "(conflict := _conflict(one, there.record)) is not None",
+        "False",
+        ("write.",),
     ),
     "a-repeated-key-is-answered-the-latest-version": Slip(
         births,
@@ -96,11 +151,19 @@ SLIPS: dict[str, Slip] = {
         "return record",
         ("version.read", "write."),
     ),
-    "an-unasked-key-is-revived": Slip(births, "Births.meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
+    "an-unasked-key-is-revived": Slip(
+        births, "Births.meet", "revive and there.record is None", "there.record is None", ("write.", "life")
+    ),
     # long texts
-    "a-long-text-owes-no-passages": Slip(outbox, "owed_by_writing", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed", _PASSAGES),
-    "an-edit-keeps-its-passages": Slip(entry_records, "changed", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)", _PASSAGES),
-    "a-passage-forgets-its-generation": Slip(passages, "Making._passage", "generation=record.generation,", "", _PASSAGES),
+    "a-long-text-owes-no-passages": Slip(
+        outbox, "owed_by_writing", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed", _PASSAGES
+    ),
+    "an-edit-keeps-its-passages": Slip(
+        entry_records, "changed", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)", _PASSAGES
+    ),
+    "a-passage-forgets-its-generation": Slip(
+        passages, "Making._passage", "generation=record.generation,", "", _PASSAGES
+    ),
     # deletions
     "deletion-drops-debts": Slip(
         erasure,
@@ -110,21 +173,43 @@ SLIPS: dict[str, Slip] = {
         ("summed up, edited, and its sources still to be deleted",),
     ),
     "deletion-leaves-relations": Slip(outbox, "hanging_on", "kind.named_by.items()", "()", ("derive.",)),
-    "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure.deletion", "versions = [record.previous, ", "versions = [", _KEEP),
-    "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure._delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
-    "deletion-leaves-passages": Slip(erasure, "Erasure.deletion", "*passages_left(kind, record)", "", _PASSAGES),
+    "deletion-forgets-the-last-kept-version": Slip(
+        erasure, "Erasure.deletion", "versions = [record.previous, ", "versions = [", _KEEP
+    ),
+    "a-noted-version-is-not-asked-for": Slip(
+        erasure, "Erasure._delete", " or (at is not None and home[0].version != at)", "", ("derive.",)
+    ),
+    "deletion-leaves-passages": Slip(
+        erasure, "Erasure.deletion", "*passages_left(kind, record)", "", _PASSAGES
+    ),
     "a-tombstone-lives-no-moment": Slip(
-        placement, "Placement.tombstone_until", "self.settings.tombstone_life", "self.settings.lease * 0", ("delete.", "sweep.purge")
+        placement,
+        "Placement.tombstone_until",
+        "self.settings.tombstone_life",
+        "self.settings.lease * 0",
+        ("delete.", "sweep.purge"),
     ),
     # scopes
     "erasure-skips-the-cache": Slip(
-        erasure, "Erasure._stores", "*self._placement.topology.stores", "*self._placement.topology.homes", ("cache.look",)
+        erasure,
+        "Erasure._stores",
+        "*self._placement.topology.stores",
+        "*self._placement.topology.homes",
+        ("cache.look",),
     ),
     "erasure-leaves-copies": Slip(
-        erasure, "Erasure._erase_in", "await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES, version)", "pass", _ERASE
+        erasure,
+        "Erasure._erase_in",
+        "await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES, version)",
+        "pass",
+        _ERASE,
     ),
     "erasure-leaves-kept-versions": Slip(
-        erasure, "Erasure._erase_in", "in self._placement.kinds.within(partition):", "in self._placement.kinds.within(partition)[::2]:", _ERASE
+        erasure,
+        "Erasure._erase_in",
+        "in self._placement.kinds.within(partition):",
+        "in self._placement.kinds.within(partition)[::2]:",
+        _ERASE,
     ),
     "erasure-counts-copies-too": Slip(
         erasure,
@@ -133,10 +218,16 @@ SLIPS: dict[str, Slip] = {
         "frozenset(Role)",
         _ERASE,
     ),
-    "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data), *then),", "", _ERASE),
-    "erasure-never-ends-its-operation": Slip(erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)),
+    "erasure-forgets-its-operation": Slip(
+        erasure, "Erasure._operation", "owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data), *then),", "", _ERASE
+    ),
+    "erasure-never-ends-its-operation": Slip(
+        erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)
+    ),
     "erasure-begins-at-the-same-generation": Slip(erasure, "Erasure.erase", "1 + await", "await", _ERASE),
-    "erasure-takes-what-was-written-since": Slip(erasure, "Erasure._erase_in", 'Lt("generation", generation)  #', "None  #", ("erase.delete",)),
+    "erasure-takes-what-was-written-since": Slip(
+        erasure, "Erasure._erase_in", 'Lt("generation", generation)  #', "None  #", ("erase.delete",)
+    ),
     # what is owed
     "a-kept-version-is-settled-unpaid": Slip(
         outbox,
@@ -152,9 +243,19 @@ SLIPS: dict[str, Slip] = {
         "return owed.step == REPLICA or self._copy(pending.collection, owner, owed)",
         ("replica.",),
     ),
-    "an-arrival-is-flagged-as-nothing": Slip(outbox, "Outbox._write", "role=Role.HOME)", "role=Role.ARRIVING)", ("move.arrive",)),
-    "what-is-done-stays-owed": Slip(outbox, "Outbox._finish_some", "dict.fromkeys(one.store for one in done)", "()", ("owed.",)),
-    "what-failed-is-taken-for-done": Slip(outbox, "Outbox._each", "return [error] * len(items)", "return [True] * len(items)", ("owed.", "replica.")),
+    "an-arrival-is-flagged-as-nothing": Slip(
+        outbox, "Outbox._write", "role=Role.HOME)", "role=Role.ARRIVING)", ("move.arrive",)
+    ),
+    "what-is-done-stays-owed": Slip(
+        outbox, "Outbox._finish_some", "dict.fromkeys(one.store for one in done)", "()", ("owed.",)
+    ),
+    "what-failed-is-taken-for-done": Slip(
+        outbox,
+        "Outbox._each",
+        "return [error] * len(items)",
+        "return [True] * len(items)",
+        ("owed.", "replica."),
+    ),
     "an-edit-carries-replicas-and-nothing-else": Slip(
         outbox, "Outbox.carried", "Until.ERASED) > past", "Until.ERASED) <= past", ("version.keep", "update.")
     ),
@@ -173,35 +274,67 @@ SLIPS: dict[str, Slip] = {
         "there.pending.owner.version > one.owner.version",
         _DELIVER,
     ),
-    "flushing-waits-for-nothing": Slip(deliveries, "Deliveries.flush", "any(waits.place <= last for waits in self._all())", "False", _DELIVER),
-    "a-search-looks-past-what-is-queued": Slip(pool, "Gathering._answers", "(queued, *copied)", "copied", _DELIVER),
+    "flushing-waits-for-nothing": Slip(
+        deliveries, "Deliveries.flush", "any(waits.place <= last for waits in self._all())", "False", _DELIVER
+    ),
+    "a-search-looks-past-what-is-queued": Slip(
+        pool, "Gathering._answers", "(queued, *copied)", "copied", _DELIVER
+    ),
     "queued-work-that-deletes-is-put-off-for-ever": Slip(
         deliveries, "Deliveries.deliver", "await self._outbox.finish_all(now)", "pass", ("derive.",)
     ),
     # moves
     "a-move-within-a-store-at-any-version": Slip(
-        tiering, "Tiering._relabel", "AtVersion(record.version, Role.HOME, record.tier)", "Newer()", ("move.relabel",)
+        tiering,
+        "Tiering._relabel",
+        "AtVersion(record.version, Role.HOME, record.tier)",
+        "Newer()",
+        ("move.relabel",),
     ),
     "a-move-within-a-store-owes-no-replica": Slip(
-        tiering, "Tiering._relabel", "owed=replicas(self._placement, collection, store, to)", "owed=()", ("move.relabel",)
+        tiering,
+        "Tiering._relabel",
+        "owed=replicas(self._placement, collection, store, to)",
+        "owed=()",
+        ("move.relabel",),
     ),
     "a-move-owes-no-replica": Slip(
-        tiering, "Tiering._carry", "owed = replicas(self._placement, collection, target, to)", "owed = ()", ("move.copy", "replica.")
+        tiering,
+        "Tiering._carry",
+        "owed = replicas(self._placement, collection, target, to)",
+        "owed = ()",
+        ("move.copy", "replica."),
     ),
-    "a-move-goes-back": Slip(tiering, "Tiering._prepare", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)),
+    "a-move-goes-back": Slip(
+        tiering, "Tiering._prepare", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)
+    ),
     "a-copy-for-an-earlier-tier-is-taken-as-it-is": Slip(
         tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.due",)
     ),
-    "a-release-is-taken-for-done": Slip(tiering, "Tiering._release", "if outcome.applied:", "if True:", ("move.release",)),
+    "a-release-is-taken-for-done": Slip(
+        tiering, "Tiering._release", "if outcome.applied:", "if True:", ("move.release",)
+    ),
     "a-mark-to-elsewhere-settles-an-arrival": Slip(
-        maintenance, "Maintenance._sources", "stands is not None and not elsewhere", "stands is not None", ("sweep.source",)
+        maintenance,
+        "Maintenance._sources",
+        "stands is not None and not elsewhere",
+        "stands is not None",
+        ("sweep.source",),
     ),
     # reading
     "arriving-copies-count-for-readers": Slip(
-        placement, "Placement._is_home", "return row.role is Role.ARRIVING and marked", "return row.role is Role.ARRIVING", ("move.",)
+        placement,
+        "Placement._is_home",
+        "return row.role is Role.ARRIVING and marked",
+        "return row.role is Role.ARRIVING",
+        ("move.",),
     ),
     "arriving-copies-never-count": Slip(
-        placement, "Placement._is_home", "return row.role is Role.ARRIVING and marked", "return False", ("move.arrive",)
+        placement,
+        "Placement._is_home",
+        "return row.role is Role.ARRIVING and marked",
+        "return False",
+        ("move.arrive",),
     ),
     "marks-end-the-search": Slip(
         placement,
@@ -214,43 +347,91 @@ SLIPS: dict[str, Slip] = {
         placement, "Placement._meet", "if located.tombstone is None:", "if True:", ("life", "write.revive")
     ),
     "what-is-ahead-of-the-clock-is-not-known-now": Slip(
-        visibility, "passed", " or (_asks_for_the_present(at, now) and moment > micros(now))", "", ("read.", "browse")
+        visibility,
+        "passed",
+        " or (_asks_for_the_present(at, now) and moment > micros(now))",
+        "",
+        ("read.", "browse"),
     ),
-    "versions-go-back": Slip(versions, "version_at", "max(stored + 1, micros(now))", "micros(now)", ("update.",)),
-    "a-walk-shows-what-has-expired": Slip(browsing, "Browsing.every_record", " or is_expired(row, now)", "", ("browse.everything",)),
+    "versions-go-back": Slip(
+        versions, "version_at", "max(stored + 1, micros(now))", "micros(now)", ("update.",)
+    ),
+    "a-walk-shows-what-has-expired": Slip(
+        browsing, "Browsing.every_record", " or is_expired(row, now)", "", ("browse.everything",)
+    ),
     # the past
     # the cache
     "a-cache-ignores-the-restart": Slip(
-        cache, "Cache._is_fresh", "row.epoch == store.epoch and ", "", ("the cache is rolled back to before an edit",)
+        cache,
+        "Cache._is_fresh",
+        "row.epoch == store.epoch and ",
+        "",
+        ("the cache is rolled back to before an edit",),
     ),
-    "a-cache-takes-what-is-of-other-tiers": Slip(cache, "Cache.fill", ' or record.tier != "short"', "", _CACHE),
+    "a-cache-takes-what-is-of-other-tiers": Slip(
+        cache, "Cache.fill", ' or record.tier != "short"', "", _CACHE
+    ),
     # relations
     "relations-of-erased-ends-are-shown": Slip(
-        dangling, "standing", "if at.record is not None or at.corrupt is not None or at.unknown is not None", "", _LINK
+        dangling,
+        "standing",
+        "if at.record is not None or at.corrupt is not None or at.unknown is not None",
+        "",
+        _LINK,
     ),
     "relations-are-made-with-what-is-retired": Slip(
-        relations, "Relations.relate", "target_id, active=restored_from is None)", "target_id, active=False)", _LINK
+        relations,
+        "Relations.relate",
+        "target_id, active=restored_from is None)",
+        "target_id, active=False)",
+        _LINK,
     ),
     "the-same-relation-is-made-again": Slip(
-        relations, "Relations._put", 'raise Conflict("relation already exists", record.key.id)', "return record", _LINK
+        relations,
+        "Relations._put",
+        'raise Conflict("relation already exists", record.key.id)',
+        "return record",
+        _LINK,
     ),
     "relations-are-listed-backwards": Slip(
-        relations, "Relations.related", '{"source_id": source_id, "target_id": target_id,', '{"source_id": target_id, "target_id": source_id,', _LINK
+        relations,
+        "Relations.related",
+        '{"source_id": source_id, "target_id": target_id,',
+        '{"source_id": target_id, "target_id": source_id,',
+        _LINK,
     ),
     # sweeps
-    "graves-are-forgotten-early": Slip(due, "_questions", 'Lt("discard_at", now)', 'Not(Lt("discard_at", now))', ("sweep.purge",)),
-    "graves-are-never-forgotten": Slip(maintenance, "Maintenance._forget", "if not rows:", "if True:", ("sweep.purge",)),
-    "a-sweep-leaves-debts": Slip(maintenance, "Maintenance._do_due", "(Why.OWES, self._finish_owed), ", "", ("sweep.owed", "owed.")),
-    "a-sweep-leaves-arriving-copies": Slip(
-        maintenance, "Maintenance._do_due", "(Why.ARRIVING, self._settle_arriving), ", "", ("sweep.source", "move.")
+    "graves-are-forgotten-early": Slip(
+        due, "_questions", 'Lt("discard_at", now)', 'Not(Lt("discard_at", now))', ("sweep.purge",)
     ),
-    "a-lease-is-never-given-up": Slip(lease, "Lease._taken", 'now < stands.fields["until"] <= now + 2 * length', "True", ("lease.",)),
+    "graves-are-never-forgotten": Slip(
+        maintenance, "Maintenance._forget", "if not rows:", "if True:", ("sweep.purge",)
+    ),
+    "a-sweep-leaves-debts": Slip(
+        maintenance, "Maintenance._do_due", "(Why.OWES, self._finish_owed), ", "", ("sweep.owed", "owed.")
+    ),
+    "a-sweep-leaves-arriving-copies": Slip(
+        maintenance,
+        "Maintenance._do_due",
+        "(Why.ARRIVING, self._settle_arriving), ",
+        "",
+        ("sweep.source", "move."),
+    ),
+    "a-lease-is-never-given-up": Slip(
+        lease, "Lease._taken", 'now < stands.fields["until"] <= now + 2 * length', "True", ("lease.",)
+    ),
     # more reading
     # stores
     # what a second life owes
     "a-revived-key-owes-no-replica": Slip(
-        births, "Births._revive", "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps)", "()", ("write.revive", "life")
+        births,
+        "Births._revive",
+        "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps)",
+        "()",
+        ("write.revive", "life"),
     ),
     # what moves together
-    "replicas-are-adopted-one-at-a-time": Slip(tiering, "Tiering._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)),
+    "replicas-are-adopted-one-at-a-time": Slip(
+        tiering, "Tiering._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)
+    ),
 }

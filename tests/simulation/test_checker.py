@@ -1,4 +1,6 @@
-"""The checker must reject histories that are wrong, written out by hand, and accept those that are odd but right."""
+"""The checker must reject histories that are wrong, written out by hand, and accept
+those that are odd but right.
+"""
 
 from __future__ import annotations
 
@@ -34,30 +36,77 @@ def _events(*lines: Line) -> list[Event]:
 
 WRONG: dict[str, tuple[str, list[Line]]] = {
     "an acknowledged write is lost": ("lost", [(0, 1, Act.CREATE, "a"), (2, 3, Act.READ, None)]),
-    "an acknowledged update is lost": ("stale", [(0, 1, Act.CREATE, "a"), (2, 3, Act.UPDATE, "b"), (4, 5, Act.READ, "a")]),
-    "it is missing from one read": ("missing", [(0, 1, Act.CREATE, "a"), (2, 3, Act.READ, None), (4, 5, Act.READ, "a")]),
+    "an acknowledged update is lost": (
+        "stale",
+        [(0, 1, Act.CREATE, "a"), (2, 3, Act.UPDATE, "b"), (4, 5, Act.READ, "a")],
+    ),
+    "it is missing from one read": (
+        "missing",
+        [(0, 1, Act.CREATE, "a"), (2, 3, Act.READ, None), (4, 5, Act.READ, "a")],
+    ),
     "missing while it is being updated": (
         "missing",
         [(0, 1, Act.CREATE, "a"), (2, 9, Act.UPDATE, "b"), (3, 4, Act.READ, None), (10, 11, Act.READ, "b")],
     ),
-    "it comes back after its deletion": ("resurrected", [(0, 1, Act.CREATE, "a"), (2, 3, Act.DELETE, None), (4, 5, Act.READ, "a")]),
-    "an update succeeds after its deletion": ("order", [(0, 1, Act.CREATE, "a"), (2, 3, Act.DELETE, None), (4, 5, Act.UPDATE, "b")]),
-    "reads go back in time": ("stale", [(0, 1, Act.CREATE, "a"), (2, 9, Act.UPDATE, "b"), (3, 4, Act.READ, "b"), (5, 6, Act.READ, "a")]),
+    "it comes back after its deletion": (
+        "resurrected",
+        [(0, 1, Act.CREATE, "a"), (2, 3, Act.DELETE, None), (4, 5, Act.READ, "a")],
+    ),
+    "an update succeeds after its deletion": (
+        "order",
+        [(0, 1, Act.CREATE, "a"), (2, 3, Act.DELETE, None), (4, 5, Act.UPDATE, "b")],
+    ),
+    "reads go back in time": (
+        "stale",
+        [(0, 1, Act.CREATE, "a"), (2, 9, Act.UPDATE, "b"), (3, 4, Act.READ, "b"), (5, 6, Act.READ, "a")],
+    ),
     "a late unknown write undoes a known one": (
         "stale",
-        [(0, 1, Act.CREATE, "a"), (2, Act.UPDATE, "b"), (3, 4, Act.READ, "b"), (5, 6, Act.UPDATE, "c"), (7, 8, Act.READ, "b")],
+        [
+            (0, 1, Act.CREATE, "a"),
+            (2, Act.UPDATE, "b"),
+            (3, 4, Act.READ, "b"),
+            (5, 6, Act.UPDATE, "c"),
+            (7, 8, Act.READ, "b"),
+        ],
     ),
-    "two deletions both succeed": ("order", [(0, 1, Act.CREATE, "a"), (2, 3, Act.DELETE, None), (4, 5, Act.DELETE, None)]),
+    "two deletions both succeed": (
+        "order",
+        [(0, 1, Act.CREATE, "a"), (2, 3, Act.DELETE, None), (4, 5, Act.DELETE, None)],
+    ),
     "told there is nothing while it lives": ("lost", [(0, 1, Act.CREATE, "a"), (2, 3, Act.REFUSED, None)]),
     "a value nobody wrote": ("stale", [(0, 1, Act.CREATE, "a"), (2, 3, Act.READ, "z")]),
 }
 
 RIGHT: dict[str, list[Line]] = {
-    "overlapping updates in either order": [(0, 1, Act.CREATE, "a"), (2, 9, Act.UPDATE, "b"), (3, 8, Act.UPDATE, "c"), (10, 11, Act.READ, "b")],
-    "a read during an update sees either": [(0, 1, Act.CREATE, "a"), (2, 9, Act.UPDATE, "b"), (3, 4, Act.READ, "a"), (5, 6, Act.READ, "b")],
-    "an unknown write takes effect late": [(0, 1, Act.CREATE, "a"), (2, Act.UPDATE, "b"), (3, 4, Act.READ, "a"), (50, 51, Act.READ, "b")],
-    "an unknown write never takes effect": [(0, 1, Act.CREATE, "a"), (2, Act.UPDATE, "b"), (3, 4, Act.READ, "a")],
-    "an unknown deletion takes effect": [(0, 1, Act.CREATE, "a"), (2, Act.DELETE, None), (3, 4, Act.READ, None)],
+    "overlapping updates in either order": [
+        (0, 1, Act.CREATE, "a"),
+        (2, 9, Act.UPDATE, "b"),
+        (3, 8, Act.UPDATE, "c"),
+        (10, 11, Act.READ, "b"),
+    ],
+    "a read during an update sees either": [
+        (0, 1, Act.CREATE, "a"),
+        (2, 9, Act.UPDATE, "b"),
+        (3, 4, Act.READ, "a"),
+        (5, 6, Act.READ, "b"),
+    ],
+    "an unknown write takes effect late": [
+        (0, 1, Act.CREATE, "a"),
+        (2, Act.UPDATE, "b"),
+        (3, 4, Act.READ, "a"),
+        (50, 51, Act.READ, "b"),
+    ],
+    "an unknown write never takes effect": [
+        (0, 1, Act.CREATE, "a"),
+        (2, Act.UPDATE, "b"),
+        (3, 4, Act.READ, "a"),
+    ],
+    "an unknown deletion takes effect": [
+        (0, 1, Act.CREATE, "a"),
+        (2, Act.DELETE, None),
+        (3, 4, Act.READ, None),
+    ],
     "promoted again after its deletion": [
         (0, 1, Act.PROMOTE, None),
         (2, 3, Act.READ, "a"),
@@ -96,28 +145,43 @@ def test_what_is_hidden_from_a_moment_on_is_shown_before_it_and_not_after(begun:
     late = check_register("r", [*begun, _at(Act.READ, "a", 2, (60, 60))])
     assert (early and early.kind, late and late.kind) == ("lost", "shown too long")
     assert check_register("r", [*begun, _at(Act.READ, None, 2, (60, 60))]) is None
-    assert check_register("r", [*begun, _at(Act.READ, None, 2, (60, 60)), _at(Act.READ, "a", 3, (49, 49))]) is None  # by a clock that is behind
+    assert (
+        check_register("r", [*begun, _at(Act.READ, None, 2, (60, 60)), _at(Act.READ, "a", 3, (49, 49))])
+        is None
+    )  # by a clock that is behind
 
 
 def test_an_expiry_is_exact_and_an_unknown_end_is_not() -> None:
     assert check_register("r", [EXPIRING, _at(Act.READ, "a", 2, (50, 50))]) is not None
     for value in ("a", None):
         assert check_register("r", [*RETIRED, _at(Act.READ, value, 2, (55, 55))]) is None
-        assert check_register("r", [EXPIRING, _at(Act.READ, value, 2, (49, 51))]) is None  # it looked at the clock before and after
+        assert (
+            check_register("r", [EXPIRING, _at(Act.READ, value, 2, (49, 51))]) is None
+        )  # it looked at the clock before and after
 
 
 def test_what_is_hidden_is_not_changed_but_can_be_deleted() -> None:
     for begun in ((EXPIRING,), RETIRED):
-        assert check_register("r", [*begun, _at(Act.UPDATE, "b", 2, (49, 49)), _at(Act.READ, "b", 3, (49, 49))]) is None
+        assert (
+            check_register("r", [*begun, _at(Act.UPDATE, "b", 2, (49, 49)), _at(Act.READ, "b", 3, (49, 49))])
+            is None
+        )
         assert check_register("r", [*begun, _at(Act.UPDATE, "b", 2, (60, 60))]) is not None
         assert check_register("r", [*begun, _at(Act.RETIRE, None, 2, (60, 60), (70, 70))]) is not None
         assert check_register("r", [*begun, _at(Act.ABSENT, None, 2, (60, 60))]) is not None
         assert check_register("r", [*begun, _at(Act.CLOSED, None, 2, (60, 60))]) is None
-        assert check_register("r", [*begun, _at(Act.DELETE, None, 2, (60, 60)), _at(Act.ABSENT, None, 3, (60, 60))]) is None
+        assert (
+            check_register(
+                "r", [*begun, _at(Act.DELETE, None, 2, (60, 60)), _at(Act.ABSENT, None, 3, (60, 60))]
+            )
+            is None
+        )
 
 
 def test_a_read_that_the_window_explains_does_not_shut_out_an_erasure_that_ended_before_it() -> None:
-    """The reads agree with the retired entry, and only the erasure explains what comes after them."""
+    """The reads agree with the retired entry, and only the erasure explains what comes
+    after them.
+    """
     written = Event("r", Act.CREATE, "a", 0, 1)
     erased = Event("r", Act.WIPE, None, 0, 9, maybe=True)
     retired = Event("r", Act.RETIRE, None, 2, 3, hides=(3.0, 3.0), clock=(2.0, 3.0))
@@ -146,10 +210,17 @@ def test_a_copy_of_what_was_changed_or_hidden_before_is_stale_where_nothing_fail
 
 def test_what_was_known_is_hidden_once_it_has_expired_and_not_before() -> None:
     def told(value: str | None, clock: float) -> str | None:
-        violation = check_known_at(KnownAt("r", value, 2.0, 0.1, 9.0, (clock, clock)), [EXPIRING], hidden_from=50)
+        violation = check_known_at(
+            KnownAt("r", value, 2.0, 0.1, 9.0, (clock, clock)), [EXPIRING], hidden_from=50
+        )
         return None if violation is None else violation.kind
 
-    assert (told("a", 49), told(None, 49), told("a", 50), told(None, 50)) == (None, "missing", "shown too long", None)
+    assert (told("a", 49), told(None, 49), told("a", 50), told(None, 50)) == (
+        None,
+        "missing",
+        "shown too long",
+        None,
+    )
 
 
 def test_a_damaged_entry_may_be_left_out_and_no_other() -> None:

@@ -1,4 +1,6 @@
-"""What small simulations share: how many runs must show something, and that a judge sees what comes to stand when nobody looks."""
+"""What small simulations share: how many runs must show something, and that a judge
+sees what comes to stand when nobody looks.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,13 @@ from tests.simulation.loop import START
 from tests.simulation.unfenced import unlooked_for
 
 
-@pytest.mark.parametrize(("runs", "share"), [(20, Fraction(1, 2)), (60, Fraction(1, 5)), (60, Fraction(9, 10)), (1_000, Fraction(2, 5))])
-def test_fewer_runs_than_the_least_show_something_once_in_a_hundred_thousand_times(runs: int, share: Fraction) -> None:
+@pytest.mark.parametrize(
+    ("runs", "share"),
+    [(20, Fraction(1, 2)), (60, Fraction(1, 5)), (60, Fraction(9, 10)), (1_000, Fraction(2, 5))],
+)
+def test_fewer_runs_than_the_least_show_something_once_in_a_hundred_thousand_times(
+    runs: int, share: Fraction
+) -> None:
     def fewer_than(shown: int) -> Fraction:
         return sum((comb(runs, n) * share**n * (1 - share) ** (runs - n) for n in range(shown)), Fraction(0))
 

@@ -1,4 +1,6 @@
-"""What several records have promised together, on histories written out by hand: each promise is broken once, and kept in odd but right ways."""
+"""What several records have promised together, on histories written out by hand: each
+promise is broken once, and kept in odd but right ways.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def _kinds(history: History) -> list[str]:
 
 
 def _compacted(history: History, *, stored: bool) -> History:
-    """A compaction of `a` whose outcome nobody learned; `a` was seen gone at 5, and the summary at 7 where it was `stored`."""
+    """A compaction of `a` whose outcome nobody learned; `a` was seen gone at 5, and the
+    summary at 7 where it was `stored`.
+    """
     history.register("c", "acme", "user:ada")
     history.derived.append(Derived("c", ("a",), "compact", 2))
     history.note(Event("a", Act.DROP, "ma", 2, maybe=True, by="compact"))
@@ -54,7 +58,9 @@ def test_a_summary_of_erased_sources_does_not_come_any_more() -> None:
 
 
 def _promoted_away(said: str) -> History:
-    """`a` was edited to `edit`, promoted and taken away by it; the copy is seen to say `said`."""
+    """`a` was edited to `edit`, promoted and taken away by it; the copy is seen to say
+    `said`.
+    """
     history = _history("a")
     history.note(Event("a", Act.UPDATE, "edit", 2, 3, by="update"))
     return _promote_away(history, said)
@@ -77,7 +83,9 @@ def test_a_copy_whose_original_it_took_says_its_last_text() -> None:
 
 
 def test_a_copy_says_what_its_original_said_in_its_last_life() -> None:
-    """`a` was deleted after its edit, and written anew under its key: seed 119828 took the text of the former life for its last one."""
+    """`a` was deleted after its edit, and written anew under its key: seed 119828 took
+    the text of the former life for its last one.
+    """
 
     def reborn(said: str) -> History:
         history = _promoted_away(said)
@@ -96,7 +104,9 @@ def test_a_write_under_a_key_that_lives_leaves_what_its_original_said() -> None:
 
 
 def test_what_the_first_write_under_a_key_said_is_what_its_original_may_have_said() -> None:
-    """Seed 914509378: of a first write that revives, and one of another text whose outcome nobody learned, the judge forgot the first."""
+    """Seed 914509378: of a first write that revives, and one of another text whose
+    outcome nobody learned, the judge forgot the first.
+    """
 
     def promoted_away(said: str) -> History:
         history = _history()
@@ -107,7 +117,9 @@ def test_what_the_first_write_under_a_key_said_is_what_its_original_may_have_sai
         return _promote_away(history, said)
 
     assert _kinds(promoted_away("ma")) == []
-    assert _kinds(promoted_away("other")) == ["lost"], "on what is live a write of another text changes nothing"
+    assert _kinds(promoted_away("other")) == ["lost"], (
+        "on what is live a write of another text changes nothing"
+    )
 
 
 def _told(*values: str) -> Told:

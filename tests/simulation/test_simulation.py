@@ -1,4 +1,6 @@
-"""The engine under simulation, the same seeds on every run, and fresh ones in `make nightly`. And the proof that it would notice."""
+"""The engine under simulation, the same seeds on every run, and fresh ones in `make
+nightly`. And the proof that it would notice.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ from tests.simulation.mutants import MUTANTS, Mutant, applied
 from tests.simulation.rare_slips import RARE_SLIPS
 from tests.simulation.report import LEAST, table, verdict
 from tests.simulation.report import SEEDS as SEEDS_OF_A_PROOF
-from tests.simulation.runner import nearest_first, run_many, run_seed, run_variant, scenario_of, shrink_seed, silence
+from tests.simulation.runner import (
+    nearest_first,
+    run_many,
+    run_seed,
+    run_variant,
+    scenario_of,
+    shrink_seed,
+    silence,
+)
 from tests.simulation.scenes import Kind
 from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps, stride
 from tests.simulation.workload import Layout
@@ -29,8 +39,14 @@ from tests.support import noticed
 from tests.support.depth import NIGHTLY, THOROUGH, drawn, seeds
 from tests.support.slips import Slip
 
-SEEDS = list(seeds(0, 0, nightly=1_000)) if NIGHTLY else noticed.noted_seeds("simulation")[: None if THOROUGH else 15]
-"""Every seed that is noted for a mutant, so that none of them fails by itself; each night fresh ones. `make simulate SEED=n` runs one again."""
+SEEDS = (
+    list(seeds(0, 0, nightly=1_000))
+    if NIGHTLY
+    else noticed.noted_seeds("simulation")[: None if THOROUGH else 15]
+)
+"""Every seed that is noted for a mutant, so that none of them fails by itself; each
+night fresh ones. `make simulate SEED=n` runs one again.
+"""
 NOTICED_WITHIN = 3_000
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
 ROOT = Path(__file__).parents[2]
@@ -41,7 +57,9 @@ def test_no_invariant_is_broken_under_faults(capsys: pytest.CaptureFixture[str])
         print(f"\nsimulation: {len(SEEDS)} seeds, the first is {SEEDS[0]}")
     total = run_many(SEEDS, jobs=JOBS)
     told = [f"seed {f.seed}: {f.violations[0]}" for f in total.failures]
-    assert not told, "\n".join([*told[:5], f"again, as small as it gets: make simulate SEED={total.failures[0].seed}"])
+    assert not told, "\n".join(
+        [*told[:5], f"again, as small as it gets: make simulate SEED={total.failures[0].seed}"]
+    )
     assert total.seeds == len(SEEDS)
     assert total.fewest >= 20
     assert len(table(total.coverage).splitlines()) > 40
@@ -51,13 +69,17 @@ def test_no_invariant_is_broken_under_faults(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("mutant", noticed.cases("simulation/", sorted(MUTANTS)))
 def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
     search = nearest_first(range(NOTICED_WITHIN), MUTANTS[mutant].near)
-    noticed.assert_shows(f"simulation/{mutant}", partial(applied, mutant), breaks_something, search, sound_elsewhere=THOROUGH)
+    noticed.assert_shows(
+        f"simulation/{mutant}", partial(applied, mutant), breaks_something, search, sound_elsewhere=THOROUGH
+    )
 
 
 def breaks_something(seed: int) -> bool:
     with silence():
         violations = run_seed(seed).violations
-    assert not any("TypeError" in str(v) or "NameError" in str(v) for v in violations), f"a mistake, not a mutant: {violations}"
+    assert not any("TypeError" in str(v) or "NameError" in str(v) for v in violations), (
+        f"a mistake, not a mutant: {violations}"
+    )
     return bool(violations)
 
 
@@ -69,7 +91,9 @@ def test_a_mutant_whose_note_shows_nothing_fails_and_says_how_to_renew_it() -> N
 
 
 def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
-    """Its patched name is never called; or, of a slip, the text to be replaced is not there."""
+    """Its patched name is never called; or, of a slip, the text to be replaced is not
+    there.
+    """
     inert = Mutant(lambda: (tiering, "no_such_name", lambda: None), ())
     with patch.dict(MUTANTS, {"inert": inert}), pytest.raises(AttributeError), applied("inert"):
         pass
@@ -99,7 +123,10 @@ def test_a_seed_is_replayed_to_the_letter() -> None:
 @pytest.mark.thorough
 def test_a_seed_is_replayed_to_the_letter_by_another_process() -> None:
     command = [sys.executable, "-m", "tests.simulation", "--seed", "3"]
-    told = {subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout for _ in range(2)}
+    told = {
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
+        for _ in range(2)
+    }
     assert len(told) == 1
 
 
@@ -130,22 +157,50 @@ def test_every_scene_that_runs_end_with_is_drawn_and_slips_name_no_other() -> No
 
 def test_what_a_scene_brings_can_strike_and_does_however_much_has_struck_before() -> None:
     brought = {turn.lure for ending in ENDINGS.values() for turn in ending.scene if turn.lure is not None}
-    assert {(step, fault) for lure, fault in brought for step in [lure.partition(" of ")[0]] if not can_meet(step, fault)} == set()
+    assert {
+        (step, fault)
+        for lure, fault in brought
+        for step in [lure.partition(" of ")[0]]
+        if not can_meet(step, fault)
+    } == set()
     assert {step for lure, _ in brought for step in [lure.partition(" of ")[0]]} <= set(named_steps())
     plan = FaultPlan(0, rate=1.0, lures={7: ("read.home of short", Fault.DOWN)}, most=2)
-    drawn = [plan.draw((operation, 1), "read.home", (Fault.DELAY, Fault.DOWN), store) for operation in (6, 6, 6, 7) for store in ("short", "mid")]
+    drawn = [
+        plan.draw((operation, 1), "read.home", (Fault.DELAY, Fault.DOWN), store)
+        for operation in (6, 6, 6, 7)
+        for store in ("short", "mid")
+    ]
     assert [fault is not None for fault in drawn] == [True, True, False, False, False, False, True, False]
     assert drawn[6] is Fault.DOWN
 
 
 def test_every_named_step_is_aimed_at_with_every_fault_it_can_meet() -> None:
     aimed = set(focuses())
-    assert {(s, f.value) for s in named_steps() for f in Fault if can_meet(s, f)} == aimed == {(s, f.value) for s, f in declared_pairs()}
+    assert (
+        {(s, f.value) for s in named_steps() for f in Fault if can_meet(s, f)}
+        == aimed
+        == {(s, f.value) for s, f in declared_pairs()}
+    )
     assert {focus_of(seed) for seed in range(len(focuses()))} == aimed
     partial = {s for s in named_steps() if can_meet(s, Fault.PARTIAL)}
     moves = {"move.copy", "move.adopt", "move.release", "move.arrive", "move.relabel", "cache.invalidate"}
-    owed = {"replica.deliver", "version.keep", "delete.elsewhere", "owed.settle", "hanging.erase", "passages.write"}
-    others = {"access.note", "delete.home", "write.home", "sweep.purge", "generation.restamp", "heal.write", "remake.write"}
+    owed = {
+        "replica.deliver",
+        "version.keep",
+        "delete.elsewhere",
+        "owed.settle",
+        "hanging.erase",
+        "passages.write",
+    }
+    others = {
+        "access.note",
+        "delete.home",
+        "write.home",
+        "sweep.purge",
+        "generation.restamp",
+        "heal.write",
+        "remake.write",
+    }
     assert partial - moves - owed == others
     assert owed <= partial
     assert moves <= partial
@@ -153,7 +208,9 @@ def test_every_named_step_is_aimed_at_with_every_fault_it_can_meet() -> None:
 
 
 def test_what_a_seed_is_about_comes_round_regularly() -> None:
-    """Also to a pair that has few seeds. Where it did not, mutants that fall near one pair alone fell after some change to the engine, or not."""
+    """Also to a pair that has few seeds. Where it did not, mutants that fall near one
+    pair alone fell after some change to the engine, or not.
+    """
     for length in (*range(4000, 4400, 50), len(focuses())):
         met = [seed for seed in range(2 * length) if seed * stride(length) % length < 8]
         assert max(after - before for before, after in pairwise(met)) < length / 3

@@ -1,4 +1,6 @@
-"""Engines too simple to be right, and one that is right enough: what the checker must catch, and what it must let through."""
+"""Engines too simple to be right, and one that is right enough: what the checker must
+catch, and what it must let through.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.simulation.world import World
 
 
 class ToyClient:
-    """One store, the first tier's, and no tiering. `conditional` updates are checked against the version read; others overwrite."""
+    """One store, the first tier's, and no tiering. `conditional` updates are checked
+    against the version read; others overwrite.
+    """
 
     conditional = True
     dirty_reads = False
@@ -43,14 +47,28 @@ class ToyClient:
         if o.kind in (Kind.WRITE, Kind.BATCH) and o.register not in history.registers:
             history.register(o.register, o.tenant, o.scope.text)
             value = history.marker(o.register, f"m{o.number}")
-            await self._attempt("write", lambda: self._write(key, o, value), [Effect(Act.CREATE, o.register, value, keyed=True)])
+            await self._attempt(
+                "write",
+                lambda: self._write(key, o, value),
+                [Effect(Act.CREATE, o.register, value, keyed=True)],
+            )
         elif o.register not in history.registers:
             return
         elif o.kind in (Kind.UPDATE, Kind.MOVE):
             value = history.marker(o.register, f"m{o.number}")
-            await self._attempt("update", lambda: self._update(key, value), [Effect(Act.UPDATE, o.register, value)], about=(o.register, key.id))
+            await self._attempt(
+                "update",
+                lambda: self._update(key, value),
+                [Effect(Act.UPDATE, o.register, value)],
+                about=(o.register, key.id),
+            )
         elif o.kind is Kind.DELETE:
-            await self._attempt("delete", lambda: self._delete(key), [Effect(Act.DELETE, o.register)], about=(o.register, key.id))
+            await self._attempt(
+                "delete",
+                lambda: self._delete(key),
+                [Effect(Act.DELETE, o.register)],
+                about=(o.register, key.id),
+            )
         else:
             await self._list(o)
 
@@ -60,13 +78,22 @@ class ToyClient:
             if found is not None:
                 records, ended = found
                 seen = [_seen(r) for r in records]
-                self._world.history.answered(seen, register.tenant, frozenset({register.scope}), ended.start, ended.end, ended.by)
+                self._world.history.answered(
+                    seen, register.tenant, frozenset({register.scope}), ended.start, ended.end, ended.by
+                )
 
     async def _list(self, o: Operation) -> None:
         found = await self._attempt("retrieve", lambda: self._all(o.tenant, o.scope.text))
         if found is not None:
             records, ended = found
-            self._world.history.answered([_seen(r) for r in records], o.tenant, frozenset({o.scope.text}), ended.start, ended.end, ended.by)
+            self._world.history.answered(
+                [_seen(r) for r in records],
+                o.tenant,
+                frozenset({o.scope.text}),
+                ended.start,
+                ended.end,
+                ended.by,
+            )
 
     async def _all(self, tenant: str, scope: str) -> list[Record]:
         page = await self._store.query(Query(ENTRIES, within(Partition(tenant, scope)), limit=MAX_LIMIT))
@@ -78,14 +105,18 @@ class ToyClient:
 
     async def _write(self, key: Key, o: Operation, value: str) -> None:
         now = self._process.clock()
-        record = Record(key, o.scope.text, micros(now), now, now, body={"register": o.register, "value": value})
+        record = Record(
+            key, o.scope.text, micros(now), now, now, body={"register": o.register, "value": value}
+        )
         await self._applied(Put(ENTRIES, record, Absent()))
 
     async def _update(self, key: Key, value: str) -> None:
         for _ in range(20):
             stored = await self._live(key)
             new = replace(stored, version=stored.version + 1, body={**stored.body, "value": value})
-            if await self._applied(Put(ENTRIES, new, AtVersion(stored.version) if self.conditional else Always())):
+            if await self._applied(
+                Put(ENTRIES, new, AtVersion(stored.version) if self.conditional else Always())
+            ):
                 return
 
     async def _delete(self, key: Key) -> None:

@@ -1,6 +1,8 @@
-"""What a store without fences lets stand: a record sent under one generation and kept under it, though another has been raised since.
+"""What a store without fences lets stand: a record sent under one generation and kept
+under it, though another has been raised since.
 
-Such a store's client reads the generation, writes, and looks again; what arrives when its client is gone is looked at by nobody.
+Such a store's client reads the generation, writes, and looks again; what arrives when
+its client is gone is looked at by nobody.
 """
 
 from __future__ import annotations
@@ -29,9 +31,15 @@ class _AsSent:
         return self._generations.get(partition, self._state.generation(partition))
 
 
-def unlooked_for(store: InMemoryStore, writes: Sequence[Write], together: bool) -> Callable[[], Awaitable[list[Outcome]]] | None:
-    """These writes as they come to stand after their client is gone; None where they are no different from any others."""
-    sent = {w.record.partition: store.state.generation(w.record.partition) for w in writes if isinstance(w, Put)}
+def unlooked_for(
+    store: InMemoryStore, writes: Sequence[Write], together: bool
+) -> Callable[[], Awaitable[list[Outcome]]] | None:
+    """These writes as they come to stand after their client is gone; None where they
+    are no different from any others.
+    """
+    sent = {
+        w.record.partition: store.state.generation(w.record.partition) for w in writes if isinstance(w, Put)
+    }
     if not sent or together:
         return None
 

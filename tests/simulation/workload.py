@@ -1,4 +1,6 @@
-"""What a run does: the stores it has, the workers, and their operations on a few shared entries. All of it follows from the seed."""
+"""What a run does: the stores it has, the workers, and their operations on a few shared
+entries. All of it follows from the seed.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Layout(StrEnum):
 
 TENANTS = ("acme", "zeta")
 SCOPES = (Scope.session("s1"), Scope.user("ada"), Scope.workspace("w1"))
-"""Where entries are written; the ids are the same for both tenants, to tell them apart by nothing else."""
+"""Where entries are written; the ids are the same for both tenants, to tell them apart
+by nothing else.
+"""
 SESSIONS = (*SCOPES, Scope.session("s1"), Scope.session("s1"))
 """The same, mostly of a session: what a cache holds."""
 PROMOTED = {
@@ -39,7 +43,9 @@ PROMOTED = {
     "workspace:w1": (Scope.org("o1"),),
 }
 SOON = (0.003, 0.05, 1.0, 60.0, 3_000.0)
-"""Seconds from a write until its entry expires, or from a retirement until its window ends."""
+"""Seconds from a write until its entry expires, or from a retirement until its window
+ends.
+"""
 EXPIRY_EDITED = "x"
 """The names of entries whose expiry is edited begin with this."""
 ENDS_WITH_A_SCENE = 0.4
@@ -81,7 +87,9 @@ DEADLY = frozenset({Kind.INVALIDATE, Kind.DELETE, Kind.DELETE_SCOPE, Kind.PROMOT
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing a worker does. `register` is the entry it is about, by name; `other` a second one or where it goes, by `pick`."""
+    """One thing a worker does. `register` is the entry it is about, by name; `other` a
+    second one or where it goes, by `pick`.
+    """
 
     number: int
     worker: int
@@ -119,32 +127,53 @@ class Scenario:
     """A step and a fault there that lead to the step in focus."""
     operations: tuple[Operation, ...]
     wrapped: bool = False
-    """Whether every store is behind the wrappers that repeat calls and limit their time."""
+    """Whether every store is behind the wrappers that repeat calls and limit their
+    time.
+    """
     setback: bool = False
-    """Whether a durable store is taken back to an earlier moment, or replaced by an empty one, after the last operation."""
+    """Whether a durable store is taken back to an earlier moment, or replaced by an
+    empty one, after the last operation.
+    """
     narrow: bool = False
-    """Whether the later stores take few writes at once and no large records, until the last operation has been done."""
+    """Whether the later stores take few writes at once and no large records, until the
+    last operation has been done.
+    """
     unfenced: bool = False
-    """Whether a record that was sent before an erasure may come to stand after it, where whoever sent it cannot look again."""
+    """Whether a record that was sent before an erasure may come to stand after it,
+    where whoever sent it cannot look again.
+    """
     ending: str = ""
     """The scene that the run ends with, by name; most have none."""
 
 
-def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = None, endings: Mapping[str, Scene] | None = None) -> Scenario:
-    """The run of this seed: that fault strikes more often at that step, among operations and stores that make the step likely.
+def scenario(
+    seed: int,
+    focus: tuple[str, str] = ("", ""),
+    aim: Aim | None = None,
+    endings: Mapping[str, Scene] | None = None,
+) -> Scenario:
+    """The run of this seed: that fault strikes more often at that step, among
+    operations and stores that make the step likely.
 
-    Some end with one of the `endings`, drawn by itself: one more of them changes no other part of any run.
+    Some end with one of the `endings`, drawn by itself: one more of them changes no
+    other part of any run.
     """
     random = seeded(seed, 1)
     layout = random.choice((aim.layouts if aim else ()) or tuple(Layout))
     scopes = (aim.scopes if aim else ()) or (SESSIONS if layout is Layout.CACHE else SCOPES)
-    weights = {kind: weight * (0.2 if kind in DEADLY else 1.0) for kind, weight in WEIGHTS.items()} if random.random() < 0.5 else dict(WEIGHTS)
+    weights = (
+        {kind: weight * (0.2 if kind in DEADLY else 1.0) for kind, weight in WEIGHTS.items()}
+        if random.random() < 0.5
+        else dict(WEIGHTS)
+    )
     workers = 2 if random.random() < 0.7 else 3
     if random.random() < 0.1:
         weights[Kind.DAMAGE] = 2
     peculiar = seeded(seed, 7).random()
     last = seeded(seed, 8)
-    fitting = [name for name, ending in (endings or {}).items() if layout in (ending.layouts or tuple(Layout))]
+    fitting = [
+        name for name, ending in (endings or {}).items() if layout in (ending.layouts or tuple(Layout))
+    ]
     shares = [endings[name].share for name in fitting] if endings else []
     ending = last.choices(fitting, shares)[0] if fitting and last.random() < ENDS_WITH_A_SCENE else ""
     scene = endings[ending] if endings and ending else None
@@ -153,12 +182,17 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
         layout=layout,
         atomic=random.random() < 0.5 and focus[1] != "partial batch",
         workers=workers,
-        rate=random.choice((0.0, 0.01, 0.03) if aim is not None and aim.scene else (0.0, 0.01, 0.03, 0.06, 0.12, 0.2)),
+        rate=random.choice(
+            (0.0, 0.01, 0.03) if aim is not None and aim.scene else (0.0, 0.01, 0.03, 0.06, 0.12, 0.2)
+        ),
         focus=focus,
         lure=aim.lure if aim else None,
-        operations=tuple(_operations(random, workers, weights, scopes, aim, (last, scene) if scene is not None else None)),
+        operations=tuple(
+            _operations(random, workers, weights, scopes, aim, (last, scene) if scene is not None else None)
+        ),
         wrapped=random.random() < 0.1,
-        setback=random.random() < (0.5 if focus[0].startswith("generation.") else 0.06) or (scene is not None and scene.setback),
+        setback=random.random() < (0.5 if focus[0].startswith("generation.") else 0.06)
+        or (scene is not None and scene.setback),
         narrow=peculiar < 0.12,
         unfenced=peculiar > 0.85,
         ending=ending,
@@ -166,9 +200,16 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
 
 
 def _operations(
-    random: Random, workers: int, weights: dict[Kind, float], scopes: tuple[Scope, ...], aim: Aim | None, last: tuple[Random, Scene] | None
+    random: Random,
+    workers: int,
+    weights: dict[Kind, float],
+    scopes: tuple[Scope, ...],
+    aim: Aim | None,
+    last: tuple[Random, Scene] | None,
 ) -> list[Operation]:
-    """At least 20. The first of each worker writes; most of the others meet on what was written first; some are the aim's pattern."""
+    """At least 20. The first of each worker writes; most of the others meet on what was
+    written first; some are the aim's pattern.
+    """
     weights = dict(weights)
     hot = [(f"r{w}", _tenant(random), random.choice(scopes)) for w in range(workers)]
     keyed = f"k-{hot[0][1]}-{hot[0][2].kind}"
@@ -212,7 +253,9 @@ _Target = tuple[str, str, Scope]
 class _Drawn:
     """Operations drawn so far."""
 
-    def __init__(self, random: Random, workers: int, pace: float, found: list[Operation] | None = None) -> None:
+    def __init__(
+        self, random: Random, workers: int, pace: float, found: list[Operation] | None = None
+    ) -> None:
         self.found: list[Operation] = [] if found is None else found
         self._random = random
         self._workers = workers
@@ -251,7 +294,12 @@ class _Drawn:
             self.add(Kind.WRITE, target, worker)
         for kind in kinds:
             rest = LEASE_IS_OVER if kind is Kind.SWEEP and self._random.random() < 0.4 else 0.0
-            self.add(kind, self._fitting(kind, target), worker if alone else int(self._random.random() * self._workers), rest)
+            self.add(
+                kind,
+                self._fitting(kind, target),
+                worker if alone else int(self._random.random() * self._workers),
+                rest,
+            )
 
     def scene(self, turns: tuple[Turn, ...], hot: list[_Target]) -> None:
         """The turns in order, on fresh entries, by workers drawn for them."""
@@ -276,9 +324,13 @@ class _Drawn:
             pause = turn.rest + random.random() * turn.late
             target = (workers[turn.who], turn.kind, name, tenant, scope)
             promotes = turn.kind in (Kind.PROMOTE, Kind.PROMOTE_AWAY)  # all of a scene to the same scope
-            pick = 3 * (same if promotes else self._pick()) + (0 if turn.copy else 1 if promotes else 1 + int(random.random() * 2))
+            pick = 3 * (same if promotes else self._pick()) + (
+                0 if turn.copy else 1 if promotes else 1 + int(random.random() * 2)
+            )
             pick = pick if turn.pick is None else turn.pick
-            self.found.append(Operation(number, *target, pick, pause, meeting, turn.lured, turn.lure, turn.expires))
+            self.found.append(
+                Operation(number, *target, pick, pause, meeting, turn.lured, turn.lure, turn.expires)
+            )
 
     def _fitting(self, kind: Kind, target: _Target) -> _Target:
         """The target, but for what is written anew or under a key."""

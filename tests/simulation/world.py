@@ -1,6 +1,8 @@
-"""One run: the servers, the workers on them, and their operations under faults, from a scenario to a verdict.
+"""One run: the servers, the workers on them, and their operations under faults, from a
+scenario to a verdict.
 
-What is to be proved is reached through `Client`, so that the simulation itself is tested with toy engines that must be caught.
+What is to be proved is reached through `Client`, so that the simulation itself is
+tested with toy engines that must be caught.
 """
 
 from __future__ import annotations
@@ -18,7 +20,18 @@ from memory.orchestrator.generations import Generations
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock
 from tests.simulation.checker import check
-from tests.simulation.faults import CLOCK_ERROR, LATEST, RESTARTS, Coverage, Fault, FaultPlan, Process, Server, Struck, WorkerCrashed
+from tests.simulation.faults import (
+    CLOCK_ERROR,
+    LATEST,
+    RESTARTS,
+    Coverage,
+    Fault,
+    FaultPlan,
+    Process,
+    Server,
+    Struck,
+    WorkerCrashed,
+)
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import History, Violation
 from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
@@ -41,15 +54,23 @@ VOLATILE = Capabilities(shared=True, fenced=True, conditional=True, filter=True,
 
 
 FEW, SMALL = 2, 2_000
-"""How many writes at once, and how large a record, the later stores take while they are narrow."""
+"""How many writes at once, and how large a record, the later stores take while they are
+narrow.
+"""
 
 
-FAILURES = frozenset(Fault) - RESTARTS - {Fault.REORDER, Fault.DELAY, Fault.DUPLICATE, Fault.CLOCK, Fault.FROZEN}
-"""Faults after which, where they strike the cache, a copy in it may outlive what it is a copy of."""
+FAILURES = (
+    frozenset(Fault) - RESTARTS - {Fault.REORDER, Fault.DELAY, Fault.DUPLICATE, Fault.CLOCK, Fault.FROZEN}
+)
+"""Faults after which, where they strike the cache, a copy in it may outlive what it is
+a copy of.
+"""
 AN_ERASURE_IS_REMEMBERED = 29 * 86_400.0
 """Seconds."""
 MOVING_STEPS = ("move.relabel", "move.release")
-"""Steps after which a move clears the cache: where one of them fails, a copy in it may name the tier before."""
+"""Steps after which a move clears the cache: where one of them fails, a copy in it may
+name the tier before.
+"""
 CACHE_STEPS = ("cache.", "erase.", "sweep.")
 """Steps that reach the cache."""
 
@@ -62,11 +83,15 @@ class Client(Protocol):
         ...
 
     async def perform(self, operation: Operation) -> None:
-        """Carry it out and note in the history what became of it. Raises `WorkerCrashed` where the process died."""
+        """Carry it out and note in the history what became of it. Raises
+        `WorkerCrashed` where the process died.
+        """
         ...
 
     async def settle(self) -> None:
-        """After the last fault: sweep until nothing is owed, then read everything once more. Notes violations of the final state."""
+        """After the last fault: sweep until nothing is owed, then read everything once
+        more. Notes violations of the final state.
+        """
         ...
 
 
@@ -87,7 +112,9 @@ class Result:
 
 @dataclass(slots=True)
 class Meeting:
-    """Workers that begin an operation at the same moment: whoever is there waits for the others."""
+    """Workers that begin an operation at the same moment: whoever is there waits for
+    the others.
+    """
 
     awaited: int = 0
     all_there: asyncio.Event = field(default_factory=asyncio.Event)
@@ -119,7 +146,9 @@ class World:
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
-        self.history = History(self.loop.time, lambda since: any(server.down_until > since for server in self.distinct))
+        self.history = History(
+            self.loop.time, lambda since: any(server.down_until > since for server in self.distinct)
+        )
 
     @property
     def widest(self) -> float:
@@ -145,7 +174,9 @@ class World:
             self.remembered.setdefault(store.name, []).append(store.state.snapshot())
 
     def agrees(self, generations: Generations) -> None:
-        """Nothing was set back so far, and no erasure is forgotten yet: then erasures alone explain every generation, and no store is behind."""
+        """Nothing was set back so far, and no erasure is forgotten yet: then erasures
+        alone explain every generation, and no store is behind.
+        """
         behind = [d for d in generations.healed if d.store != "cache"]
         if behind and self.loop.time() < AN_ERASURE_IS_REMEMBERED:
             self.history.broken("order", "-", f"a store was taken to be behind, which none is: {behind}")
@@ -157,7 +188,13 @@ class World:
     def process(self, name: str, *, error: float = 0.0) -> Process:
         clock = SimulatedClock(self.loop, error, CLOCK_ERROR)
         self.clocks.append(clock)
-        return Process(name, self.loop, clock, self.plan, (lambda what: self.say(name, what)) if self.trace is not None else None)
+        return Process(
+            name,
+            self.loop,
+            clock,
+            self.plan,
+            (lambda what: self.say(name, what)) if self.trace is not None else None,
+        )
 
     def stores_for(self, process: Process) -> dict[str, FaultyStore]:
         """This process's own clients of the servers, by tier."""
@@ -166,13 +203,19 @@ class World:
 
 
 def build_servers(scenario: Scenario, clock: Clock) -> dict[str, Server]:
-    """The servers by tier; the second part of a tier that is split under a name of its own."""
+    """The servers by tier; the second part of a tier that is split under a name of its
+    own.
+    """
 
     def durable(name: str, *, ttl: bool = False) -> Server:
-        able = replace(HOME, atomic=scenario.atomic, ttl=ttl, fenced=not scenario.unfenced, semantic=name != "mid")  # served by its copies in long
+        able = replace(
+            HOME, atomic=scenario.atomic, ttl=ttl, fenced=not scenario.unfenced, semantic=name != "mid"
+        )  # served by its copies in long
         if not scenario.narrow or name in ("one", "short", "early"):
             return Server(InMemoryStore(name, capabilities=able, clock=clock))
-        narrow = InMemoryStore(name, capabilities=replace(able, max_batch=FEW, max_record_bytes=SMALL), clock=clock)
+        narrow = InMemoryStore(
+            name, capabilities=replace(able, max_batch=FEW, max_record_bytes=SMALL), clock=clock
+        )
         return Server(narrow, widened=InMemoryStore(name, capabilities=able, state=narrow.state, clock=clock))
 
     match scenario.layout:
@@ -182,7 +225,11 @@ def build_servers(scenario: Scenario, clock: Clock) -> dict[str, Server]:
         case Layout.THREE:
             return {"short": durable("short"), "mid": durable("mid"), "long": durable("long")}
         case Layout.CACHE:
-            return {"short": volatile(scenario.seed, atomic=scenario.atomic), "mid": durable("mid"), "long": durable("long")}
+            return {
+                "short": volatile(scenario.seed, atomic=scenario.atomic),
+                "mid": durable("mid"),
+                "long": durable("long"),
+            }
         case Layout.SHARED:
             late = durable("late")
             return {"short": durable("short"), "mid": late, "long": late}
@@ -190,13 +237,20 @@ def build_servers(scenario: Scenario, clock: Clock) -> dict[str, Server]:
             early = durable("early")
             return {"short": early, "mid": early, "long": durable("long")}
         case Layout.SPLIT:
-            return {"short": durable("short"), "mid": durable("mid-1"), "mid-2": durable("mid-2"), "long": durable("long")}
+            return {
+                "short": durable("short"),
+                "mid": durable("mid-1"),
+                "mid-2": durable("mid-2"),
+                "long": durable("long"),
+            }
         case Layout.FORGETFUL:
             return {"short": durable("short", ttl=True), "mid": durable("mid"), "long": durable("long")}
 
 
 def volatile(seed: int, *, atomic: bool) -> Server:
-    """A volatile server. A roll-back takes it to one of the moments remembered now and then."""
+    """A volatile server. A roll-back takes it to one of the moments remembered now and
+    then.
+    """
     state = State()
     store = InMemoryStore("cache", capabilities=replace(VOLATILE, atomic=atomic), state=state)
     remembered: list[Snapshot] = []
@@ -222,7 +276,9 @@ def simulate(
     traced: bool = False,
     stale: Callable[[World], float] = lambda world: 0.0,
 ) -> Result:
-    """Run the scenario, without the operations `dropped` and the faults `spared`; `schedule` chooses another interleaving of the same."""
+    """Run the scenario, without the operations `dropped` and the faults `spared`;
+    `schedule` chooses another interleaving of the same.
+    """
     loop = SimulatedLoop(scenario.seed * 1000 + schedule)
     plan = FaultPlan(
         seed=scenario.seed,
@@ -234,7 +290,13 @@ def simulate(
         rare=RARE,
         dropped=spared,
     )
-    world = World(scenario, loop, plan, build_servers(scenario, lambda: START + timedelta(seconds=loop.time())), [] if traced else None)
+    world = World(
+        scenario,
+        loop,
+        plan,
+        build_servers(scenario, lambda: START + timedelta(seconds=loop.time())),
+        [] if traced else None,
+    )
     world.history.forgets = scenario.layout is Layout.FORGETFUL
     world.history.refuses = scenario.narrow
     kept = [o for o in scenario.operations if o.number not in dropped]
@@ -244,7 +306,12 @@ def simulate(
         world.history.broken("stuck", "-", "".join(traceback.format_exception(error)))
     failed = [s.step for s in plan.struck if s.fault in FAILURES]
     strict = not any(step.startswith(CACHE_STEPS) for step in failed)
-    violations = check(world.history, stale(world), strict=strict, moved=strict and not any(step in MOVING_STEPS for step in failed))
+    violations = check(
+        world.history,
+        stale(world),
+        strict=strict,
+        moved=strict and not any(step in MOVING_STEPS for step in failed),
+    )
     return Result(violations, plan.coverage, plan.struck, world.performed, world.trace or [])
 
 
@@ -270,7 +337,9 @@ async def _run(world: World, client: ClientFactory, operations: Sequence[Operati
 
 
 async def _worker(world: World, client: ClientFactory, worker: int, operations: Sequence[Operation]) -> None:
-    """One worker through its operations. When its process dies, another takes its place, with nothing but the stores."""
+    """One worker through its operations. When its process dies, another takes its
+    place, with nothing but the stores.
+    """
     random = seeded(world.scenario.seed, 3, worker)
     life = 0
     todo = list(operations)

@@ -1,6 +1,8 @@
-"""The backends that tests run on: which there are, and why one cannot run on this machine.
+"""The backends that tests run on: which there are, and why one cannot run on this
+machine.
 
-A test says what it runs on with `@pytest.mark.backend("sqlite")`, or takes a parameter from `every_backend()`, which carries the mark.
+A test says what it runs on with `@pytest.mark.backend("sqlite")`, or takes a parameter
+from `every_backend()`, which carries the mark.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def _not_installed(module: str, package: str) -> str | None:
 
 
 def _no_mysql(product: str) -> str | None:
-    """Both go by one protocol and one image name; which of them an image is, its server says."""
+    """Both go by one protocol and one image name; which of them an image is, its server
+    says.
+    """
     reason = _not_installed("asyncmy", "asyncmy") or servers.missing("mysql")
     if reason is not None:
         return reason
@@ -36,7 +40,8 @@ def _no_mysql(product: str) -> str | None:
 
 @dataclass(frozen=True)
 class Backend:
-    """One backend. `missing()` says in a few words why it cannot run here, or None; `url(folder)` opens one that is the test's own.
+    """One backend. `missing()` says in a few words why it cannot run here, or None;
+    `url(folder)` opens one that is the test's own.
 
     One without `url` is tested by its contract and its own tests alone.
     """
@@ -57,29 +62,54 @@ BACKENDS: dict[str, Backend] = {
         Backend("redis", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
         Backend("redis_volatile", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
         Backend("redis_cluster", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
-        Backend("mongo", url=None, missing=lambda: _not_installed("pymongo", "pymongo") or servers.missing("mongo"), needs_server=True),
-        Backend("mongo_replica_set", url=None, missing=lambda: _not_installed("pymongo", "pymongo") or servers.missing("mongo"), needs_server=True),
-        Backend("postgresql", url=None, missing=lambda: _not_installed("asyncpg", "asyncpg") or servers.missing("postgres"), needs_server=True),
-        Backend("postgresql_pgvector", url=None, missing=lambda: _not_installed("asyncpg", "asyncpg") or _not_installed("pgserver", "pgserver")),
+        Backend(
+            "mongo",
+            url=None,
+            missing=lambda: _not_installed("pymongo", "pymongo") or servers.missing("mongo"),
+            needs_server=True,
+        ),
+        Backend(
+            "mongo_replica_set",
+            url=None,
+            missing=lambda: _not_installed("pymongo", "pymongo") or servers.missing("mongo"),
+            needs_server=True,
+        ),
+        Backend(
+            "postgresql",
+            url=None,
+            missing=lambda: _not_installed("asyncpg", "asyncpg") or servers.missing("postgres"),
+            needs_server=True,
+        ),
+        Backend(
+            "postgresql_pgvector",
+            url=None,
+            missing=lambda: _not_installed("asyncpg", "asyncpg") or _not_installed("pgserver", "pgserver"),
+        ),
         Backend("mariadb", url=None, missing=lambda: _no_mysql("MariaDB"), needs_server=True),
         Backend("mysql", url=None, missing=lambda: _no_mysql("MySQL"), needs_server=True),
         Backend("qdrant_edge", url=None, missing=lambda: _not_installed("qdrant_edge", "qdrant-edge-py")),
         Backend("qdrant_local", url=None, missing=lambda: _not_installed("qdrant_client", "qdrant-client")),
         Backend("qdrant_server", url=None, missing=lambda: servers.missing("qdrant"), needs_server=True),
-        Backend("image", url=None, missing=servers.no_base, needs_server=True),  # not a store: the worker's image, which runs as a server does
+        Backend(
+            "image", url=None, missing=servers.no_base, needs_server=True
+        ),  # not a store: the worker's image, which runs as a server does
     )
 }
 
 
 def every_backend() -> Iterable[Any]:
-    """Parameters, one a backend, each marked with its name; a backend that this machine lacks is skipped and says why."""
+    """Parameters, one a backend, each marked with its name; a backend that this machine
+    lacks is skipped and says why.
+    """
     for backend in BACKENDS.values():
         if backend.url is not None:
             yield pytest.param(backend, id=backend.name, marks=marks_of(backend.name))
 
 
 def marks_of(*names: str) -> list[pytest.MarkDecorator]:
-    """The marks of a test that runs on these backends together: it is skipped, and says why, where one is missing."""
+    """The marks of a test that runs on these backends together: it is skipped, and says
+    why, where one is missing.
+    """
     backends = [BACKENDS[name] for name in names]
     marks = [pytest.mark.backend(*names)]
     if any(backend.needs_server for backend in backends):
@@ -90,13 +120,16 @@ def marks_of(*names: str) -> list[pytest.MarkDecorator]:
 
 
 def run_here(*names: str) -> bool:
-    """Whether these backends can all run on this machine: for tables that would skip a thousand times what the report says last once."""
+    """Whether these backends can all run on this machine: for tables that would skip a
+    thousand times what the report says last once.
+    """
     return all(BACKENDS[name].missing() is None for name in names)
 
 
 def able(*harnesses: type[Harness]) -> tuple[type[Harness], ...]:
     """The contract harnesses whose backend can run on this machine.
 
-    A contract test may not be skipped: where a server is missing there is none, the report says last why, and MEMORY_REQUIRE makes that a failure.
+    A contract test may not be skipped: where a server is missing there is none, the
+    report says last why, and MEMORY_REQUIRE makes that a failure.
     """
     return tuple(harness for harness in harnesses if BACKENDS[harness.name].missing() is None)

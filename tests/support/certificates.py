@@ -7,9 +7,22 @@ from pathlib import Path
 
 
 def self_signed(folder: Path, host: str = "localhost") -> tuple[Path, Path]:
-    """A certificate made out to the host, and its key, readable by whoever a server runs as."""
+    """A certificate made out to the host, and its key, readable by whoever a server
+    runs as.
+    """
     certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={host}"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        f"/CN={host}",
+    ]
     command += ["-addext", f"subjectAltName=DNS:{host}", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
     for path in (folder, certificate, key):

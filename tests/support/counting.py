@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 
 _WATCHING = (b"hello\x00", b"ismaster\x00", b"helloOk\x00")
-"""What MongoDB's driver asks by itself, on connections of its own, whatever else goes on."""
+"""What MongoDB's driver asks by itself, on connections of its own, whatever else goes
+on.
+"""
 
 
 class Counting:
-    """Listens on a free port of the loopback interface (`port`) and passes bytes on to a server's port.
+    """Listens on a free port of the loopback interface (`port`) and passes bytes on to
+    a server's port.
 
-    A trip is whatever goes to the server and the answer that comes back: `trips` counts answers that follow a request. Statements sent together are
-    one trip, as they take the time of one.
+    A trip is whatever goes to the server and the answer that comes back: `trips` counts
+    answers that follow a request. Statements sent together are one trip, as they take
+    the time of one.
     """
 
     def __init__(self, target: int) -> None:
@@ -46,7 +50,9 @@ class Counting:
         for task in (self._requests(reader, downstream, asked), self._answers(upstream, writer, asked)):
             self._tasks.add(asyncio.ensure_future(task))
 
-    async def _requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: asyncio.Event) -> None:
+    async def _requests(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: asyncio.Event
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(2**20):
                 if not any(word in data for word in _WATCHING):
@@ -55,7 +61,9 @@ class Counting:
                 await sink.drain()
         sink.transport.abort()
 
-    async def _answers(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: asyncio.Event) -> None:
+    async def _answers(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: asyncio.Event
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(2**20):
                 if asked.is_set():

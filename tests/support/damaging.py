@@ -1,4 +1,6 @@
-"""What a disk does to a record behind a store's back, on every store that may be an archive."""
+"""What a disk does to a record behind a store's back, on every store that may be an
+archive.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests.support import mongo_servers, mysql_servers, postgres_servers, redis_
 
 
 async def damage(store: Store, url: str, collection: Collection, key: Key) -> None:
-    """Make a record unreadable in a store that is open under this address, as `placings` has them."""
+    """Make a record unreadable in a store that is open under this address, as
+    `placings` has them.
+    """
     match url.partition(":")[0]:
         case "memory":
             assert isinstance(store, InMemoryStore)
@@ -31,12 +35,22 @@ async def damage(store: Store, url: str, collection: Collection, key: Key) -> No
             await _in_postgres(collection, key)
         case "redis":
             where = urlsplit(url)
-            await asyncio.to_thread(redis_servers.damage, int(where.port or 0), parse_qs(where.query)["prefix"][0], collection.name, key)
+            await asyncio.to_thread(
+                redis_servers.damage,
+                int(where.port or 0),
+                parse_qs(where.query)["prefix"][0],
+                collection.name,
+                key,
+            )
         case "mongodb":
-            await asyncio.to_thread(mongo_servers.damage, mongo_servers.replica_set(), "topology", collection.name, key)
+            await asyncio.to_thread(
+                mongo_servers.damage, mongo_servers.replica_set(), "topology", collection.name, key
+            )
         case "mysql" | "mariadb":
             changed = f'UPDATE memory_{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = %s AND id = %s'  # noqa: S608
-            await mysql_servers.container().run_sql(changed, key.tenant, UUID(key.id).bytes, database="topology")
+            await mysql_servers.container().run_sql(
+                changed, key.tenant, UUID(key.id).bytes, database="topology"
+            )
         case "file":
             _in_files(Path(url.removeprefix("file://")), collection, key)
         case other:

@@ -1,4 +1,6 @@
-"""The drivers of the backends on servers, each with a store that reaches its server by a port of ours: on the way there tests count and lose."""
+"""The drivers of the backends on servers, each with a store that reaches its server by
+a port of ours: on the way there tests count and lose.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def _postgresql(port: int) -> Store:
     from memory.adapters.sql.postgresql.store import PostgresStore
 
     server = postgres_servers.container()
-    return PostgresStore(server.url(f"dropped_{uuid.uuid4().hex}").replace(f":{server.settings['port']}/", f":{port}/"))
+    return PostgresStore(
+        server.url(f"dropped_{uuid.uuid4().hex}").replace(f":{server.settings['port']}/", f":{port}/")
+    )
 
 
 def _mariadb(port: int) -> Store:
@@ -51,6 +55,11 @@ def _mongo(port: int) -> Store:
 DRIVERS = [
     Driver("redis", lambda: redis_servers.durable().port, _redis),
     Driver("postgresql", lambda: int(postgres_servers.container().settings["port"]), _postgresql),
-    Driver("mariadb", lambda: mysql_servers.container().port, _mariadb, before=lambda: mysql_servers.container().fresh("dropped")),
+    Driver(
+        "mariadb",
+        lambda: mysql_servers.container().port,
+        _mariadb,
+        before=lambda: mysql_servers.container().fresh("dropped"),
+    ),
     Driver("mongo_replica_set", lambda: mongo_servers.replica_set().port, _mongo),
 ]

@@ -1,4 +1,6 @@
-"""A way to a server that loses connections when it is told to: now, or in the place of an answer that is on its way back."""
+"""A way to a server that loses connections when it is told to: now, or in the place of
+an answer that is on its way back.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import contextlib
 
 
 class Dropping:
-    """Listens on a free port of the loopback interface (`port`) and passes bytes on to a server's port."""
+    """Listens on a free port of the loopback interface (`port`) and passes bytes on to
+    a server's port.
+    """
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -33,13 +37,17 @@ class Dropping:
         await self._server.wait_closed()
 
     def drop(self) -> None:
-        """Every connection is gone, as after a restart or an idle hour behind a firewall."""
+        """Every connection is gone, as after a restart or an idle hour behind a
+        firewall.
+        """
         for writer in self._open:
             writer.transport.abort()
         self._open.clear()
 
     def drop_answer(self, number: int = 0) -> None:
-        """Pass on so many more pieces of answers; the next one is lost, and the connections with it."""
+        """Pass on so many more pieces of answers; the next one is lost, and the
+        connections with it.
+        """
         self._answers_left = number
 
     def hold_on(self) -> None:

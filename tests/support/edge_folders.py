@@ -1,4 +1,6 @@
-"""Folders of Qdrant Edge to begin with. On a disk Edge waits some hundred times when it makes one, for seconds; a copy waits for nothing."""
+"""Folders of Qdrant Edge to begin with. On a disk Edge waits some hundred times when it
+makes one, for seconds; a copy waits for nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests.support import quick_folders
 
 
 def begun(folder: Path, collections: Sequence[Collection]) -> Path:
-    """The folder, with an empty store in it that was open with these collections and is closed; untouched where folders are on a disk in memory."""
+    """The folder, with an empty store in it that was open with these collections and is
+    closed; untouched where folders are on a disk in memory.
+    """
     if sys.platform == "linux" and not quick_folders.there_is_one():
         copied(_empty(tuple(collections)), folder)
     return folder

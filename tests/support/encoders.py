@@ -1,4 +1,6 @@
-"""A small sentence encoder in a folder: a real ONNX model and a real tokenizer, whose vectors can be worked out by hand."""
+"""A small sentence encoder in a folder: a real ONNX model and a real tokenizer, whose
+vectors can be worked out by hand.
+"""
 
 from __future__ import annotations
 
@@ -41,19 +43,29 @@ def make_encoder(
     integers: str = "INT64",
     files: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
-    """Make one. It looks each token up; with `sentence` its output is the first token's vector, under the name that says so. `files`: what else
-    the folder holds, as JSON."""
+    """Make one. It looks each token up; with `sentence` its output is the first token's
+    vector, under the name that says so. `files`: what else the folder holds, as JSON.
+    """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
     nodes = [helper.make_node("Gather", ["table", "input_ids"], ["last_hidden_state"])]
-    outputs = [helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["texts", "tokens", DIMENSIONS])]
+    outputs = [
+        helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["texts", "tokens", DIMENSIONS])
+    ]
     constants = [numpy_helper.from_array(table(), "table")]
     if sentence:
-        nodes.append(helper.make_node("Gather", ["last_hidden_state", "nought"], ["sentence_embedding"], axis=1))
-        outputs.append(helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["texts", DIMENSIONS]))
+        nodes.append(
+            helper.make_node("Gather", ["last_hidden_state", "nought"], ["sentence_embedding"], axis=1)
+        )
+        outputs.append(
+            helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["texts", DIMENSIONS])
+        )
         constants.append(numpy_helper.from_array(numpy.array(0, numpy.int64), "nought"))
-    asked = [helper.make_tensor_value_info(name, getattr(TensorProto, integers), ["texts", "tokens"]) for name in inputs]
+    asked = [
+        helper.make_tensor_value_info(name, getattr(TensorProto, integers), ["texts", "tokens"])
+        for name in inputs
+    ]
     graph = helper.make_graph(nodes, "encoder", asked, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     (folder / where).parent.mkdir(parents=True, exist_ok=True)
@@ -71,5 +83,7 @@ def _tokenizer(file: Path) -> None:
     made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))  # noqa: S106 - no password
     made.normalizer = normalizers.Lowercase()
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
     made.save(str(file))

@@ -1,4 +1,6 @@
-"""A tenant with one of every kind, what is to be true once it was erased, and what others do at a call of whoever erases it."""
+"""A tenant with one of every kind, what is to be true once it was erased, and what
+others do at a call of whoever erases it.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,23 @@ class Lengths:
 
 
 async def fill(engine: Engine, tenant: str, word: str, session_id: str) -> list[str]:
-    """One of every kind, `word` in each that has a text; the entries. The last of a session that had none stands in no other."""
-    entries = [await engine.entries.write(tenant, EntryDraft(scope=scope, content=f"{word} in {scope}")) for scope in SCOPES]
-    entries.append(await engine.entries.write(tenant, EntryDraft(scope=SCOPES[1], content=long_text("money", f"{word} ends it"))))
-    entries.append(await engine.entries.write(tenant, EntryDraft(scope=SCOPES[1], content=f"{word} under a key", key=word)))
+    """One of every kind, `word` in each that has a text; the entries. The last of a
+    session that had none stands in no other.
+    """
+    entries = [
+        await engine.entries.write(tenant, EntryDraft(scope=scope, content=f"{word} in {scope}"))
+        for scope in SCOPES
+    ]
+    entries.append(
+        await engine.entries.write(
+            tenant, EntryDraft(scope=SCOPES[1], content=long_text("money", f"{word} ends it"))
+        )
+    )
+    entries.append(
+        await engine.entries.write(
+            tenant, EntryDraft(scope=SCOPES[1], content=f"{word} under a key", key=word)
+        )
+    )
     for entry in entries[:2]:
         await engine.entries.update(tenant, entry.id, {"content": f"{word} said anew"})
     await engine.relations.relate(tenant, entries[0].id, "refines", entries[1].id)
@@ -54,7 +69,9 @@ async def fill(engine: Engine, tenant: str, word: str, session_id: str) -> list[
     await session.append([_said(word), _said(f"{word} " * 20_000)])
     await engine.conversations.tasks.save(session.log, TaskDraft(f"task of {session_id}", title=word))
     await engine.conversations.runs.save(session.log, RunDraft(f"run of {session_id}", child_id=word))
-    await engine.conversations.manifests.put(tenant, session_id, f"{word}.md", "text/plain", _pieces(word.encode()), len(word))
+    await engine.conversations.manifests.put(
+        tenant, session_id, f"{word}.md", "text/plain", _pieces(word.encode()), len(word)
+    )
     for agent in (AGENT, None):
         await engine.scratchpads.append(tenant, agent, f"note: {word}")
     return [entry.id for entry in entries]
@@ -73,7 +90,13 @@ async def standing(engine: Engine, tenant: str) -> dict[tuple[str, str, Key], Re
     found: dict[tuple[str, str, Key], Record] = {}
     for leaf in engine.topology.leaves:
         for kind in engine.placement.kinds.scoped:
-            query = Query(kind.collection, Everywhere(), roles=frozenset(Role), types=frozenset({RowType.RECORD}), limit=1_000)
+            query = Query(
+                kind.collection,
+                Everywhere(),
+                roles=frozenset(Role),
+                types=frozenset({RowType.RECORD}),
+                limit=1_000,
+            )
             page = await leaf.query(query)
             assert page.cursor is None
             rows = [row for row in page.records if isinstance(row, Record) and row.key.tenant == tenant]
@@ -82,15 +105,21 @@ async def standing(engine: Engine, tenant: str) -> dict[tuple[str, str, Key], Re
 
 
 async def under_way(engine: Engine) -> bool | None:
-    """Whether an erasure of a tenant is under way; None where it is over. False where none had begun."""
-    graves = Query(OPERATIONS, Everywhere(), types=frozenset({RowType.RECORD, RowType.TOMBSTONE}), limit=1_000)
+    """Whether an erasure of a tenant is under way; None where it is over. False where
+    none had begun.
+    """
+    graves = Query(
+        OPERATIONS, Everywhere(), types=frozenset({RowType.RECORD, RowType.TOMBSTONE}), limit=1_000
+    )
     rows = (await engine.topology.archive.query(graves)).records
     if any(isinstance(row, Record) and row.fields["kind"] == ERASE_TENANT for row in rows):
         return True
     return None if any(isinstance(row, Tombstone) for row in rows) else False
 
 
-async def left(engine: Engine, tenant: str, before: dict[tuple[str, str, Key], Record], word: str) -> list[str]:
+async def left(
+    engine: Engine, tenant: str, before: dict[tuple[str, str, Key], Record], word: str
+) -> list[str]:
     """What is left of before once all is swept, a sentence each."""
     keys, wrong = {(kind, key) for _, kind, key in before if kind not in NAMED}, list[str]()
     for (store, kind, key), row in (await standing(engine, tenant)).items():
@@ -101,26 +130,42 @@ async def left(engine: Engine, tenant: str, before: dict[tuple[str, str, Key], R
     return wrong
 
 
-async def lost(engine: Engine, tenant: str, entry_ids: Sequence[str], word: str, session_id: str) -> list[str]:
-    """What is missing of what `fill` stored afterwards, in whatever way it is read, a sentence each."""
+async def lost(
+    engine: Engine, tenant: str, entry_ids: Sequence[str], word: str, session_id: str
+) -> list[str]:
+    """What is missing of what `fill` stored afterwards, in whatever way it is read, a
+    sentence each.
+    """
     wrong = [*await undelivered(engine), *await misnumbered(engine), *await astray(engine)]
     there = [await engine.entries.get(tenant, one) for one in entry_ids]
-    wrong += [f"entry {one} is not read" for one, entry in zip(entry_ids, there, strict=True) if entry is None]
+    wrong += [
+        f"entry {one} is not read" for one, entry in zip(entry_ids, there, strict=True) if entry is None
+    ]
     listed = {entry.id for entry in await engine.browsing.browse(Asked(tenant, SCOPES))}
     wrong += [f"entry {one} is not listed" for one in set(entry_ids) - listed]
     for one in entry_ids[:2]:
         if there[entry_ids.index(one)] is not None and len(await engine.entries.history(tenant, one)) != 2:
             wrong.append(f"entry {one} has lost its past")
-    if [(one.source_id, one.target_id) async for one in engine.relations.everything(tenant)] != [tuple(entry_ids[:2])]:
+    if [(one.source_id, one.target_id) async for one in engine.relations.everything(tenant)] != [
+        tuple(entry_ids[:2])
+    ]:
         wrong.append("the relation is lost")
     if await engine.conversations.find(tenant, session_id) is None:
         return [*wrong, "the session is lost"]
     opened = await engine.conversations.open(tenant, SessionDraft(session_id), create=False)
     texts = [message.text for message in (await opened.context()).messages]
     wrong += [] if texts == [word, f"{word} " * 20_000] else [f"the session says {texts!r:.100}"]
-    wrong += [] if await engine.conversations.tasks.get(opened.log, f"task of {session_id}") else ["the task is lost"]
+    wrong += (
+        []
+        if await engine.conversations.tasks.get(opened.log, f"task of {session_id}")
+        else ["the task is lost"]
+    )
     manifest = await engine.conversations.manifests.at(tenant, session_id, f"{word}.md")
-    said = b"" if manifest is None else b"".join([piece async for piece in engine.conversations.manifests.stream(manifest)])
+    said = (
+        b""
+        if manifest is None
+        else b"".join([piece async for piece in engine.conversations.manifests.stream(manifest)])
+    )
     wrong += [] if said == word.encode() else ["the artifact is lost"]
     for agent in (AGENT, None):
         pad = await engine.scratchpads.read(tenant, agent)
@@ -137,10 +182,17 @@ _IS_COUNTED = ContextVar("_IS_COUNTED", default=False)
 
 
 class AtCalls:
-    """Let things happen at the calls of these numbers that are made within to any of the stores, each once: before the call, or, where the number is
-    told to be `after`, behind it; how many did. What is called by what happens is not counted."""
+    """Let things happen at the calls of these numbers that are made within to any of
+    the stores, each once: before the call, or, where the number is told to be `after`,
+    behind it; how many did. What is called by what happens is not counted.
+    """
 
-    def __init__(self, stores: Sequence[Any], acts: Mapping[int, Callable[[], Awaitable[object]]], after: Container[int] = ()) -> None:
+    def __init__(
+        self,
+        stores: Sequence[Any],
+        acts: Mapping[int, Callable[[], Awaitable[object]]],
+        after: Container[int] = (),
+    ) -> None:
         self.calls, self.happened, self._acts, self._after = 0, 0, acts, after
         self._calls = {store: store._call for store in stores}
 

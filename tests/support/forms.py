@@ -1,4 +1,6 @@
-"""What the engine keeps of partitions for searches by meaning, and how that differs from what the stores hold."""
+"""What the engine keeps of partitions for searches by meaning, and how that differs
+from what the stores hold.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,38 @@ def kept(engine: Engine) -> list[str]:
 
 
 async def astray(engine: Engine) -> list[str]:
-    """Every form says of its partition what its store holds, once it is brought up with what the process wrote since; of what only that wrote."""
+    """Every form says of its partition what its store holds, once it is brought up with
+    what the process wrote since; of what only that wrote.
+    """
     wrong = []
     for (store, _, partition), view in list(engine.forms._kept.items()):
         await engine.forms._bring_up(store, view)
         query = Query(view.collection, within(partition), roles=BROWSED)
-        there = {row.key.id: _told(row, row.vector) async for page in scan(store, query) for row in page.records if isinstance(row, Record)}
+        there = {
+            row.key.id: _told(row, row.vector)
+            async for page in scan(store, query)
+            for row in page.records
+            if isinstance(row, Record)
+        }
         rows = zip(view.form.records, view.form.vectors, strict=True)
         said = {record.key.id: _told(record, vector) for record, vector in rows if record is not None}
-        wrong += [f"{store.name}, {view.collection.name}: {said.get(i)} for {there.get(i)}" for i in {*said, *there} if said.get(i) != there.get(i)]
+        wrong += [
+            f"{store.name}, {view.collection.name}: {said.get(i)} for {there.get(i)}"
+            for i in {*said, *there}
+            if said.get(i) != there.get(i)
+        ]
     return wrong
 
 
 def _told(record: Record, vector: bytes | None) -> tuple[Any, ...]:
     fields = {name: value for name in FIELDS if (value := record.fields.get(name)) is not None}
-    return (record.scope, record.version, record.role, record.tier, record.created_at, record.expires_at, fields, vector)
+    return (
+        record.scope,
+        record.version,
+        record.role,
+        record.tier,
+        record.created_at,
+        record.expires_at,
+        fields,
+        vector,
+    )

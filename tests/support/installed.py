@@ -1,4 +1,6 @@
-"""The wheel, built from this checkout and installed once for all tests of a worker that judge it."""
+"""The wheel, built from this checkout and installed once for all tests of a worker that
+judge it.
+"""
 
 from __future__ import annotations
 

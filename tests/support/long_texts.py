@@ -18,7 +18,10 @@ from memory.ports.scanning import scan
 from memory.ports.store import Store
 
 ABOUT = {
-    "money": ("The committee went through the budget of the coming year.", "Nobody agreed on who pays for the rooms on the second floor."),
+    "money": (
+        "The committee went through the budget of the coming year.",
+        "Nobody agreed on who pays for the rooms on the second floor.",
+    ),
     "plants": ("The tomatoes need water in the morning.", "A late frost took half of the apple blossom."),
     "trains": ("The train to the coast leaves at nine.", "We changed in a small station without a cafe."),
 }
@@ -26,28 +29,43 @@ LONG = 12_000
 
 
 def long_text(about: str, end: str = "") -> str:
-    """Twelve thousand characters about one thing, and a sentence about another at the end."""
+    """Twelve thousand characters about one thing, and a sentence about another at the
+    end.
+    """
     sentences = ABOUT[about]
     text = " ".join(islice(cycle(sentences), LONG // min(map(len, sentences))))[: LONG - len(end)]
     return f"{text.rpartition('.')[0]}. {end}".strip()
 
 
 async def astray(engine: Engine) -> list[str]:
-    """Every passage is of a part of what its entry says now, in the one store that has them; every part of every long entry has one; nothing else
-    is. Of entries that owe nothing."""
+    """Every passage is of a part of what its entry says now, in the one store that has
+    them; every part of every long entry has one; nothing else is. Of entries that owe
+    nothing.
+    """
     where = leaves_of(engine.long_texts.store)
     wanted: dict[Key, tuple[int, int | None, str]] = {}
     for leaf in engine.topology.leaves:
         for row in await rows(leaf, ENTRIES):
             if row.role is Role.HOME and not any(owed.step == "make_passages" for owed in row.owed):
-                wanted |= {part_key(row.key, n): (said_at(row), row.generation, part) for n, part in enumerate(parts_in(row))}
-    vectors = dict(zip(wanted, await engine.meaning.of_texts([part for _, _, part in wanted.values()]), strict=True))
+                wanted |= {
+                    part_key(row.key, n): (said_at(row), row.generation, part)
+                    for n, part in enumerate(parts_in(row))
+                }
+    vectors = dict(
+        zip(wanted, await engine.meaning.of_texts([part for _, _, part in wanted.values()]), strict=True)
+    )
     wrong: list[str] = []
     for leaf in engine.topology.leaves:
         for row in await rows(leaf, ENTRY_PASSAGES):
             version, generation, part = wanted.pop(row.key, (None, None, ""))
-            if leaf not in where or (version, generation) != (row.version, row.generation) or not _alike(row.vector, vectors[row.key]):
-                wrong.append(f"{leaf.name} has {row.key.id} of {row.fields['part_of']!r}, part {row.fields['part']!r}, for {part!r}")
+            if (
+                leaf not in where
+                or (version, generation) != (row.version, row.generation)
+                or not _alike(row.vector, vectors[row.key])
+            ):
+                wrong.append(
+                    f"{leaf.name} has {row.key.id} of {row.fields['part_of']!r}, part {row.fields['part']!r}, for {part!r}"
+                )
     return wrong + [f"{key.id} is missing: {wanted[key][2]!r}" for key in wanted if vectors[key] is not None]
 
 

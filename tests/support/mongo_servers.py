@@ -1,4 +1,6 @@
-"""The MongoDB servers of the tests: one on its own that asks for a password, and a replica set of one member. One each a test process."""
+"""The MongoDB servers of the tests: one on its own that asks for a password, and a
+replica set of one member. One each a test process.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,17 @@ _SMALL = ("--wiredTigerCacheSizeGB", "0.25", "--setParameter", "diagnosticDataCo
 
 
 class Mongo(Server):
-    """The official image on a port that is the same inside: members of a replica set are told by it."""
+    """The official image on a port that is the same inside: members of a replica set
+    are told by it.
+    """
 
-    def __init__(self, *settings: str, environment: Mapping[str, str] | None = None, credentials: str = "", host_network: bool = False) -> None:
+    def __init__(
+        self,
+        *settings: str,
+        environment: Mapping[str, str] | None = None,
+        credentials: str = "",
+        host_network: bool = False,
+    ) -> None:
         self._credentials = credentials
 
         def command(port: int) -> Sequence[str]:
@@ -68,7 +78,10 @@ class ReplicaSet(Mongo):
 
         with self._connected(port, 1_000) as client:
             try:
-                client.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [{"_id": 0, "host": f"127.0.0.1:{port}"}]})
+                client.admin.command(
+                    "replSetInitiate",
+                    {"_id": REPLICA_SET, "members": [{"_id": 0, "host": f"127.0.0.1:{port}"}]},
+                )
             except OperationFailure as exc:
                 if exc.code != 23:  # it is initiated already
                     raise
@@ -87,7 +100,9 @@ def replica_set() -> Mongo:
 
 
 def emptied(server: Mongo, database: str, prefix: str = "memory_") -> None:
-    """Forget everything a test left, but for the collections, their indexes and the version of the schema: those take longer to make."""
+    """Forget everything a test left, but for the collections, their indexes and the
+    version of the schema: those take longer to make.
+    """
     with server.connected() as client:
         for name in client[database].list_collection_names(filter={"name": {"$regex": f"^{prefix}"}}):
             if not name.endswith("store.schema"):
@@ -101,7 +116,9 @@ def size(server: Mongo, database: str) -> int:
 
 
 def keep_no_history(server: Mongo) -> None:
-    """What was replaced is let go of at once, not after the server's `minSnapshotHistoryWindowInSeconds`."""
+    """What was replaced is let go of at once, not after the server's
+    `minSnapshotHistoryWindowInSeconds`.
+    """
     with server.connected() as client:
         client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=0)
 

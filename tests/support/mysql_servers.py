@@ -36,9 +36,19 @@ def product() -> str:
 class MySqlServer(Server):
     """The official image, with these settings beside its own."""
 
-    def __init__(self, *settings: str, folder: Path | None = None, small: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self, *settings: str, folder: Path | None = None, small: tuple[str, int] | None = None
+    ) -> None:
         given, environment = ("--max-connections=300", *settings), {"MYSQL_ROOT_PASSWORD": PASSWORD}
-        super().__init__("mysql", self._answers, lambda _port: given, inside=3306, environment=environment, folder=folder, small=small)
+        super().__init__(
+            "mysql",
+            self._answers,
+            lambda _port: given,
+            inside=3306,
+            environment=environment,
+            folder=folder,
+            small=small,
+        )
 
     def url(self, database: str = "memory", **options: object) -> str:
         query = urlencode(options)
@@ -72,7 +82,9 @@ class MySqlServer(Server):
         connection = await _connect(self.port, database)
         try:
             cursor = connection.cursor()
-            await cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (database,))
+            await cursor.execute(
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (database,)
+            )
             for (name,) in await cursor.fetchall():
                 if name not in _KEPT:
                     await cursor.execute(f"DELETE FROM `{name}`")  # noqa: S608 - TRUNCATE is slow: it makes the table anew
@@ -83,7 +95,9 @@ class MySqlServer(Server):
 async def _end_sessions(server: MySqlServer, database: str) -> None:
     import asyncmy
 
-    for (session,) in await server.run_sql("SELECT id FROM information_schema.processlist WHERE db = %s", database):
+    for (session,) in await server.run_sql(
+        "SELECT id FROM information_schema.processlist WHERE db = %s", database
+    ):
         try:
             await server.run_sql(f"KILL {int(session)}")
         except asyncmy.errors.MySQLError as exc:
@@ -95,7 +109,14 @@ async def _connect(port: int, database: str | None = None) -> Any:
     import asyncmy
 
     return await asyncmy.connect(
-        host="127.0.0.1", port=port, user="root", password=PASSWORD, database=database, autocommit=True, connect_timeout=5, read_timeout=60
+        host="127.0.0.1",
+        port=port,
+        user="root",
+        password=PASSWORD,
+        database=database,
+        autocommit=True,
+        connect_timeout=5,
+        read_timeout=60,
     )
 
 
@@ -115,7 +136,9 @@ def with_small_disk() -> MySqlServer:
 
 
 async def on_small_disk(database: str) -> MySqlServer:
-    """An empty database on that disk. MariaDB takes a link for a database's folder, MySQL 8 does not."""
+    """An empty database on that disk. MariaDB takes a link for a database's folder,
+    MySQL 8 does not.
+    """
     server = await asyncio.to_thread(with_small_disk)
     await server.drop(database)
     server.make_room()

@@ -1,7 +1,9 @@
-"""Which seed shows which mutant. CI plays that seed alone; a note that shows nothing fails. `make noticed` looks for others.
+"""Which seed shows which mutant. CI plays that seed alone; a note that shows nothing
+fails. `make noticed` looks for others.
 
-A mutant is named with its judge: `simulation/marks-live-a-second`. A change of the engine moves what a seed draws, so some notes have to be renewed
-with it; `make noticed` keeps every note that still shows its mutant.
+A mutant is named with its judge: `simulation/marks-live-a-second`. A change of the
+engine moves what a seed draws, so some notes have to be renewed with it; `make noticed`
+keeps every note that still shows its mutant.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ RENEW = "If the mutant still breaks something, renew its note: make noticed"
 
 
 def seeds(mutant: str, search: Iterable[int]) -> list[int]:
-    """The seed noted for a mutant. Where nothing is noted, and while notes are renewed: that seed, then all others of the search."""
+    """The seed noted for a mutant. Where nothing is noted, and while notes are renewed:
+    that seed, then all others of the search.
+    """
     noted = by(mutant)
     if RENEWING or noted is None:
         return list(dict.fromkeys([*([] if noted is None else [noted]), *search]))
@@ -33,8 +37,13 @@ def seeds(mutant: str, search: Iterable[int]) -> list[int]:
 
 
 def cases(judge: str, mutants: Iterable[str]) -> list[Any]:
-    """The mutants of a judge as cases of a test. CI plays those with a note; `make nightly` searches for the others."""
-    return [pytest.param(name, marks=beyond(name, (), None if by(f"{judge}{name}") is not None else ())) for name in mutants]
+    """The mutants of a judge as cases of a test. CI plays those with a note; `make
+    nightly` searches for the others.
+    """
+    return [
+        pytest.param(name, marks=beyond(name, (), None if by(f"{judge}{name}") is not None else ()))
+        for name in mutants
+    ]
 
 
 def assert_shows(
@@ -45,25 +54,37 @@ def assert_shows(
     *,
     sound_elsewhere: bool = False,
 ) -> None:
-    """The noted seed breaks something with the mutant applied, and nothing without it. `sound_elsewhere`: another test plays it without."""
+    """The noted seed breaks something with the mutant applied, and nothing without it.
+    `sound_elsewhere`: another test plays it without.
+    """
     for seed in seeds(mutant, search):
         with applied():
             shown = breaks(seed)
         if shown and ((sound_elsewhere and not RENEWING) or not breaks(seed)):
             note(mutant, seed)
             return
-        assert not shown or RENEWING or by(mutant) is None, f"seed {seed} breaks something without {mutant!r} too"
+        assert not shown or RENEWING or by(mutant) is None, (
+            f"seed {seed} breaks something without {mutant!r} too"
+        )
     raise AssertionError(f"{mutant!r} is not noticed. {RENEW}")
 
 
 def by(mutant: str) -> Any:
-    """What is noted for a mutant: a seed, or a list of operations. None where nothing is."""
+    """What is noted for a mutant: a seed, or a list of operations. None where nothing
+    is.
+    """
     return _noted().get(mutant)
 
 
 def noted_seeds(judge: str) -> list[int]:
     """All seeds noted for the mutants of a judge, in order."""
-    return sorted({seed for mutant, seed in _noted().items() if mutant.startswith(f"{judge}/") and isinstance(seed, int)})
+    return sorted(
+        {
+            seed
+            for mutant, seed in _noted().items()
+            if mutant.startswith(f"{judge}/") and isinstance(seed, int)
+        }
+    )
 
 
 def note(mutant: str, shown_by: Any) -> None:
@@ -75,7 +96,11 @@ def note(mutant: str, shown_by: Any) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         noted = json.load(file) | {mutant: shown_by}
         file.seek(0)
-        file.write("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(noted[name])}" for name in sorted(noted)) + "\n}\n")
+        file.write(
+            "{\n"
+            + ",\n".join(f"{json.dumps(name)}: {json.dumps(noted[name])}" for name in sorted(noted))
+            + "\n}\n"
+        )
         file.truncate()
 
 

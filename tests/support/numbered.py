@@ -1,4 +1,6 @@
-"""The promise of running numbers, and histories of parallel numbering, deletions and erasures that they are kept after."""
+"""The promise of running numbers, and histories of parallel numbering, deletions and
+erasures that they are kept after.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,25 @@ PATHS = ("a", "b")
 
 
 async def misnumbered(engine: Engine) -> list[str]:
-    """What is not as it is to be once all is swept, a sentence each: a number is of one thing, a thing has one, both are there, all are counted."""
+    """What is not as it is to be once all is swept, a sentence each: a number is of one
+    thing, a thing has one, both are there, all are counted.
+    """
     numbers, artifacts, wrong = await _all(engine, NUMBERS), await _numbered_artifacts(engine), list[str]()
     last = {row.key.tenant: int(str(row.fields["last"])) for row in await _all(engine, COUNTERS)}
     things = [Key(row.key.tenant, str(row.fields["entry_id"])) for row in numbers]
     wrong += [f"{key.id} has {many} numbers" for key, many in Counter(things).items() if many > 1]
     given = Counter((row.key.tenant, int(str(row.fields["number"]))) for row in (*numbers, *artifacts))
-    wrong += [f"#{number} of {tenant} is given {many} times" for (tenant, number), many in given.items() if many > 1]
-    wrong += [f"#{number} of {tenant} is none that was counted" for tenant, number in given if not 1 <= number <= last.get(tenant, 0)]
-    for row, at in zip(numbers, await engine.placement.locate_many(ENTRIES, things) if things else (), strict=True):
+    wrong += [
+        f"#{number} of {tenant} is given {many} times" for (tenant, number), many in given.items() if many > 1
+    ]
+    wrong += [
+        f"#{number} of {tenant} is none that was counted"
+        for tenant, number in given
+        if not 1 <= number <= last.get(tenant, 0)
+    ]
+    for row, at in zip(
+        numbers, await engine.placement.locate_many(ENTRIES, things) if things else (), strict=True
+    ):
         if at.record is None:
             wrong.append(f"#{row.fields['number']!r} is of {at.key.id}, which is gone")
         elif at.record.scope != row.scope:
@@ -42,7 +54,10 @@ async def misnumbered(engine: Engine) -> list[str]:
     of = Counter((row.key.tenant, str(row.fields["artifact_id"])) for row in artifacts)
     wrong += [f"{one} has {many} numbers" for (_, one), many in of.items() if many > 1]
     gone = [row for row in artifacts if lives.get(row.partition) != row.fields["incarnation"]]
-    return wrong + [f"#{row.fields['number']!r} is of {row.fields['artifact_id']!r}, whose session is gone" for row in gone]
+    return wrong + [
+        f"#{row.fields['number']!r} is of {row.fields['artifact_id']!r}, whose session is gone"
+        for row in gone
+    ]
 
 
 async def _numbered_artifacts(engine: Engine) -> list[Record]:
@@ -60,11 +75,20 @@ async def _all(engine: Engine, collection: Collection) -> list[Record]:
 
 
 class History:
-    """Processes that write, put, number, delete, erase and move at once, for two tenants; what each was told is noted."""
+    """Processes that write, put, number, delete, erase and move at once, for two
+    tenants; what each was told is noted.
+    """
 
     ROUNDS, AT_ONCE = 8, 5
 
-    def __init__(self, seed: int, engines: Sequence[Engine], *, tenants: Sequence[str] = ("acme", "globex"), erases_tenants: bool = True) -> None:
+    def __init__(
+        self,
+        seed: int,
+        engines: Sequence[Engine],
+        *,
+        tenants: Sequence[str] = ("acme", "globex"),
+        erases_tenants: bool = True,
+    ) -> None:
         self.chance = random.Random(seed)  # noqa: S311 - no secret
         self.engines = engines
         self.tenants = tenants
@@ -75,9 +99,24 @@ class History:
         """By tenant and number, of what it was said to be the number."""
         self.lives_once: set[str] = set()
         """What nobody can write again once it is gone: its number never changes."""
-        self._acts: list[Callable[[Engine, str], Coroutine[Any, Any, None]]] = [self.write, self.write_keyed, self.number, self.number, self.number]
-        self._acts += [self.delete, self.erase_scope, self.move, self.sweep] + [self.erase_tenant] * erases_tenants
-        self._acts += [self.put, self.put, self.number_artifacts, self.number_artifacts, self.delete_artifact, self.delete_session]
+        self._acts: list[Callable[[Engine, str], Coroutine[Any, Any, None]]] = [
+            self.write,
+            self.write_keyed,
+            self.number,
+            self.number,
+            self.number,
+        ]
+        self._acts += [self.delete, self.erase_scope, self.move, self.sweep] + [
+            self.erase_tenant
+        ] * erases_tenants
+        self._acts += [
+            self.put,
+            self.put,
+            self.number_artifacts,
+            self.number_artifacts,
+            self.delete_artifact,
+            self.delete_session,
+        ]
 
     async def played(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Play it. `meanwhile` is called before each round."""
@@ -101,17 +140,29 @@ class History:
         for tenant in self.tenants:
             written, put = self.written[tenant], self.put_there[tenant]
             located = await engine.placement.locate_many(ENTRIES, [Key(tenant, one) for one in written])
-            wrong += await self._ended(engine, tenant, "entry", written, {at.key.id for at in located if at.record is not None})
+            wrong += await self._ended(
+                engine, tenant, "entry", written, {at.key.id for at in located if at.record is not None}
+            )
             lives = await _lives(engine)
-            rows = [row for row in await _all(engine, MANIFESTS) if lives.get(row.partition) == row.fields["incarnation"]]
+            rows = [
+                row
+                for row in await _all(engine, MANIFESTS)
+                if lives.get(row.partition) == row.fields["incarnation"]
+            ]
             there = {str(row.fields["artifact_id"]) for row in rows if row.key.tenant == tenant}
             wrong += await self._ended(engine, tenant, "artifact", put, there & set(put))
-        wrong += [f"#{number} of {tenant} was said of {sorted(of)}" for (tenant, number), of in self.told.items() if len(of) > 1]
+        wrong += [
+            f"#{number} of {tenant} was said of {sorted(of)}"
+            for (tenant, number), of in self.told.items()
+            if len(of) > 1
+        ]
         said = Counter(one for of in self.told.values() for one in of & self.lives_once)
         wrong += [f"of {one} {many} numbers were said" for one, many in said.items() if many > 1]
         return wrong + await misnumbered(engine)
 
-    async def _ended(self, engine: Engine, tenant: str, kind: NumberedKind, known: Sequence[str], there: set[str]) -> list[str]:
+    async def _ended(
+        self, engine: Engine, tenant: str, kind: NumberedKind, known: Sequence[str], there: set[str]
+    ) -> list[str]:
         await self.number(engine, tenant, known, kind)
         found = await engine.numbers.of(tenant, known, kind)
         wrong = [f"{one} has no number" for one in there - found.keys()]
@@ -123,13 +174,17 @@ class History:
         return wrong
 
     def _drawn(self) -> Coroutine[Any, Any, None]:
-        return self.chance.choice(self._acts)(self.chance.choice(self.engines), self.chance.choice(self.tenants))
+        return self.chance.choice(self._acts)(
+            self.chance.choice(self.engines), self.chance.choice(self.tenants)
+        )
 
-    # -- acts -----------------------------------------------------------------------------------------------------------
+    # -- acts --------------------------------------------------------------------------
 
     async def write(self, engine: Engine, tenant: str) -> None:
         for _ in range(3):
-            entry = await engine.entries.write(tenant, EntryDraft(scope=self.chance.choice(SCOPES), content="text"))
+            entry = await engine.entries.write(
+                tenant, EntryDraft(scope=self.chance.choice(SCOPES), content="text")
+            )
             self.written[tenant].append(entry.id)
             self.lives_once.add(entry.id)
 
@@ -140,7 +195,9 @@ class History:
         self.written[tenant] = [*dict.fromkeys([*self.written[tenant], entry.id])]
 
     async def put(self, engine: Engine, tenant: str) -> None:
-        """A file of a session, which is created where it is not there: new, or in the place of another."""
+        """A file of a session, which is created where it is not there: new, or in the
+        place of another.
+        """
 
         async def pieces() -> AsyncIterator[bytes]:
             yield b"text"
@@ -151,7 +208,9 @@ class History:
         self.put_there[tenant] = [*dict.fromkeys([*self.put_there[tenant], artifact.id])]
         self.lives_once.add(artifact.id)
 
-    async def number(self, engine: Engine, tenant: str, of: Sequence[str] | None = None, kind: NumberedKind = "entry") -> None:
+    async def number(
+        self, engine: Engine, tenant: str, of: Sequence[str] | None = None, kind: NumberedKind = "entry"
+    ) -> None:
         known = self.written[tenant] if kind == "entry" else self.put_there[tenant]
         asked = self.chance.sample(known, k=min(4, len(known))) if of is None else of
         for one, number in (await engine.numbers.of(tenant, asked, kind)).items():
@@ -179,7 +238,11 @@ class History:
 
     async def move(self, engine: Engine, tenant: str) -> None:
         if self.written[tenant]:
-            await engine.tiering.move(ENTRIES, Key(tenant, self.chance.choice(self.written[tenant])), self.chance.choice(("mid", "long")))
+            await engine.tiering.move(
+                ENTRIES,
+                Key(tenant, self.chance.choice(self.written[tenant])),
+                self.chance.choice(("mid", "long")),
+            )
 
     async def sweep(self, engine: Engine, tenant: str) -> None:
         await engine.maintenance.sweep()

@@ -1,4 +1,6 @@
-"""Topologies on real engines, each call on a clean place of its own: for the tests that prove the whole on more than one file."""
+"""Topologies on real engines, each call on a clean place of its own: for the tests that
+prove the whole on more than one file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from memory.orchestrator.kinds import KINDS
-from tests.support import edge_folders, mongo_servers, mysql_servers, postgres_servers, quick_folders, redis_servers
+from tests.support import (
+    edge_folders,
+    mongo_servers,
+    mysql_servers,
+    postgres_servers,
+    quick_folders,
+    redis_servers,
+)
 
 _EMPTY = """DO $$ DECLARE name text; BEGIN
 FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'topology' AND tablename NOT IN ('memory_schema_version', 'memory_collections')
@@ -21,7 +30,9 @@ LOOP EXECUTE 'DELETE FROM topology.' || quote_ident(name); END LOOP; END $$"""
 
 @dataclass(frozen=True)
 class Placing:
-    """Which backends serve the tiers. `config(folder)` is a configuration of it that nothing was kept in yet."""
+    """Which backends serve the tiers. `config(folder)` is a configuration of it that
+    nothing was kept in yet.
+    """
 
     name: str
     backends: tuple[str, ...]
@@ -37,7 +48,9 @@ def _volatile_redis() -> str:
 
 
 def _postgres() -> str:
-    """The schema that tests of this process share, emptied: making one takes longer than most tests."""
+    """The schema that tests of this process share, emptied: making one takes longer
+    than most tests.
+    """
     server = postgres_servers.container()
     _apart(lambda: _emptied(server.settings))
     return server.url(schema="topology")
@@ -98,22 +111,36 @@ def _everything_in_mariadb(folder: Path) -> dict[str, Any]:
 
 
 def two_mid_stores(folder: Path) -> dict[str, Any]:
-    """Redis for sessions; of everything else the tenant acme's in PostgreSQL, the others' in MongoDB; each where it is found by words."""
+    """Redis for sessions; of everything else the tenant acme's in PostgreSQL, the
+    others' in MongoDB; each where it is found by words.
+    """
     route = {"tiers": ["mid", "long"], "store": "eu", "tenants": ["acme"]}
     stores = {"sessions": {"url": _redis()}, "eu": {"url": _postgres()}, "us": {"url": _mongo()}}
     return {"stores": stores, "tiers": {"short": "sessions", "mid": "us", "long": "us"}, "routes": [route]}
 
 
 PLACINGS = (
-    Placing("redis-postgres-edge", ("redis", "postgresql", "qdrant_edge"), lambda folder: _tiers(_redis(), _postgres(), _edge(folder))),
+    Placing(
+        "redis-postgres-edge",
+        ("redis", "postgresql", "qdrant_edge"),
+        lambda folder: _tiers(_redis(), _postgres(), _edge(folder)),
+    ),
     Placing("postgres-only", ("postgresql",), _everything_in_postgres),
 )
 """Every acceptance test runs on these, and so does the story."""
 
 STORIES = (
     *PLACINGS,
-    Placing("volatile-redis-postgres", ("redis_volatile", "postgresql"), lambda folder: _tiers(_volatile_redis(), *[_postgres()] * 2)),
-    Placing("redis-mongo-edge", ("redis", "mongo_replica_set", "qdrant_edge"), lambda folder: _tiers(_redis(), _mongo(), _edge(folder))),
+    Placing(
+        "volatile-redis-postgres",
+        ("redis_volatile", "postgresql"),
+        lambda folder: _tiers(_volatile_redis(), *[_postgres()] * 2),
+    ),
+    Placing(
+        "redis-mongo-edge",
+        ("redis", "mongo_replica_set", "qdrant_edge"),
+        lambda folder: _tiers(_redis(), _mongo(), _edge(folder)),
+    ),
     Placing("mariadb-only", ("mariadb",), _everything_in_mariadb),
     Placing("files-only", ("file",), lambda folder: _tiers(*[f"file://{folder / 'files'}"] * 3)),
 )
@@ -127,7 +154,9 @@ def _wrapped(folder: Path) -> dict[str, Any]:
 
 
 def _split(folder: Path) -> dict[str, Any]:
-    """A file for one tenant, one for the links of the others, and one for the rest, alike in every tier."""
+    """A file for one tenant, one for the links of the others, and one for the rest,
+    alike in every tier.
+    """
     files = {name: {"url": f"sqlite:///{folder / name}.db"} for name in ("own", "links", "others")}
     tiers = ("short", "mid", "long")
     own = {"tiers": tiers, "store": "own", "tenants": ["globex"]}
@@ -144,12 +173,26 @@ MONTHS = (
     *STORIES,
     Placing("redis-only", ("redis",), lambda folder: _tiers(*[_redis()] * 3)),
     Placing("mongo-only", ("mongo_replica_set",), lambda folder: _tiers(*[_mongo()] * 3)),
-    Placing("mariadb-edge", ("mariadb", "qdrant_edge"), lambda folder: _tiers(mariadb := _mariadb(), mariadb, _edge(folder))),
+    Placing(
+        "mariadb-edge",
+        ("mariadb", "qdrant_edge"),
+        lambda folder: _tiers(mariadb := _mariadb(), mariadb, _edge(folder)),
+    ),
 )
 """An ordinary month runs on these."""
 
 BESIDE_EDGE = (
-    Placing("postgres-edge", ("postgresql", "qdrant_edge"), lambda folder: _tiers(postgres := _postgres(), postgres, _edge(folder))),
-    Placing("mongo-edge", ("mongo_replica_set", "qdrant_edge"), lambda folder: _tiers(mongo := _mongo(), mongo, _edge(folder))),
+    Placing(
+        "postgres-edge",
+        ("postgresql", "qdrant_edge"),
+        lambda folder: _tiers(postgres := _postgres(), postgres, _edge(folder)),
+    ),
+    Placing(
+        "mongo-edge",
+        ("mongo_replica_set", "qdrant_edge"),
+        lambda folder: _tiers(mongo := _mongo(), mongo, _edge(folder)),
+    ),
 )
-"""A database for sessions and all else, Edge for what is found by meaning; the benchmark searches on these too."""
+"""A database for sessions and all else, Edge for what is found by meaning; the
+benchmark searches on these too.
+"""

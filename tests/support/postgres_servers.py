@@ -1,4 +1,6 @@
-"""The PostgreSQL servers of the tests: one in a container, and one with pgvector from the package `pgserver`. One each a test process."""
+"""The PostgreSQL servers of the tests: one in a container, and one with pgvector from
+the package `pgserver`. One each a test process.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,25 @@ class InContainer(Server):
     def __init__(self, *more: str, small: tuple[str, int] | None = None) -> None:
         settings = ("max_connections=300", "shared_buffers=64MB", *more)
         command = [word for setting in settings for word in ("-c", setting)]
-        super().__init__("postgres", self._answers, lambda _port: command, inside=5432, environment={"POSTGRES_PASSWORD": PASSWORD}, small=small)
+        super().__init__(
+            "postgres",
+            self._answers,
+            lambda _port: command,
+            inside=5432,
+            environment={"POSTGRES_PASSWORD": PASSWORD},
+            small=small,
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"host": "127.0.0.1", "port": self.port, "user": "postgres", "password": PASSWORD, "database": "postgres", "ssl": False}
+        return {
+            "host": "127.0.0.1",
+            "port": self.port,
+            "user": "postgres",
+            "password": PASSWORD,
+            "database": "postgres",
+            "ssl": False,
+        }
 
     def url(self, schema: str = "memory", **options: object) -> str:
         query = urlencode({"schema": schema, **options})
@@ -72,7 +88,9 @@ async def _answer(**settings: Any) -> None:
 
 
 class WithPgvector:
-    """PostgreSQL 16 from the package `pgserver`, which brings pgvector: processes of this machine, reached through a socket in a folder."""
+    """PostgreSQL 16 from the package `pgserver`, which brings pgvector: processes of
+    this machine, reached through a socket in a folder.
+    """
 
     def __init__(self) -> None:
         self._folder = quick_folders.new(otherwise=Path(tempfile.gettempdir()))
@@ -110,7 +128,9 @@ class WithPgvector:
 
         processes = self._processes()
         for process in processes:
-            with suppress(psutil.NoSuchProcess):  # those that serve a connection come and go, and end with the first
+            with suppress(
+                psutil.NoSuchProcess
+            ):  # those that serve a connection come and go, and end with the first
                 getattr(process, do)()
         return processes
 
@@ -129,7 +149,9 @@ def container() -> InContainer:
 
 @cache
 def with_small_tables() -> InContainer:
-    """A server of its own whose new tables stand on a small disk; its log does not, for without room for that PostgreSQL dies."""
+    """A server of its own whose new tables stand on a small disk; its log does not, for
+    without room for that PostgreSQL dies.
+    """
     server = InContainer(small=("/small", 64))
     with ThreadPoolExecutor(1) as apart:
         apart.submit(lambda: asyncio.run(_tables_in(server, "/small/tables"))).result()

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 
 def started(program: str, *arguments: object) -> subprocess.Popen[str]:
     """Another Python running this program."""
-    return subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def finished(processes: Sequence[subprocess.Popen[str]], within: float = 60) -> list[str]:

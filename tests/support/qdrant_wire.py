@@ -1,8 +1,8 @@
 """What a Qdrant server says on the wire, where no server can be had.
 
-`StandIn` answers HTTP requests from the memory of `qdrant-client`, and keeps what that leaves out: the
-collection's settings, shard keys, payload indexes, strict mode. It keeps every request, and a test may
-let it fail.
+`StandIn` answers HTTP requests from the memory of `qdrant-client`, and keeps what that
+leaves out: the collection's settings, shard keys, payload indexes, strict mode. It
+keeps every request, and a test may let it fail.
 """
 
 from __future__ import annotations
@@ -56,16 +56,23 @@ class StandIn:
         self.requests: list[Request] = []
         self.failing: Failing = lambda _request: None
         self.stops_at: int | None = None
-        """The number of the operation of a batch at which the server finds its disk full."""
-        self.full = failure(500, "Service internal error: No space left on device: WAL buffer size exceeds available disk space")
+        """The number of the operation of a batch at which the server finds its disk
+        full.
+        """
+        self.full = failure(
+            500,
+            "Service internal error: No space left on device: WAL buffer size exceeds available disk space",
+        )
         self.version = "1.20.0"
         self._local = LocalWire(AsyncQdrantClient(location=":memory:"), "memory")
         self._made = False
 
-    # -- for tests ----------------------------------------------------------------------------------------------------
+    # -- for tests ---------------------------------------------------------------------
 
     def client(self) -> AsyncQdrantClient:
-        return AsyncQdrantClient(host="stand.in", check_compatibility=False, transport=httpx.MockTransport(self))
+        return AsyncQdrantClient(
+            host="stand.in", check_compatibility=False, transport=httpx.MockTransport(self)
+        )
 
     def store(self, url: str = "qdrant://stand.in", **options: Any) -> QdrantStore:
         return QdrantStore(url, client=self.client(), **options)
@@ -79,7 +86,7 @@ class StandIn:
         operations: list[dict[str, Any]] = self.asked("/points/batch")[-1]["operations"]
         return operations
 
-    # -- answering ----------------------------------------------------------------------------------------------------
+    # -- answering ---------------------------------------------------------------------
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         path = unquote(request.url.path)
@@ -94,7 +101,9 @@ class StandIn:
         if path == "/":
             return httpx.Response(200, json={"title": "qdrant", "version": self.version})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the client's memory knows no vector index that `exact` could leave out
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # the client's memory knows no vector index that `exact` could leave out
             answer = await self._answer(asked)
         return answer if isinstance(answer, httpx.Response) else _done(answer)
 
@@ -121,7 +130,9 @@ class StandIn:
 
     async def _of_the_points(self, asked: Request) -> Any:
         if not self._made:
-            await self._local.send("PUT", "", json.dumps({"sparse_vectors": {"words": {"modifier": "idf"}}}).encode(), {})
+            await self._local.send(
+                "PUT", "", json.dumps({"sparse_vectors": {"words": {"modifier": "idf"}}}).encode(), {}
+            )
             self._made = True
         if (unindexed := self._unindexed(asked)) is not None:
             return failure(400, f'Bad request: Index required but not found for "{unindexed}"')
@@ -138,7 +149,10 @@ class StandIn:
     async def _told(self) -> dict[str, Any]:
         info: dict[str, Any] = (await self._local.send("GET", "", b"", {}))["result"]
         params = {**(self.params or {}), "vectors": info["config"]["params"]["vectors"]}
-        return {"config": {"params": params, "strict_mode_config": self.strict}, "payload_schema": dict(self.indexes)}
+        return {
+            "config": {"params": params, "strict_mode_config": self.strict},
+            "payload_schema": dict(self.indexes),
+        }
 
     def _too_large(self, asked: Any) -> str | None:
         """Which limit of strict mode a filter in the request is over."""
@@ -146,13 +160,17 @@ class StandIn:
         for conditions in _filters_of(asked):
             if len(conditions) > (limits.get("filter_max_conditions") or len(conditions)):
                 return f"Filter condition limit: {len(conditions)}"
-            largest = max((len(c.get("has_id") or c.get("match", {}).get("any") or ()) for c in conditions), default=0)
+            largest = max(
+                (len(c.get("has_id") or c.get("match", {}).get("any") or ()) for c in conditions), default=0
+            )
             if largest > (limits.get("condition_max_size") or largest):
                 return f"Condition size limit: {largest}"
         return None
 
     def _unindexed(self, asked: Request) -> str | None:
-        """What the request filters, orders or counts by without an index of the kind it takes."""
+        """What the request filters, orders or counts by without an index of the kind it
+        takes.
+        """
         if not self.strict or not self.strict.get("enabled"):
             return None
         for path, kinds in _filtered(asked.body):
@@ -171,7 +189,9 @@ _CLAUSES = ("must", "should", "must_not")
 
 
 def _filters_of(asked: Any) -> Iterator[list[dict[str, Any]]]:
-    """The conditions of each filter in a request, nested ones counted with the filter that they are in."""
+    """The conditions of each filter in a request, nested ones counted with the filter
+    that they are in.
+    """
     if isinstance(asked, list):
         for part in asked:
             yield from _filters_of(part)
@@ -192,7 +212,9 @@ def _leaves(condition: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _filtered(asked: Any) -> Iterator[tuple[str, set[str]]]:
-    """The paths by which a request filters, orders and counts, and the kinds of index that serve; any for none."""
+    """The paths by which a request filters, orders and counts, and the kinds of index
+    that serve; any for none.
+    """
     if isinstance(asked, list):
         for part in asked:
             yield from _filtered(part)

@@ -1,4 +1,6 @@
-"""Folders on a disk in memory, where one has room: for stores that wait for the disk (Edge when it makes a folder, files at every write)."""
+"""Folders on a disk in memory, where one has room: for stores that wait for the disk
+(Edge when it makes a folder, files at every write).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def there_is_one() -> bool:
 
 
 def new(otherwise: Path) -> Path:
-    """A fresh folder, in `otherwise` where there is no such disk. Whoever asked for it removes it."""
+    """A fresh folder, in `otherwise` where there is no such disk. Whoever asked for it
+    removes it.
+    """
     return Path(tempfile.mkdtemp(prefix="memory-tests-", dir=IN_MEMORY if there_is_one() else otherwise))
 
 
@@ -27,5 +31,9 @@ def programs_run_there() -> bool:
 
 
 def on_disk(otherwise: Path) -> Path:
-    """A fresh folder that is on no disk in memory, for what is about disks. Whoever asked for it removes it."""
-    return Path(tempfile.mkdtemp(prefix="memory-tests-", dir=ON_DISK if os.access(ON_DISK, os.W_OK) else otherwise))
+    """A fresh folder that is on no disk in memory, for what is about disks. Whoever
+    asked for it removes it.
+    """
+    return Path(
+        tempfile.mkdtemp(prefix="memory-tests-", dir=ON_DISK if os.access(ON_DISK, os.W_OK) else otherwise)
+    )

@@ -1,4 +1,6 @@
-"""The fenced blocks of the README and of other pages for users, for the tests that run them."""
+"""The fenced blocks of the README and of other pages for users, for the tests that run
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ CHAPTER = ROOT / "docs" / "a-fact-changes-its-mind.md"
 
 def blocks(language: str, page: Path = README) -> list[str]:
     """The fenced blocks of a language, in order."""
-    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8")) if page.exists() else []
+    return (
+        re.findall(rf"(?ms)^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"))
+        if page.exists()
+        else []
+    )
 
 
 def commands(page: Path = README) -> list[str]:

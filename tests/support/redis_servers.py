@@ -1,4 +1,6 @@
-"""The Redis servers of the tests: durable, with the default settings, and one node in cluster mode. One each a test process."""
+"""The Redis servers of the tests: durable, with the default settings, and one node in
+cluster mode. One each a test process.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def answers(port: int) -> None:
 
 
 def serves_slots(port: int) -> None:
-    """Raises unless a cluster node answers there and its cluster takes writes; gives a new node all slots."""
+    """Raises unless a cluster node answers there and its cluster takes writes; gives a
+    new node all slots.
+    """
     import redis
 
     with redis.Redis(port=port, socket_timeout=1, socket_connect_timeout=1) as client:
@@ -48,7 +52,14 @@ def default() -> Server:
 @cache
 def cluster() -> Server:
     def command(port: int) -> Sequence[str]:
-        announce = ("--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", str(port), "--cluster-port", "16379")
+        announce = (
+            "--cluster-announce-ip",
+            "127.0.0.1",
+            "--cluster-announce-port",
+            str(port),
+            "--cluster-port",
+            "16379",
+        )
         return ("redis-server", "--port", str(port), "--cluster-enabled", "yes", *announce, *DURABLE)
 
     return Server("redis", serves_slots, command)

@@ -13,7 +13,9 @@ from tests.simulation.loop import seeded
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """While it lasts, ids, secrets and what the wrappers wait between two attempts are the same for the same seed."""
+    """While it lasts, ids, secrets and what the wrappers wait between two attempts are
+    the same for the same seed.
+    """
     drawn = seeded(seed, 4).randbytes
     random.seed(seed)
     with patch.object(random, "_urandom", drawn), patch.object(os, "urandom", drawn):

@@ -1,6 +1,8 @@
-"""Says last which backends ran and which did not and why, and fails the run where MEMORY_REQUIRE names one that did not.
+"""Says last which backends ran and which did not and why, and fails the run where
+MEMORY_REQUIRE names one that did not.
 
-A backend ran when at least one test marked with it was executed and passed, and none failed. Skipped, not collected and never reached are not "ran".
+A backend ran when at least one test marked with it was executed and passed, and none
+failed. Skipped, not collected and never reached are not "ran".
 """
 
 from __future__ import annotations
@@ -35,14 +37,20 @@ class Tally:
         if self.failed:
             return f"{backend.name}: {self.failed} of its tests failed, {self.passed} passed"
         if self.passed:
-            return f"{backend.name}: ran, {self.passed} tests passed" + (f" ({len(self.reasons)} skipped)" if self.reasons else "")
+            return f"{backend.name}: ran, {self.passed} tests passed" + (
+                f" ({len(self.reasons)} skipped)" if self.reasons else ""
+            )
         reason = backend.missing() or next(iter(dict.fromkeys(self.reasons)), "no test of it was selected")
         return f"{backend.name}: did not run: {reason}"
 
 
 def required(environment: Mapping[str, str], backends: Iterable[str]) -> tuple[str, ...]:
-    """The names in MEMORY_REQUIRE; an unknown one is an error, so that a slip cannot pass for a backend that ran."""
-    names = tuple(dict.fromkeys(n.strip() for n in environment.get("MEMORY_REQUIRE", "").split(",") if n.strip()))
+    """The names in MEMORY_REQUIRE; an unknown one is an error, so that a slip cannot
+    pass for a backend that ran.
+    """
+    names = tuple(
+        dict.fromkeys(n.strip() for n in environment.get("MEMORY_REQUIRE", "").split(",") if n.strip())
+    )
     known = tuple(backends)
     if unknown := [n for n in names if n not in known]:
         raise pytest.UsageError(f"MEMORY_REQUIRE names {', '.join(unknown)}; there are {', '.join(known)}")
@@ -50,9 +58,16 @@ def required(environment: Mapping[str, str], backends: Iterable[str]) -> tuple[s
 
 
 class BackendReport:
-    """The pytest plugin; on a worker it only labels reports, the process that started the workers counts them."""
+    """The pytest plugin; on a worker it only labels reports, the process that started
+    the workers counts them.
+    """
 
-    def __init__(self, config: pytest.Config, environment: Mapping[str, str] = os.environ, backends: Mapping[str, Backend] = BACKENDS) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        environment: Mapping[str, str] = os.environ,
+        backends: Mapping[str, Backend] = BACKENDS,
+    ) -> None:
         self.config = config
         self.backends = backends
         self.required = required(environment, backends)
@@ -67,7 +82,9 @@ class BackendReport:
                     raise pytest.UsageError(f"{item.nodeid}: {problem}")
             marked = dict.fromkeys(n for mark in item.iter_markers("backend") for n in mark.args)
             if unknown := [n for n in marked if n not in self.backends]:
-                raise pytest.UsageError(f"{item.nodeid}: there is no backend {unknown[0]!r}; there are {', '.join(self.backends)}")
+                raise pytest.UsageError(
+                    f"{item.nodeid}: there is no backend {unknown[0]!r}; there are {', '.join(self.backends)}"
+                )
             for name in marked | dict.fromkeys(n for n in _harness(item) if n in self.backends):
                 item.user_properties.append((PROPERTY, name))
 
@@ -96,14 +113,20 @@ class BackendReport:
             terminal.ensure_newline()
             terminal.write_line("Backends:")
             for name, tally in self.tallies.items():
-                terminal.write_line(f"  {tally.sentence(self.backends[name])}", red=bool(tally.failed) or name in absent)
+                terminal.write_line(
+                    f"  {tally.sentence(self.backends[name])}", red=bool(tally.failed) or name in absent
+                )
         if absent:
-            terminal.write_line(f"FAILED: MEMORY_REQUIRE names {', '.join(absent)}, which did not run and pass.", red=True)
+            terminal.write_line(
+                f"FAILED: MEMORY_REQUIRE names {', '.join(absent)}, which did not run and pass.", red=True
+            )
         elif session.exitstatus == pytest.ExitCode.OK:
             terminal.write_line("Every selected test that this machine can run passed.")
         else:
             terminal.write_line("The tests did NOT all pass.")
-            failed = [report.nodeid for outcome in ("failed", "error") for report in terminal.getreports(outcome)]
+            failed = [
+                report.nodeid for outcome in ("failed", "error") for report in terminal.getreports(outcome)
+            ]
             for one in failed[:NAMED]:  # last, once more: of a long run's output only the end may be kept
                 terminal.write_line(f"  {one}", red=True)
             if len(failed) > NAMED:

@@ -1,7 +1,10 @@
-"""Servers that tests start in containers: which images, whether they can run here, and one server's life.
+"""Servers that tests start in containers: which images, whether they can run here, and
+one server's life.
 
-Images are the official ones; each can be replaced through its environment variable, which is also how other versions are tested.
-A server is the test process's own (one a worker), starts when it is first asked for, keeps its port through a crash, and goes with the process.
+Images are the official ones; each can be replaced through its environment variable,
+which is also how other versions are tested. A server is the test process's own (one a
+worker), starts when it is first asked for, keeps its port through a crash, and goes
+with the process.
 """
 
 from __future__ import annotations
@@ -19,12 +22,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # its helper image cannot be had everywhere; see `_remove_orphans`
+os.environ.setdefault(
+    "TESTCONTAINERS_RYUK_DISABLED", "true"
+)  # its helper image cannot be had everywhere; see `_remove_orphans`
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image by its official name and the version tested, and the variable that names another."""
+    """An image by its official name and the version tested, and the variable that names
+    another.
+    """
 
     default: str
     variable: str
@@ -68,21 +75,33 @@ def missing(server: str) -> str | None:
 
 @cache
 def bases() -> tuple[str, ...]:
-    """The images here that the worker's may be made from: the one that is named, else `BASE`, else a server's, which may have Python in it too."""
+    """The images here that the worker's may be made from: the one that is named, else
+    `BASE`, else a server's, which may have Python in it too.
+    """
     import docker
 
     named = os.environ.get(BASE.variable)
     with contextlib.closing(docker.from_env(timeout=10)) as client:
         here = {tag for image in client.images.list() for tag in image.tags}
-    return tuple(name for name in ([named] if named else [BASE.default, *(image.name for image in IMAGES.values())]) if name in here)
+    return tuple(
+        name
+        for name in ([named] if named else [BASE.default, *(image.name for image in IMAGES.values())])
+        if name in here
+    )
 
 
 @cache
 def no_base() -> str | None:
-    """Why the image of the worker cannot be made on this machine, or None where it may be: whether there is Python in a base, only it can tell."""
+    """Why the image of the worker cannot be made on this machine, or None where it may
+    be: whether there is Python in a base, only it can tell.
+    """
     if (problem := _no_engine()) is not None:
         return problem
-    return None if bases() else f"the image '{BASE.name}' is not here (pull it, or name another in {BASE.variable})"
+    return (
+        None
+        if bases()
+        else f"the image '{BASE.name}' is not here (pull it, or name another in {BASE.variable})"
+    )
 
 
 @cache
@@ -95,7 +114,9 @@ def _no_engine() -> str | None:
         return "the package 'testcontainers' is not installed"
     problem = None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # a client that finds no engine leaves its socket open
+        warnings.simplefilter(
+            "ignore", ResourceWarning
+        )  # a client that finds no engine leaves its socket open
         try:
             with contextlib.closing(docker.from_env(timeout=10)) as client:
                 client.ping()
@@ -108,9 +129,11 @@ def _no_engine() -> str | None:
 class Server:
     """One server in a container, on a fixed port of the loopback interface.
 
-    `command` is given the port and returns the server's; `inside` is the port it listens on in the container, None for the same as outside.
-    `ready(port)` raises as long as the server does not work yet. A `folder` stands at /given in the container. With `host_network` it reaches
-    other servers on the loopback interface. `small` is a folder in the container that is a disk of its own, of so many megabytes.
+    `command` is given the port and returns the server's; `inside` is the port it
+    listens on in the container, None for the same as outside. `ready(port)` raises as
+    long as the server does not work yet. A `folder` stands at /given in the container.
+    With `host_network` it reaches other servers on the loopback interface. `small` is a
+    folder in the container that is a disk of its own, of so many megabytes.
     """
 
     def __init__(
@@ -170,7 +193,9 @@ class Server:
         assert self._small is not None, "this server has no small disk"
         place = self._small[0]
         self.run(
-            "sh", "-c", f"free=$(df -k --output=avail {place} | tail -1); head -c $(( (free - {kilobytes}) * 1024 )) /dev/zero > {place}/{_BALLAST}"
+            "sh",
+            "-c",
+            f"free=$(df -k --output=avail {place} | tail -1); head -c $(( (free - {kilobytes}) * 1024 )) /dev/zero > {place}/{_BALLAST}",
         )
 
     def make_room(self) -> None:
@@ -201,7 +226,9 @@ class Server:
         if self._host_network:
             container = container.with_kwargs(labels={OWNER: owner()}, network_mode="host")
         else:
-            container = container.with_kwargs(labels={OWNER: owner()}).with_bind_ports(self._inside or self._port, self._port)
+            container = container.with_kwargs(labels={OWNER: owner()}).with_bind_ports(
+                self._inside or self._port, self._port
+            )
         container.start()
         self._container = container
         atexit.register(self.stop)
@@ -220,7 +247,9 @@ class Server:
         """Ask until `works(port)` does not raise any more."""
         deadline = time.monotonic() + START_SECONDS
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # a client whom a starting server cut off leaves its socket open
+            warnings.simplefilter(
+                "ignore", ResourceWarning
+            )  # a client whom a starting server cut off leaves its socket open
             while True:
                 try:
                     works(self._port)

@@ -1,4 +1,6 @@
-"""A drawn history on a whole memory, and what must hold of its stores after one of them was set back alone and healed."""
+"""A drawn history on a whole memory, and what must hold of its stores after one of them
+was set back alone and healed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ SCOPES = (Scope.session("s1"), Scope.session("s2"), Scope.user("ada"), Scope.use
 
 @dataclass
 class Told:
-    """What was acknowledged of one entry last: its text, or that it is gone; where its home was, and when that came about."""
+    """What was acknowledged of one entry last: its text, or that it is gone; where its
+    home was, and when that came about.
+    """
 
     text: str | None
     tier: str
@@ -75,7 +79,9 @@ class History:
         living = self.living
         if what == "w" or not living:
             text = f"text {self.step}"
-            entry = await self.memory.write(text, scope=self.random.choice(SCOPES), key=f"k{self.step}" if self.step % 5 == 0 else None)
+            entry = await self.memory.write(
+                text, scope=self.random.choice(SCOPES), key=f"k{self.step}" if self.step % 5 == 0 else None
+            )
             self._tell(entry.id, text, entry.tier)
             return
         entry_id = self.random.choice(living)
@@ -103,7 +109,9 @@ class History:
 
 
 async def wrong(engine: Engine) -> list[str]:
-    """What does not hold over all stores: every entry has one home, replicas equal it, nothing stands of what was deleted, and nothing is owed."""
+    """What does not hold over all stores: every entry has one home, replicas equal it,
+    nothing stands of what was deleted, and nothing is owed.
+    """
     found: list[str] = []
     rows: dict[Key, dict[Store, Record | Mark | Tombstone]] = {}
     for store in engine.topology.homes:
@@ -114,10 +122,16 @@ async def wrong(engine: Engine) -> list[str]:
         records = {store: row for store, row in there.items() if isinstance(row, Record)}
         at_home = [(store, row) for store, row in records.items() if row.role is Role.HOME]
         if records and len(at_home) != 1:
-            found.append(f"{key.id} has {len(at_home)} homes: { {store.name: row for store, row in there.items()} }")
+            found.append(
+                f"{key.id} has {len(at_home)} homes: { {store.name: row for store, row in there.items()} }"
+            )
             continue
         deleted = max((row.version for row in there.values() if isinstance(row, Tombstone)), default=0)
-        found += [f"{key.id} was deleted, and stands in {store.name}" for store, row in records.items() if row.version < deleted]
+        found += [
+            f"{key.id} was deleted, and stands in {store.name}"
+            for store, row in records.items()
+            if row.version < deleted
+        ]
         found += [f"{key.id} owes in {store.name}: {row.owed}" for store, row in there.items() if row.owed]
         if at_home:
             homes[key] = at_home[0]
@@ -125,7 +139,9 @@ async def wrong(engine: Engine) -> list[str]:
     async for version in _records(engine.topology.archive, ENTRY_VERSIONS):
         home = homes.get(Key(version.key.tenant, str(version.fields["entry_id"])))
         if home is None or home[1].version <= version.version:
-            found.append(f"version {version.version} of {version.fields['entry_id']!s} is kept, which is no past of an entry: {home}")
+            found.append(
+                f"version {version.version} of {version.fields['entry_id']!s} is kept, which is no past of an entry: {home}"
+            )
     async for link in _records(engine.topology.archive, RELATIONS):
         ends = {Key(link.key.tenant, str(link.fields[end])) for end in ("source_id", "target_id")}
         found += [f"a relation names {end.id}, which is nowhere" for end in ends - homes.keys()]
@@ -134,10 +150,20 @@ async def wrong(engine: Engine) -> list[str]:
 
 def _replicas(engine: Engine, at_home: tuple[Store, Record], records: dict[Store, Record]) -> list[str]:
     home, record = at_home
-    wanted = {engine.topology.home(tier) for tier in engine.placement.kinds.of(ENTRIES).replicas(record.tier)} - {home}
+    wanted = {
+        engine.topology.home(tier) for tier in engine.placement.kinds.of(ENTRIES).replicas(record.tier)
+    } - {home}
     there = {store for store, row in records.items() if row.role is Role.REPLICA}
-    found = [f"{record.key.id} has replicas in {[s.name for s in there]}, not in {[s.name for s in wanted]}"] if there != wanted else []
-    return found + [f"the replica of {record.key.id} in {s.name} is another" for s in there & wanted if not records[s].same_content(record)]
+    found = (
+        [f"{record.key.id} has replicas in {[s.name for s in there]}, not in {[s.name for s in wanted]}"]
+        if there != wanted
+        else []
+    )
+    return found + [
+        f"the replica of {record.key.id} in {s.name} is another"
+        for s in there & wanted
+        if not records[s].same_content(record)
+    ]
 
 
 async def _standing(store: Store) -> AsyncIterator[Record | Mark | Tombstone]:
@@ -155,7 +181,9 @@ async def _records(store: Store, collection: object) -> AsyncIterator[Record]:
 
 
 async def missing(history: History, restored: str, since: datetime, lost: set[str]) -> list[str]:
-    """What is not as it was acknowledged and is not said to be lost, though more than the store that was set back had known of it."""
+    """What is not as it was acknowledged and is not said to be lost, though more than
+    the store that was set back had known of it.
+    """
     found: list[str] = []
     for entry_id, told in history.entries.items():
         entry = await history.memory.get(entry_id)
@@ -163,7 +191,9 @@ async def missing(history: History, restored: str, since: datetime, lost: set[st
         if says == told.text or entry_id in lost:
             continue
         alone = told.tier == restored and told.tier != "mid" and told.since >= since
-        if not alone or (told.text is not None and told.edits and entry is None and restored == "long" and _had_past(told)):
+        if not alone or (
+            told.text is not None and told.edits and entry is None and restored == "long" and _had_past(told)
+        ):
             found.append(f"{entry_id}, in '{told.tier}' since {told.since}: says {says}, not {told.text}")
     return found
 

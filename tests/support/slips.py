@@ -1,6 +1,8 @@
-"""A slip of the pen: a few words changed in one function of the library, as a careless edit might. A judge that sees none of it is none.
+"""A slip of the pen: a few words changed in one function of the library, as a careless
+edit might. A judge that sees none of it is none.
 
-The text to be replaced must be there exactly once: a slip that changes nothing, since the function was rewritten, fails by name.
+The text to be replaced must be there exactly once: a slip that changes nothing, since
+the function was rewritten, fails by name.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from tests.support.repeatable import repeatable
 
 
 def _places(source: str, text: str) -> list[tuple[int, int]]:
-    """Where the text begins and ends in the source. However the source breaks its lines, a text without line breaks is found."""
+    """Where the text begins and ends in the source. However the source breaks its
+    lines, a text without line breaks is found.
+    """
     if source.count(text) == 1 or not text.strip():
         return [(at, at + len(text)) for at in range(len(source)) if source.startswith(text, at)]
     whole, wanted = _without_breaks(source), _without_breaks(text.strip())
@@ -33,20 +37,32 @@ def _places(source: str, text: str) -> list[tuple[int, int]]:
         first, last = whole[at], whole[at + len(sought) - 1] + 1
         first -= len(before) if source[:first].endswith(before) else 0
         if behind:
-            last += len(behind) if source.startswith(behind, last) else len(source[last:]) - len(source[last:].lstrip())
+            last += (
+                len(behind)
+                if source.startswith(behind, last)
+                else len(source[last:]) - len(source[last:].lstrip())
+            )
         found.append((first, last))
     return found
 
 
 def _without_breaks(source: str) -> list[int]:
-    """The places of what says something: neither white space nor the comma behind the last of several lines."""
+    """The places of what says something: neither white space nor the comma behind the
+    last of several lines.
+    """
     said = [at for at, character in enumerate(source) if not character.isspace()]
-    return [at for at, then in zip(said, [*said[1:], None], strict=True) if then is None or source[at] != "," or source[then] not in ")]}"]
+    return [
+        at
+        for at, then in zip(said, [*said[1:], None], strict=True)
+        if then is None or source[at] != "," or source[then] not in ")]}"
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Slip:
-    """In a function of a module, `old` text and the `new` one; and the steps near which that shows."""
+    """In a function of a module, `old` text and the `new` one; and the steps near which
+    that shows.
+    """
 
     module: Any
     function: str
@@ -67,13 +83,20 @@ class Slip:
             raise LookupError(f"{self.function} has {len(places)} times: {self.old!r}")
         ((first, last),) = places
         changed, found = f"{source[:first]}{self.new}{source[last:]}", dict[str, Any]()
-        code = compile(changed, f"<{self.function} with a slip>", "exec", flags=__future__.annotations.compiler_flag)
+        code = compile(
+            changed, f"<{self.function} with a slip>", "exec", flags=__future__.annotations.compiler_flag
+        )
         exec(code, self.module.__dict__, found)  # noqa: S102 - the engine's own source
         return owner, name, found[name]
 
-    def seen_in(self, played: Callable[[int], Coroutine[Any, Any, Sequence[object]]], histories: int, name: str) -> bool:
-        """Whether the drawn history of the seed noted by this name, played with the slip, tells what is wrong or ends in a failed assertion. Where
-        notes are renewed, so many histories are searched. One seed is one interleaving of tasks, on virtual time."""
+    def seen_in(
+        self, played: Callable[[int], Coroutine[Any, Any, Sequence[object]]], histories: int, name: str
+    ) -> bool:
+        """Whether the drawn history of the seed noted by this name, played with the
+        slip, tells what is wrong or ends in a failed assertion. Where notes are
+        renewed, so many histories are searched. One seed is one interleaving of tasks,
+        on virtual time.
+        """
         with self.applied():
             for seed in noticed.seeds(name, range(histories)):
                 with repeatable(seed):
@@ -88,10 +111,14 @@ class Slip:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """The library with it as long as the block lasts, also where a module has the function by its name."""
+        """The library with it as long as the block lasts, also where a module has the
+        function by its name.
+        """
         owner, name, changed = self.patch()
         original = getattr(owner, name)
-        importers = [m for n, m in sys.modules.items() if n.startswith("memory.") and m.__dict__.get(name) is original]
+        importers = [
+            m for n, m in sys.modules.items() if n.startswith("memory.") and m.__dict__.get(name) is original
+        ]
         with ExitStack() as stack:
             for each in {id(target): target for target in (owner, *importers)}.values():
                 stack.enter_context(patch.object(each, name, changed))

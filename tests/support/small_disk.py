@@ -1,4 +1,6 @@
-"""Disks of some megabytes that tests may fill: a mounted tmpfs, which takes root. Elsewhere such tests are skipped, or left out."""
+"""Disks of some megabytes that tests may fill: a mounted tmpfs, which takes root.
+Elsewhere such tests are skipped, or left out.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def permitted() -> bool:
 
 def mount(place: Path, megabytes: int = 3) -> None:
     """A small disk over this folder. Raises where that is not permitted."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)], capture_output=True, check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)],
+        capture_output=True,
+        check=True,
+    )
 
 
 def unmount(place: Path) -> None:

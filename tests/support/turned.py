@@ -1,4 +1,6 @@
-"""Embedders of a few words, for tests in which two are in use: one's vectors are of no use to the other, whether of the same length or not."""
+"""Embedders of a few words, for tests in which two are in use: one's vectors are of no
+use to the other, whether of the same length or not.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ MEANT = {"tea": 0, "beverage": 0, "heron": 1, "bird": 1, "outage": 2, "crashed":
 
 
 class Embedder:
-    """Knows the words of `MEANT`. Where one's vector for tea points, another's for herons does: who compares the two finds the wrong text."""
+    """Knows the words of `MEANT`. Where one's vector for tea points, another's for
+    herons does: who compares the two finds the wrong text.
+    """
 
     def __init__(self, model: str, dimensions: int = 3, turned: int = 0, unknown: str = "") -> None:
         self.model, self.dimensions, self.turned, self.unknown = model, dimensions, turned, unknown

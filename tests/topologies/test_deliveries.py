@@ -1,4 +1,6 @@
-"""What is delivered behind writes over Redis, PostgreSQL and Edge: found before it is delivered, there once it is flushed, and after a death."""
+"""What is delivered behind writes over Redis, PostgreSQL and Edge: found before it is
+delivered, there once it is flushed, and after a death.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ def config(tmp_path: Path) -> Iterator[dict[str, Any]]:
 
 async def test_what_is_written_is_found_by_meaning_before_it_is_delivered(config: dict[str, Any]) -> None:
     async with Memory(config) as memory:
-        await memory.write_many([{"content": f"the train to platform {n} is late", "scope": ADA} for n in range(30)], consistency="replicated")
+        await memory.write_many(
+            [{"content": f"the train to platform {n} is late", "scope": ADA} for n in range(30)],
+            consistency="replicated",
+        )
         entry = await memory.write("Ada adopted a puppy", scope=ADA)
         assert (await memory.search("dog", scope=ADA, by="meaning", limit=1))[0].entry == entry
         edited = await memory.update(entry.id, content="Ada bakes sourdough bread")
@@ -63,15 +68,29 @@ async def test_once_flushed_every_replica_stands_after_a_long_history(config: di
     async with Memory({**config, "embedder": "none"}) as memory:
         there: list[str] = []
         for n in range(250):
-            act, one = drawn.choice(("write", "write", "many", "update", "update", "move", "delete", "erase", "end")), drawn.choice(there or [""])
+            act, one = (
+                drawn.choice(
+                    ("write", "write", "many", "update", "update", "move", "delete", "erase", "end")
+                ),
+                drawn.choice(there or [""]),
+            )
             with suppress(MemoryTiersError):
                 match act:
                     case "write":
-                        there.append((await memory.write(f"text {n}", scope=drawn.choice((ADA, SESSION, ORG)))).id)
+                        there.append(
+                            (await memory.write(f"text {n}", scope=drawn.choice((ADA, SESSION, ORG)))).id
+                        )
                     case "many":
-                        there += [e.id for e in await memory.write_many([{"content": f"text {n}.{i}", "scope": ADA} for i in range(20)])]
+                        there += [
+                            e.id
+                            for e in await memory.write_many(
+                                [{"content": f"text {n}.{i}", "scope": ADA} for i in range(20)]
+                            )
+                        ]
                     case "update" if one:
-                        await asyncio.gather(*[memory.update(one, content=f"edited {n}.{i}") for i in range(3)])
+                        await asyncio.gather(
+                            *[memory.update(one, content=f"edited {n}.{i}") for i in range(3)]
+                        )
                     case "move" if one:
                         await memory.admin.move([one], drawn.choice(("mid", "long")))
                     case "delete" if one:
@@ -85,8 +104,16 @@ async def test_once_flushed_every_replica_stands_after_a_long_history(config: di
         assert len(there) > 250
 
 
-async def test_who_dies_right_after_it_acknowledged_leaves_the_rest_to_a_sweep_of_another(config: dict[str, Any]) -> None:
-    ran = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", DIES, json.dumps(config)], capture_output=True, text=True, timeout=120)
+async def test_who_dies_right_after_it_acknowledged_leaves_the_rest_to_a_sweep_of_another(
+    config: dict[str, Any],
+) -> None:
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", DIES, json.dumps(config)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     one, other = json.loads(ran.stdout)
     async with Memory(config) as memory:

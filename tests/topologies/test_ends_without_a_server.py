@@ -1,4 +1,6 @@
-"""A server dies while a session is ended by hand: what could not be moved or copied is, once, by sweeps of another process when it is back."""
+"""A server dies while a session is ended by hand: what could not be moved or copied is,
+once, by sweeps of another process when it is back.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ CASES = [
 
 @pytest.mark.parametrize("spoken", [True, False], ids=["a conversation", "entries alone"])
 @pytest.mark.parametrize(("config", "server"), CASES)
-async def test_what_waited_for_a_server_is_done_once_it_is_back(config: Any, server: Any, spoken: bool, tmp_path: Path) -> None:
+async def test_what_waited_for_a_server_is_done_once_it_is_back(
+    config: Any, server: Any, spoken: bool, tmp_path: Path
+) -> None:
     given: dict[str, Any] = {**config(tmp_path), "embedder": "none", "durations": {"sweep_every": "0s"}}
     clock = Clock()
 
@@ -55,7 +59,9 @@ async def test_what_waited_for_a_server_is_done_once_it_is_back(config: Any, ser
         finally:
             server().revive()
     async with opened() as memory:
-        assert {one.action for one in (await memory.admin.plan()).planned} == ({"copy", "move"} if spoken else {"move"})
+        assert {one.action for one in (await memory.admin.plan()).planned} == (
+            {"copy", "move"} if spoken else {"move"}
+        )
         await memory.admin.sweep()
         tiers = {entry.id: entry.tier async for entry in memory.entries.all(scope=SESSION)}
         assert tiers == dict.fromkeys([entry.id for entry in entries], "long")

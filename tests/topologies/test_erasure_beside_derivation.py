@@ -1,8 +1,11 @@
-"""Every kind of derivation is in flight while every kind of erasure runs, cut off at a drawn store call: the erased words are nowhere afterwards.
+"""Every kind of derivation is in flight while every kind of erasure runs, cut off at a
+drawn store call: the erased words are nowhere afterwards.
 
-The deriving process stops at one of its store calls. There another memory erases: of another process, or the same one where Edge lets only one in.
-Then the first goes on, or dies at that call. The eraser may die at one of its calls too. Sweeps do what was left undone. Afterwards nothing that
-either reads has the words, and no file has them once the stores gave room back.
+The deriving process stops at one of its store calls. There another memory erases: of
+another process, or the same one where Edge lets only one in. Then the first goes on, or
+dies at that call. The eraser may die at one of its calls too. Sweeps do what was left
+undone. Afterwards nothing that either reads has the words, and no file has them once
+the stores gave room back.
 """
 
 from __future__ import annotations
@@ -35,7 +38,11 @@ DEAD = "is dead"
 
 
 def learn(leaving: Leaving) -> list[dict[str, Any]]:
-    return [{"content": f"fact {m.text}", "scope": f"session:{leaving.session_id}", "tags": ["fact"]} for m in leaving.messages if m.role == "user"]
+    return [
+        {"content": f"fact {m.text}", "scope": f"session:{leaving.session_id}", "tags": ["fact"]}
+        for m in leaving.messages
+        if m.role == "user"
+    ]
 
 
 def advise(prompt: Prompt) -> str:
@@ -47,7 +54,9 @@ def summarise(messages: Sequence[Any]) -> str:
 
 
 class Process:
-    """A process whose stores can be made to run something at one of their calls, and to answer nothing from then on."""
+    """A process whose stores can be made to run something at one of their calls, and to
+    answer nothing from then on.
+    """
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -75,8 +84,12 @@ class Process:
         return wrapped
 
     @asynccontextmanager
-    async def stops(self, at: int | None, run: Callable[[], Awaitable[object]] | None = None, *, dies: bool) -> AsyncIterator[None]:
-        """What is done here stops at that call: there `run` runs, then this goes on, or no store answers any more."""
+    async def stops(
+        self, at: int | None, run: Callable[[], Awaitable[object]] | None = None, *, dies: bool
+    ) -> AsyncIterator[None]:
+        """What is done here stops at that call: there `run` runs, then this goes on, or
+        no store answers any more.
+        """
         self.calls, self._at, self._run, self._dies = 0, at, run, dies
         try:
             yield
@@ -151,14 +164,18 @@ async def _served(pipe: Connection) -> None:
 
 
 class Story:
-    """What stands before: a message, its summary and the fact that was learnt of it, and a session of which nothing was made yet."""
+    """What stands before: a message, its summary and the fact that was learnt of it,
+    and a session of which nothing was made yet.
+    """
 
     def __init__(self, deriver: Process, eraser: Process | OtherProcess) -> None:
         self.deriver, self.eraser = deriver, eraser
         self.ours = deriver.memory
         self.fact = ""
         self.fork_stands = False
-        """Whether a fork has seen what it copied: what is erased then is erased later than the fork was made."""
+        """Whether a fork has seen what it copied: what is erased then is erased later
+        than the fork was made.
+        """
         sessions = self.ours._engine.conversations.sessions
         settle_fork = sessions.settle_fork
 
@@ -170,9 +187,13 @@ class Story:
 
     async def begin(self) -> None:
         first, later = self.ours.session("s", user="ada"), self.ours.session("t", user="ada")
-        await first.append([{"id": "m1", "role": "user", "content": MESSAGE}, {"role": "assistant", "content": "ok"}])
+        await first.append(
+            [{"id": "m1", "role": "user", "content": MESSAGE}, {"role": "assistant", "content": "ok"}]
+        )
         await first.compact(summarise, keep_last=0)
-        await later.append([{"id": "m2", "role": "user", "content": LATER}, {"role": "assistant", "content": "ok"}])
+        await later.append(
+            [{"id": "m2", "role": "user", "content": LATER}, {"role": "assistant", "content": "ok"}]
+        )
         await self.ours.admin.sweep()
         [fact] = [entry for entry in await self.ours.retrieve("session:s") if entry.content == FACT]
         self.fact = fact.id
@@ -198,11 +219,15 @@ class Story:
         await self.ours.sessions.list()
 
     async def enrich(self) -> None:
-        await self.ours.write("Bob moved to Porto, no alphaword", scope="session:s", auto_supersede=True, auto_tag=True)
+        await self.ours.write(
+            "Bob moved to Porto, no alphaword", scope="session:s", auto_supersede=True, auto_tag=True
+        )
         await self.ours._engine.enriching.asked()
 
     async def extract(self) -> None:
-        store = NamedStore("work", self.ours.scoped("workspace:w"), writable=True, extraction=Extraction(EveryTurn()))
+        store = NamedStore(
+            "work", self.ours.scoped("workspace:w"), writable=True, extraction=Extraction(EveryTurn())
+        )
         answer = json.dumps([{"content": LATER_FACT}])
         async with MemoryManager([store], memory=self.ours, model=lambda _: answer) as manager:
             recording = await manager.record(self.ours.session("t", user="ada"))
@@ -257,14 +282,19 @@ DERIVATIONS = (
     Story.of_copy,
 )
 ERASURES: dict[str, Callable[[Memory, str], Awaitable[list[str]]]] = {
-    each.__name__: each for each in (erase_messages, delete_sessions, erase_user, erase_tenant, erase_scope, delete_entry)
+    each.__name__: each
+    for each in (erase_messages, delete_sessions, erase_user, erase_tenant, erase_scope, delete_entry)
 }
 STAYS = {Story.promote, Story.compact, Story.of_copy}
-"""Made by a caller: what these have returned stays where the one entry is deleted that it was made of."""
+"""Made by a caller: what these have returned stays where the one entry is deleted that
+it was made of.
+"""
 
 
 async def said_in(memory: Memory) -> str:
-    """Everything that can be read; what is in quarantine is counted in the statistics, and read with the files."""
+    """Everything that can be read; what is in quarantine is counted in the statistics,
+    and read with the files.
+    """
     lines = [repr(line) async for line in memory.admin.export()]
     lines += [f"{entry.content} {entry.tags}" async for entry in memory.entries.all()]
     for word in ("alphaword", "betaword"):
@@ -301,7 +331,9 @@ async def story(config: Any, other: OtherProcess | None, *, alone: bool) -> Asyn
                 yield Story(process, Process(theirs))
 
 
-async def play(told: Story, derivation: Callable[[Story], Awaitable[None]], erasure: str, at: random.Random) -> tuple[list[str], str]:
+async def play(
+    told: Story, derivation: Callable[[Story], Awaitable[None]], erasure: str, at: random.Random
+) -> tuple[list[str], str]:
     """One run; the words that are nowhere, and what is wrong with it."""
     await told.begin()
     eraser_dies = at.choice([None, None, at.randrange(40)]) if told.eraser is not told.deriver else None
@@ -324,7 +356,9 @@ async def play(told: Story, derivation: Callable[[Story], Awaitable[None]], eras
     for _ in range(SWEEPS):
         for process in (told.deriver, told.eraser):
             await process.sweeps()
-    if erasure == "delete_entry" and derivation in STAYS and (is_done or derivation is Story.of_copy):  # whose first copy may have been returned
+    if (
+        erasure == "delete_entry" and derivation in STAYS and (is_done or derivation is Story.of_copy)
+    ):  # whose first copy may have been returned
         return [], ""
     if erasure == "erase_messages" and is_later:
         gone.remove(LATER)
@@ -333,17 +367,24 @@ async def play(told: Story, derivation: Callable[[Story], Awaitable[None]], eras
         for words in gone:
             if words in said:
                 lines = [line for line in said.splitlines() if words in line]
-                return gone, f"{derivation.__name__} beside {erasure}, at {stops}, dies {dies}, eraser {eraser_dies}: {name} has {lines[:2]}"
+                return (
+                    gone,
+                    f"{derivation.__name__} beside {erasure}, at {stops}, dies {dies}, eraser {eraser_dies}: {name} has {lines[:2]}",
+                )
     for store in told.ours._engine.topology.leaves:
         await store.vacuum()
     return gone, ""
 
 
 def files_with(folder: Path, gone: Sequence[str]) -> list[str]:
-    """Files that have words that are to be nowhere: the phrase, or its last word where nothing else may hold that."""
+    """Files that have words that are to be nowhere: the phrase, or its last word where
+    nothing else may hold that.
+    """
     words = [text if text == FACT else text.split()[-1] for text in gone]
     files = [file for file in folder.rglob("*") if file.is_file()]
-    return [f"{file.name} has {word}" for file in files for word in words if word.encode() in file.read_bytes()]
+    return [
+        f"{file.name} has {word}" for file in files for word in words if word.encode() in file.read_bytes()
+    ]
 
 
 DEFAULT, SERVERS = next(each for each in MONTHS if each.name == "default"), STORIES[0]

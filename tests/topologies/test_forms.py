@@ -1,4 +1,6 @@
-"""Searches by meaning on real servers without an index for it: an ordinary history, after which the forms kept say what the servers hold."""
+"""Searches by meaning on real servers without an index for it: an ordinary history,
+after which the forms kept say what the servers hold.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ SAID = {"tea": "beverage", "heron": "bird", "crashed": "outage"}
 
 @pytest.fixture(
     params=[
-        pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, {"postgres-only"}, ())])
+        pytest.param(
+            placing,
+            id=placing.name,
+            marks=[*marks_of(*placing.backends), *beyond(placing.name, {"postgres-only"}, ())],
+        )
         for placing in PLACINGS
     ]
 )
@@ -52,7 +58,9 @@ async def missed(memory: Memory) -> list[str]:
 
 
 async def history(memory: Memory, clock: Clock, seed: int, calls: int) -> tuple[list[str], int]:
-    """Calls of one process, what was wrong after one of them, and after how many it was forms that chose."""
+    """Calls of one process, what was wrong after one of them, and after how many it was
+    forms that chose.
+    """
     draw, chose, ids = random.Random(seed), 0, list[str]()  # noqa: S311
     for number in range(calls):
         clock.moment += timedelta(seconds=3)
@@ -60,7 +68,12 @@ async def history(memory: Memory, clock: Clock, seed: int, calls: int) -> tuple[
         if chance < 0.45 or not ids:
             ids.append((await memory.write(f"{word}, number {number}", scope=scope)).id)
         elif chance < 0.5:
-            ids += [entry.id for entry in await memory.write_many([{"content": f"{word} {number} {n}", "scope": scope} for n in range(20)])]
+            ids += [
+                entry.id
+                for entry in await memory.write_many(
+                    [{"content": f"{word} {number} {n}", "scope": scope} for n in range(20)]
+                )
+            ]
         elif chance < 0.55:
             ids.append((await memory.write(long_text("money", f"It {word}."), scope=scope)).id)
         elif chance < 0.7:
@@ -91,9 +104,13 @@ async def test_after_a_long_history_forms_say_what_the_server_holds(config: dict
 
 
 SLIPS = {
-    "writes are not noted": Slip(forms, "Forms.wrote", "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)", "pass"),
+    "writes are not noted": Slip(
+        forms, "Forms.wrote", "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)", "pass"
+    ),
     "what is gone is kept": Slip(forms, "Forms._bring_up", "view.form.drop(record_id)", "pass"),
-    "vectors are kept as they were": Slip(forms, "Forms._bring_up", "view.form.put(_record(found[record_id]), None)", "pass"),
+    "vectors are kept as they were": Slip(
+        forms, "Forms._bring_up", "view.form.put(_record(found[record_id]), None)", "pass"
+    ),
 }
 
 
@@ -107,9 +124,14 @@ async def test_a_slip_shows_there(name: str, config: dict[str, Any]) -> None:
         assert wrong != []
 
 
-async def test_what_another_process_writes_is_found_after_a_minute_and_shown_as_it_is(config: dict[str, Any]) -> None:
+async def test_what_another_process_writes_is_found_after_a_minute_and_shown_as_it_is(
+    config: dict[str, Any],
+) -> None:
     clock, embedder = Clock(), Embedder("of today")
-    async with Memory(config, embedder=embedder, clock=clock) as memory, Memory(config, embedder=embedder, clock=clock) as other:
+    async with (
+        Memory(config, embedder=embedder, clock=clock) as memory,
+        Memory(config, embedder=embedder, clock=clock) as other,
+    ):
         first, gone = await memory.write("tea", scope=USER), await memory.write("tea too", scope=USER)
         await memory.search("beverage", scope=USER)
         await read(memory._engine)

@@ -1,4 +1,6 @@
-"""Long texts by meaning on stores of every kind; `tests/acceptance/test_long_texts.py` has the rest."""
+"""Long texts by meaning on stores of every kind; `tests/acceptance/test_long_texts.py`
+has the rest.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ USER, SESSION = "user:ada", "session:s1"
 
 @pytest.fixture(
     params=[
-        pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES, {"redis-postgres-edge"})])
+        pytest.param(
+            placing,
+            id=placing.name,
+            marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES, {"redis-postgres-edge"})],
+        )
         for placing in (*MONTHS, *BESIDE_EDGE)
     ]
 )
@@ -32,10 +38,14 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str,
     forget(tmp_path)
 
 
-async def test_a_sentence_at_the_end_is_found_where_it_was_written_and_where_it_went(config: dict[str, Any]) -> None:
+async def test_a_sentence_at_the_end_is_found_where_it_was_written_and_where_it_went(
+    config: dict[str, Any],
+) -> None:
     async with Memory(config) as memory:
         for scope in (USER, SESSION):
-            await memory.write_many([{"content": text, "scope": scope} for text in (*map(long_text, ABOUT), "It rained all week")])
+            await memory.write_many(
+                [{"content": text, "scope": scope} for text in (*map(long_text, ABOUT), "It rained all week")]
+            )
             told = await memory.write(long_text("money", KITTEN), scope=scope)
             assert (await memory.search(QUESTION, scope=scope))[0].entry.id == told.id
             await memory.admin.move([told.id], "long")
@@ -51,4 +61,6 @@ async def test_a_sentence_at_the_end_is_found_where_it_was_written_and_where_it_
             assert await astray(memory._engine) == []
         await memory.admin.erase(USER)
         await memory.admin.erase(SESSION)
-        assert [row for leaf in memory._engine.topology.leaves for row in await rows(leaf, ENTRY_PASSAGES)] == []
+        assert [
+            row for leaf in memory._engine.topology.leaves for row in await rows(leaf, ENTRY_PASSAGES)
+        ] == []

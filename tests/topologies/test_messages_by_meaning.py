@@ -1,4 +1,6 @@
-"""Messages are found by meaning on stores of every kind: in their own store or, if asked to, the long tier's, where that serves it; else by words."""
+"""Messages are found by meaning on stores of every kind: in their own store or, if
+asked to, the long tier's, where that serves it; else by words.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,17 @@ from tests.unit.orchestrator.conversations.meant import astray
 
 
 def _pgvector(folder: Path) -> dict[str, Any]:
-    return {"tiers": dict.fromkeys(("short", "mid", "long"), postgres_servers.with_pgvector().url(schema=f"m{uuid.uuid4().hex}"))}
+    return {
+        "tiers": dict.fromkeys(
+            ("short", "mid", "long"), postgres_servers.with_pgvector().url(schema=f"m{uuid.uuid4().hex}")
+        )
+    }
 
 
-PLACINGS = {placing.name: placing for placing in (*MONTHS, Placing("pgvector-only", ("postgresql_pgvector",), _pgvector))}
+PLACINGS = {
+    placing.name: placing
+    for placing in (*MONTHS, Placing("pgvector-only", ("postgresql_pgvector",), _pgvector))
+}
 CASES = (
     ("default", "home", True),
     ("default", "long", True),
@@ -49,7 +58,10 @@ LONG = f"{'The meeting went on about the budget of next year and who pays for wh
         pytest.param(
             case,
             id="-".join(case[:2]),
-            marks=[*marks_of(*PLACINGS[case[0]].backends), *beyond(case[:2], EVERYONES, {("redis-postgres-edge", "long")})],
+            marks=[
+                *marks_of(*PLACINGS[case[0]].backends),
+                *beyond(case[:2], EVERYONES, {("redis-postgres-edge", "long")}),
+            ],
         )
         for case in CASES
     ]
@@ -80,7 +92,9 @@ async def settled(memory: Memory) -> list[str]:
     return await astray(memory._engine)
 
 
-async def test_messages_are_found_by_meaning_where_a_store_serves_it_and_else_by_words(case: tuple[str, str, bool], memory: Memory) -> None:
+async def test_messages_are_found_by_meaning_where_a_store_serves_it_and_else_by_words(
+    case: tuple[str, str, bool], memory: Memory
+) -> None:
     meant = case[2]
     one, two = memory.session("s1", user="ada"), memory.session("s2", user="bo")
     await one.append([said(TEA, "m1"), said("The deployment failed on Friday", "m2"), said(LONG, "m3")])
@@ -94,13 +108,17 @@ async def test_messages_are_found_by_meaning_where_a_store_serves_it_and_else_by
     else:
         assert set((await found(memory, "favourite hot beverage"))[:2]) == {("s1", "m1"), ("s2", "m1")}
         assert (await found(memory, "favourite hot beverage", user="bo", by="meaning")) == [("s2", "m1")]
-        assert [hit.message.id for hit in await one.search("database outage", by="meaning", limit=1)] == ["m3"]
+        assert [hit.message.id for hit in await one.search("database outage", by="meaning", limit=1)] == [
+            "m3"
+        ]
         async with memory.for_tenant("other") as other:
             assert await found(other, "favourite hot beverage", by="meaning") == []
     assert await settled(memory) == []
 
 
-async def test_an_edit_an_exclusion_an_erasure_and_a_deletion_are_followed(case: tuple[str, str, bool], memory: Memory) -> None:
+async def test_an_edit_an_exclusion_an_erasure_and_a_deletion_are_followed(
+    case: tuple[str, str, bool], memory: Memory
+) -> None:
     one, two = memory.session("s1", user="ada"), memory.session("s2", user="bo")
     await one.append([said(TEA, "m1"), said(LONG, "m2"), said("The cat sleeps", "m3")])
     await two.append([said(TEA, "m1")])

@@ -1,4 +1,6 @@
-"""Vectors are made anew with another embedder on stores of every kind, while answers are served and everybody writes on."""
+"""Vectors are made anew with another embedder on stores of every kind, while answers
+are served and everybody writes on.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,18 @@ from tests.support.turned import Embedder
 
 
 def _pgvector(folder: Path) -> dict[str, Any]:
-    return {"tiers": dict.fromkeys(("short", "mid", "long"), postgres_servers.with_pgvector().url(schema=f"m{uuid.uuid4().hex}"))}
+    return {
+        "tiers": dict.fromkeys(
+            ("short", "mid", "long"), postgres_servers.with_pgvector().url(schema=f"m{uuid.uuid4().hex}")
+        )
+    }
 
 
-PLACINGS = (*(p for p in MONTHS if p.name != "in-memory"), *BESIDE_EDGE, Placing("pgvector-only", ("postgresql_pgvector",), _pgvector))
+PLACINGS = (
+    *(p for p in MONTHS if p.name != "in-memory"),
+    *BESIDE_EDGE,
+    Placing("pgvector-only", ("postgresql_pgvector",), _pgvector),
+)
 EVERYONES = {"default"}
 """Where everyone's run does it."""
 OLD = Embedder("of yesterday")
@@ -40,7 +50,11 @@ FILLING = "And so it went on from there to the next of them. "
 
 @pytest.fixture(
     params=[
-        pytest.param(placing, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES, {"redis-postgres-edge"})])
+        pytest.param(
+            placing,
+            id=placing.name,
+            marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES, {"redis-postgres-edge"})],
+        )
         for placing in PLACINGS
     ]
 )
@@ -56,11 +70,15 @@ def new(request: pytest.FixtureRequest) -> Embedder:
 
 async def fill(memory: Memory) -> None:
     for scope in (USER, SESSION):
-        await memory.write_many([{"content": f"{text} {n}", "scope": scope} for text in TEXTS for n in range(MANY)])
+        await memory.write_many(
+            [{"content": f"{text} {n}", "scope": scope} for text in TEXTS for n in range(MANY)]
+        )
         await memory.write(f"It crashed. {FILLING * 50}It crashed again.", scope=scope)
     edited = await memory.write("tea, and then another text", scope=USER)
     await memory.update(edited.id, content="A heron instead")
-    await memory.session("s1").append([{"role": "user", "content": f"{text}, somebody said", "id": text} for text in TEXTS])
+    await memory.session("s1").append(
+        [{"role": "user", "content": f"{text}, somebody said", "id": text} for text in TEXTS]
+    )
     await memory.admin.sweep()
 
 
@@ -74,8 +92,17 @@ async def others(memory: Memory, embedder: Embedder) -> list[Record]:
     found: list[Record] = []
     for store in engine.topology.homes:
         for collection in (ENTRIES, ENTRY_VERSIONS, ENTRY_PASSAGES, PASSAGES):
-            page = await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, roles=frozenset({Role.HOME, Role.REPLICA, Role.ARRIVING})))
-            found += [row for row in page.records if isinstance(row, Record) and row.fields.get(MODEL) != digest]
+            page = await store.query(
+                Query(
+                    collection,
+                    Everywhere(),
+                    limit=MAX_LIMIT,
+                    roles=frozenset({Role.HOME, Role.REPLICA, Role.ARRIVING}),
+                )
+            )
+            found += [
+                row for row in page.records if isinstance(row, Record) and row.fields.get(MODEL) != digest
+            ]
     return found
 
 
@@ -90,7 +117,9 @@ async def judged(memory: Memory, embedder: Embedder) -> None:
             assert [hit.message.id for hit in await memory.search_messages(word, by="meaning")][:1] == [text]
 
 
-async def test_all_is_found_by_meaning_of_another_embedder_afterwards(config: dict[str, Any], new: Embedder) -> None:
+async def test_all_is_found_by_meaning_of_another_embedder_afterwards(
+    config: dict[str, Any], new: Embedder
+) -> None:
     async with Memory(config, embedder=OLD) as memory:
         await fill(memory)
         await judged(memory, OLD)
@@ -135,6 +164,8 @@ async def test_answers_are_served_and_writes_kept_meanwhile(config: dict[str, An
         assert "tea meanwhile" in await of_meaning(memory, "beverage", USER)
         assert "A heron, as it says now" in await of_meaning(memory, "bird", USER)
         assert "tea that moves" in await of_meaning(memory, "beverage", SESSION)
-        assert "tea that is erased" not in {hit.entry.content for hit in await memory.search("tea erased", scope=USER, limit=50)}
+        assert "tea that is erased" not in {
+            hit.entry.content for hit in await memory.search("tea erased", scope=USER, limit=50)
+        }
     finally:
         await memory.close()

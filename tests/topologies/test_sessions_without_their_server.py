@@ -1,4 +1,6 @@
-"""The server of a conversation dies: its window is shown as it was last seen, marked so; nothing else is, and nothing acknowledged is lost."""
+"""The server of a conversation dies: its window is shown as it was last seen, marked
+so; nothing else is, and nothing acknowledged is lost.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,19 @@ def said(context: Context) -> list[str]:
 
 @pytest.mark.parametrize(
     "placing",
-    [pytest.param(p, id=p.name, marks=[*marks_of(*p.backends), *beyond(p.name, {"redis-postgres-edge"}, ())]) for p in STORIES if p.name in SERVERS],
+    [
+        pytest.param(
+            p, id=p.name, marks=[*marks_of(*p.backends), *beyond(p.name, {"redis-postgres-edge"}, ())]
+        )
+        for p in STORIES
+        if p.name in SERVERS
+    ],
 )
 async def test_the_window_is_shown_while_the_server_is_dead(placing: Placing, tmp_path: Path) -> None:
     server = SERVERS[placing.name]
-    async with Memory({**placing.config(tmp_path), "embedder": "none", "durations": {"sweep_every": "0s"}}, clock=Clock()) as memory:
+    async with Memory(
+        {**placing.config(tmp_path), "embedder": "none", "durations": {"sweep_every": "0s"}}, clock=Clock()
+    ) as memory:
         session = memory.session("s1", system="You are kind.")
         await session.append([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "well"}])
         before = await session.context()

@@ -1,4 +1,6 @@
-"""Redis, PostgreSQL or Edge is set back alone under a whole memory, by their own means: it is named, and healed, or what is lost is named."""
+"""Redis, PostgreSQL or Edge is set back alone under a whole memory, by their own means:
+it is named, and healed, or what is lost is named.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ def config(tmp_path: Path) -> Iterator[dict[str, Any]]:
     (whole,) = [placing for placing in placings.PLACINGS if placing.name == "redis-postgres-edge"]
     urls = whole.config(tmp_path)["tiers"]
     stores = {tier: {"url": url} for tier, url in urls.items()}
-    yield {"stores": stores, "tiers": {tier: tier for tier in stores}, "embedder": "none", "durations": {"sweep_every": "0s"}}
+    yield {
+        "stores": stores,
+        "tiers": {tier: tier for tier in stores},
+        "embedder": "none",
+        "durations": {"sweep_every": "0s"},
+    }
     placings.forget(tmp_path)
 
 
@@ -72,7 +79,10 @@ async def _tables() -> SetBack:
 
     settings = postgres_servers.container().settings
     connection = await asyncpg.connect(**settings)
-    names = [row["tablename"] for row in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'topology'")]
+    names = [
+        row["tablename"]
+        for row in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'topology'")
+    ]
     await connection.execute("DROP SCHEMA IF EXISTS topology_backup CASCADE; CREATE SCHEMA topology_backup")
     for name in names:
         await connection.execute(f'CREATE TABLE topology_backup."{name}" AS TABLE topology."{name}"')
@@ -84,7 +94,9 @@ async def _tables() -> SetBack:
             columns = await connection.fetch(_COLUMNS, name)
             listed = ", ".join(f'"{row["column_name"]}"' for row in columns)
             await connection.execute(f'DELETE FROM topology."{name}"')  # noqa: S608
-            await connection.execute(f'INSERT INTO topology."{name}" ({listed}) SELECT {listed} FROM topology_backup."{name}"')  # noqa: S608
+            await connection.execute(
+                f'INSERT INTO topology."{name}" ({listed}) SELECT {listed} FROM topology_backup."{name}"'  # noqa: S608
+            )
         await connection.execute("DROP SCHEMA topology_backup CASCADE")
         await connection.close()
 
@@ -102,7 +114,9 @@ def _folder(place: Path, backup: Path) -> SetBack:
 
 
 @pytest.mark.parametrize("tier", ["short", "mid", "long"])
-async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tier: str, config: dict[str, Any], tmp_path: Path) -> None:
+async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(
+    tier: str, config: dict[str, Any], tmp_path: Path
+) -> None:
     clock, drawn = Clock(datetime.now(UTC)), random.Random(len(tier))  # noqa: S311 - to repeat it
     async with Memory(config, clock=clock) as memory:
         history = History(memory, clock, drawn)

@@ -1,4 +1,6 @@
-"""The demo's story on stores of every kind together: the same answers as on one file, and the same rules about where things are."""
+"""The demo's story on stores of every kind together: the same answers as on one file,
+and the same rules about where things are.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,18 @@ async def told(memory: Memory) -> Told:
     told["before"] = [e.content for scope in (SESSION, USER) for e in await memory.retrieve(scope, limit=100)]
     told["answers"] = await demo.answers()
     told["ended"] = await demo.end_session()
-    told["after"] = [(e.content, e.tier) for scope in (SESSION, USER) for e in await memory.retrieve(scope, limit=100, order="oldest")]
+    told["after"] = [
+        (e.content, e.tier)
+        for scope in (SESSION, USER)
+        for e in await memory.retrieve(scope, limit=100, order="oldest")
+    ]
     told["tagged"] = [e.content for e in await memory.retrieve(SESSION, tags=["fact"], limit=100)]
     told["again"] = await demo.answers()
     told["tiers"] = await demo.tiers()
-    told["where"] = {e.content: [(c.tier, c.role) for c in await memory.admin.where(e.id)] async for e in memory.entries.all()}
+    told["where"] = {
+        e.content: [(c.tier, c.role) for c in await memory.admin.where(e.id)]
+        async for e in memory.entries.all()
+    }
     return told
 
 
@@ -50,7 +59,9 @@ async def placed(placing: Placing, tmp_path: Path) -> AsyncIterator[Told]:
     forget(tmp_path)
 
 
-async def test_the_story_is_the_same_on_every_topology(placing: Placing, placed: Told, on_one_file: Told) -> None:
+async def test_the_story_is_the_same_on_every_topology(
+    placing: Placing, placed: Told, on_one_file: Told
+) -> None:
     for name in ("remembered", "before", "after", "tagged"):
         assert placed[name] == on_one_file[name], name
     for when in ("answers", "again"):
@@ -58,14 +69,20 @@ async def test_the_story_is_the_same_on_every_topology(placing: Placing, placed:
             found = {hit["turn"] for hit in here["hits"] if hit["evidence"]}
             assert found == {hit["turn"] for hit in there["hits"] if hit["evidence"]}, here["question"]
             assert 0 < here["found_at"] <= TOP
-    assert [(m["turn"], m["rule"]) for m in placed["ended"]["moved"]] == [(m["turn"], m["rule"]) for m in on_one_file["ended"]["moved"]]
-    assert [(t["tier"], t["entries"]) for t in placed["tiers"]["tiers"]] == [(t["tier"], t["entries"]) for t in on_one_file["tiers"]["tiers"]]
+    assert [(m["turn"], m["rule"]) for m in placed["ended"]["moved"]] == [
+        (m["turn"], m["rule"]) for m in on_one_file["ended"]["moved"]
+    ]
+    assert [(t["tier"], t["entries"]) for t in placed["tiers"]["tiers"]] == [
+        (t["tier"], t["entries"]) for t in on_one_file["tiers"]["tiers"]
+    ]
     assert placed["tiers"]["owed"] == 0
 
 
 async def test_it_can_be_seen_where_each_record_lives(placing: Placing, placed: Told) -> None:
     facts = [turn.draft.content for turn in turns() if "fact" in turn.draft.tags]
-    apart = len(set(placing.backends) - {"redis_volatile"}) > 1  # a store that forgets is a cache, and no home
+    apart = (
+        len(set(placing.backends) - {"redis_volatile"}) > 1
+    )  # a store that forgets is a cache, and no home
     for content in facts:
         homes = [tier for tier, role in placed["where"][content] if role == "home"]
         assert homes == ["long"]

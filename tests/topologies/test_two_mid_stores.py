@@ -1,4 +1,6 @@
-"""Two mid stores by tenant, Redis for sessions: each tenant's memory lives, is found, moves and is deleted in its own store alone."""
+"""Two mid stores by tenant, Redis for sessions: each tenant's memory lives, is found,
+moves and is deleted in its own store alone.
+"""
 
 from __future__ import annotations
 
@@ -41,21 +43,31 @@ def named(memory: Memory, name: str) -> Store:
 
 
 async def told(memory: Memory, tenant: str) -> dict[str, Any]:
-    """One tenant's story: what is written to a user and a session, found, moved on at the session's end, changed and related."""
+    """One tenant's story: what is written to a user and a session, found, moved on at
+    the session's end, changed and related.
+    """
     own = memory.for_tenant(tenant)
-    lasting = await own.write(f"{tenant} keeps the spare key under the blue pot", scope="user:ada", title="keys")
+    lasting = await own.write(
+        f"{tenant} keeps the spare key under the blue pot", scope="user:ada", title="keys"
+    )
     passing = await own.write("The plumber comes on Tuesday", scope="session:s1", tags=["fact"])
     await own.relations.relate(lasting.id, "relates_to", passing.id)
     await own.update(lasting.id, content=f"{tenant} keeps the spare key under the red pot")
     report = await own.sessions.end("s1")
     return {
         "moved": [m.entry_id for m in report.moved] == [passing.id],
-        "found": [hit.entry.id for hit in await own.search("where is the spare key", scope="user:ada")] == [lasting.id],
-        "found where it went": [hit.entry.id for hit in await own.search("plumber", scope="session:s1")] == [passing.id],
+        "found": [hit.entry.id for hit in await own.search("where is the spare key", scope="user:ada")]
+        == [lasting.id],
+        "found where it went": [hit.entry.id for hit in await own.search("plumber", scope="session:s1")]
+        == [passing.id],
         "versions": len(await own.entries.history(lasting.id)),
         "relations": len(await own.relations.related(source_id=lasting.id)),
-        "home": [copy.store for copy in await own.admin.where(lasting.id) if copy.role == "home"] == [OWN[tenant]],
-        "home of what moved": [copy.store for copy in await own.admin.where(passing.id) if copy.role == "home"] == [OWN[tenant]],
+        "home": [copy.store for copy in await own.admin.where(lasting.id) if copy.role == "home"]
+        == [OWN[tenant]],
+        "home of what moved": [
+            copy.store for copy in await own.admin.where(passing.id) if copy.role == "home"
+        ]
+        == [OWN[tenant]],
     }
 
 
@@ -84,9 +96,15 @@ async def test_deleting_a_scope_of_one_tenant_leaves_the_others_as_they_are(memo
     assert list(await memory.for_tenant("acme").retrieve("user:ada")) == []
     assert len(await memory.for_tenant("globex").retrieve("user:ada")) == 1
     for collection in KINDS.collections:
-        records = (await named(memory, "eu").query(Query(collection, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT))).records
+        records = (
+            await named(memory, "eu").query(
+                Query(collection, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT)
+            )
+        ).records
         assert not [r for r in records if isinstance(r, Record) and r.scope == "user:ada"], collection.name
-    assert (await named(memory, "eu").query(Query(ENTRIES, Everywhere(), types=frozenset({RowType.TOMBSTONE})))).records
+    assert (
+        await named(memory, "eu").query(Query(ENTRIES, Everywhere(), types=frozenset({RowType.TOMBSTONE})))
+    ).records
 
 
 async def test_with_one_store_gone_the_other_tenant_notices_nothing(memory: Memory) -> None:

@@ -1,4 +1,6 @@
-"""The example advisor, run as people run it, against an endpoint of this machine that speaks as OpenAI's does."""
+"""The example advisor, run as people run it, against an endpoint of this machine that
+speaks as OpenAI's does.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Endpoint(BaseHTTPRequestHandler):
 
 
 def completion(text: str | None, **usage: int) -> dict[str, Any]:
-    return {"choices": [{"message": {"role": "assistant", "content": text}}]} | ({"usage": usage} if usage else {})
+    return {"choices": [{"message": {"role": "assistant", "content": text}}]} | (
+        {"usage": usage} if usage else {}
+    )
 
 
 @pytest.fixture
@@ -58,22 +62,37 @@ def run(folder: Path, said: str, **environ: str) -> list[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MEMORY", "OPENAI"))}
     command = [sys.executable, str(Path(advisor.__file__)), said]
     given = {**clean, "MEMORY__EMBEDDER": "none", **environ}
-    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
 @pytest.mark.thorough
-def test_what_is_written_is_tagged_and_takes_the_place_of_what_it_contradicts(tmp_path: Path, endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_what_is_written_is_tagged_and_takes_the_place_of_what_it_contradicts(
+    tmp_path: Path, endpoint: tuple[str, type[Endpoint]]
+) -> None:
     url, scripted = endpoint
     with BlockingMemory(f"sqlite:///{tmp_path / 'advisor.db'}", embedder="none") as memory:
         old = memory.write("Ada lives in Lisbon", scope="user:me")
-    scripted.answers = {"tags": completion("Home\ncity", prompt_tokens=90, completion_tokens=4), "supersedes": completion("1\nShe has moved.")}
-    told = run(tmp_path, "Ada lives in Porto", OPENAI_BASE_URL=url + "/", OPENAI_MODEL="words-1", OPENAI_API_KEY="a-key")
+    scripted.answers = {
+        "tags": completion("Home\ncity", prompt_tokens=90, completion_tokens=4),
+        "supersedes": completion("1\nShe has moved."),
+    }
+    told = run(
+        tmp_path,
+        "Ada lives in Porto",
+        OPENAI_BASE_URL=url + "/",
+        OPENAI_MODEL="words-1",
+        OPENAI_API_KEY="a-key",
+    )
     assert told[0] == "remembered: Ada lives in Porto ['home', 'city']"
     assert "  · auto_tag by words-1: 90 tokens in, 4 out" in told
     assert "  · auto_supersede by words-1: None tokens in, None out" in told
-    assert {(path, key, said["model"]) for path, key, said in scripted.asked} == {("/v1/chat/completions", "Bearer a-key", "words-1")}
+    assert {(path, key, said["model"]) for path, key, said in scripted.asked} == {
+        ("/v1/chat/completions", "Bearer a-key", "words-1")
+    }
     with BlockingMemory(f"sqlite:///{tmp_path / 'advisor.db'}", embedder="none") as memory:
         assert [entry.content for entry in memory.retrieve("user:me")] == ["Ada lives in Porto"]
         (link,) = memory.relations.related(target_id=old.id)
@@ -81,14 +100,18 @@ def test_what_is_written_is_tagged_and_takes_the_place_of_what_it_contradicts(tm
 
 
 @pytest.mark.thorough
-def test_an_endpoint_that_fails_costs_no_write_and_without_one_nobody_is_asked(tmp_path: Path, endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_an_endpoint_that_fails_costs_no_write_and_without_one_nobody_is_asked(
+    tmp_path: Path, endpoint: tuple[str, type[Endpoint]]
+) -> None:
     url, scripted = endpoint
     scripted.answers = {"tags": {"error": "no"}, "supersedes": {"error": "no"}}
     told = run(tmp_path, "Ada lives in Porto", OPENAI_BASE_URL=url, OPENAI_MODEL="words-1")
     assert told[0] == "remembered: Ada lives in Porto []"
     assert "HTTP Error 500" in told[1]
     assert scripted.asked[0][1] is None
-    assert run(tmp_path, "Ada sails")[1:] == ["  · nobody was asked: set OPENAI_BASE_URL and OPENAI_MODEL"] * 2
+    assert (
+        run(tmp_path, "Ada sails")[1:] == ["  · nobody was asked: set OPENAI_BASE_URL and OPENAI_MODEL"] * 2
+    )
     assert advisor.OpenAIAdvisor.from_environment({"OPENAI_MODEL": "words-1"}) is None
 
 

@@ -1,4 +1,6 @@
-"""The example agent, run as people run it: it remembers from one run to the next, with its stand-in and with a model behind an endpoint."""
+"""The example agent, run as people run it: it remembers from one run to the next, with
+its stand-in and with a model behind an endpoint.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,15 @@ def says(folder: Path, session: str, said: str, **environ: str) -> tuple[str, li
     """What it answers, and what it tells of its memory."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MEMORY", "OPENAI"))}
     command = [sys.executable, str(AGENT), "--session", session, said]
-    done = subprocess.run(command, cwd=folder, env={**clean, **environ}, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**clean, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip(), [line.removeprefix("  · ") for line in done.stderr.splitlines()]
 
@@ -33,7 +43,10 @@ def says(folder: Path, session: str, said: str, **environ: str) -> tuple[str, li
 def test_it_knows_on_tuesday_what_it_was_told_on_monday(tmp_path: Path) -> None:
     home = "I live in Porto with two cats."
     assert says(tmp_path, "monday", home) == ("I will remember that.", [f"learnt: {home}"])
-    assert says(tmp_path, "tuesday", "In which city do I live?") == (f"You told me: {home}", ["shown to the model: 1 entries of memory"])
+    assert says(tmp_path, "tuesday", "In which city do I live?") == (
+        f"You told me: {home}",
+        ["shown to the model: 1 entries of memory"],
+    )
     with BlockingMemory(f"sqlite:///{tmp_path / 'agent.db'}", embedder="none") as memory:
         sessions = memory.sessions.list(by="created", order="oldest").sessions
         assert [(one.id, one.message_count, one.preview) for one in sessions] == [
@@ -42,7 +55,9 @@ def test_it_knows_on_tuesday_what_it_was_told_on_monday(tmp_path: Path) -> None:
         ]
         answer = memory.session("ada/tuesday").context().messages[-1]
         assert (answer.text, answer.is_final) == (f"You told me: {home}", True)
-        assert "<memory>" not in "".join(message.text for message in memory.session("ada/tuesday").context().messages), "shown, and not kept"
+        assert "<memory>" not in "".join(
+            message.text for message in memory.session("ada/tuesday").context().messages
+        ), "shown, and not kept"
 
 
 @pytest.mark.thorough
@@ -57,7 +72,10 @@ def test_it_looks_up_what_it_is_asked_to_look_up(tmp_path: Path) -> None:
 
 
 async def test_its_window_stays_small_and_its_history_whole(tmp_path: Path) -> None:
-    async with Memory(f"sqlite:///{tmp_path / 'agent.db'}", embedder="none") as memory, agent.manager_of(memory, agent.stand_in, "ada") as manager:
+    async with (
+        Memory(f"sqlite:///{tmp_path / 'agent.db'}", embedder="none") as memory,
+        agent.manager_of(memory, agent.stand_in, "ada") as manager,
+    ):
         session = memory.session("s1", user="ada", system=agent.SYSTEM)
         for number in range(40):
             said = f"Note {number}: " + f"the ferry number {number} runs on Sundays " * 12
@@ -75,7 +93,13 @@ def model() -> Iterator[tuple[str, list[Any]]]:
 
     class Endpoint(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked.append((self.path, self.headers["Authorization"], json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            asked.append(
+                (
+                    self.path,
+                    self.headers["Authorization"],
+                    json.loads(self.rfile.read(int(self.headers["Content-Length"]))),
+                )
+            )
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
@@ -95,7 +119,9 @@ def model() -> Iterator[tuple[str, list[Any]]]:
 
 
 def answers(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Pieces of what the model behind the endpoint says, in the stream's form: it notes a fact, then calls the tool, then answers."""
+    """Pieces of what the model behind the endpoint says, in the stream's form: it notes
+    a fact, then calls the tool, then answers.
+    """
     if "tools" not in request:
         return [{"content": '[{"content": "Ada lives in Porto '}, {"content": 'with two cats."}]'}]
     if request["messages"][-1]["role"] == "tool":
@@ -106,18 +132,28 @@ def answers(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
-def test_a_model_behind_an_endpoint_is_shown_what_is_known_and_calls_tools(tmp_path: Path, model: tuple[str, list[Any]]) -> None:
+def test_a_model_behind_an_endpoint_is_shown_what_is_known_and_calls_tools(
+    tmp_path: Path, model: tuple[str, list[Any]]
+) -> None:
     address, asked = model
     environ = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "sk-1", "OPENAI_MODEL": "small"}
-    assert says(tmp_path, "monday", "I live in Porto with two cats.", **environ)[1][-1] == "learnt: Ada lives in Porto with two cats."
+    assert (
+        says(tmp_path, "monday", "I live in Porto with two cats.", **environ)[1][-1]
+        == "learnt: Ada lives in Porto with two cats."
+    )
     before = len(asked)
     answer, told = says(tmp_path, "tuesday", "In which city do I live?", **environ)
     assert answer == "In Porto."
-    assert [line.partition(" {")[0] for line in told][:2] == ["shown to the model: 1 entries of memory", "called search_memory"]
+    assert [line.partition(" {")[0] for line in told][:2] == [
+        "shown to the model: 1 entries of memory",
+        "called search_memory",
+    ]
     path, key, request = asked[before]
     assert (path, key, request["model"]) == ("/v1/chat/completions", "Bearer sk-1", "small")
     assert [message["role"] for message in request["messages"]] == ["system", "user"]
-    assert '<entry source="ada">Ada lives in Porto with two cats.</entry>' in request["messages"][1]["content"]
+    assert (
+        '<entry source="ada">Ada lives in Porto with two cats.</entry>' in request["messages"][1]["content"]
+    )
     assert [tool["function"]["name"] for tool in request["tools"]] == ["search_memory"]
     (result,) = [message for message in asked[before + 1][2]["messages"] if message["role"] == "tool"]
     [shown] = json.loads(result["content"])

@@ -1,4 +1,6 @@
-"""The example of maintenance by Docket, on a real Redis: what is owed gets done, in as many steps as it takes, and the program ends when asked to."""
+"""The example of maintenance by Docket, on a real Redis: what is owed gets done, in as
+many steps as it takes, and the program ends when asked to.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Three files as the tiers, for the example too."""
     config = three_files(tmp_path)
     file = tmp_path / "memory.toml"
-    file.write_text('embedder = "none"\n[tiers]\n' + "".join(f'{tier} = "{url}"\n' for tier, url in config["tiers"].items()))
+    file.write_text(
+        'embedder = "none"\n[tiers]\n'
+        + "".join(f'{tier} = "{url}"\n' for tier, url in config["tiers"].items())
+    )
     monkeypatch.setenv("MEMORY_CONFIG", str(file))
     return config
 
@@ -47,7 +52,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @contextmanager
 def program(redis: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-W", "error", docket_worker.__file__]
-    process = subprocess.Popen(command, env={**os.environ, "DOCKET_URL": redis}, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, env={**os.environ, "DOCKET_URL": redis}, stderr=subprocess.PIPE, text=True
+    )
     try:
         yield process
     finally:
@@ -55,7 +62,9 @@ def program(redis: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-async def test_the_program_does_what_is_owed_and_ends_when_asked_to(redis: str, config: dict[str, Any]) -> None:
+async def test_the_program_does_what_is_owed_and_ends_when_asked_to(
+    redis: str, config: dict[str, Any]
+) -> None:
     async with Memory(config) as memory:
         entry = await memory.write("the ferry runs on Sundays", scope="user:ada", consistency="replicated")
         await _forget_replica(config, entry.id)
@@ -68,11 +77,16 @@ async def test_the_program_does_what_is_owed_and_ends_when_asked_to(redis: str, 
     assert (process.returncode, said) == (0, "")
 
 
-async def test_what_one_step_leaves_the_next_one_does_at_once(redis: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_one_step_leaves_the_next_one_does_at_once(
+    redis: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(maintenance, "READ_AT_ONCE", 1)
     monkeypatch.setattr(docket_worker, "BUDGET", timedelta(microseconds=1))  # each step delivers one replica
     async with Memory(config) as memory:
-        entries = [await memory.write(f"the ferry runs on day {day}", scope="user:ada", consistency="replicated") for day in range(4)]
+        entries = [
+            await memory.write(f"the ferry runs on day {day}", scope="user:ada", consistency="replicated")
+            for day in range(4)
+        ]
         for entry in entries:
             await _forget_replica(config, entry.id)
 

@@ -1,4 +1,5 @@
-"""Renames between unreleased versions: `python -m tools.codemods PATH…` rewrites Python files and documents.
+"""Renames between unreleased versions: `python -m tools.codemods PATH…` rewrites Python
+files and documents.
 
 The table is `names.py`. A name is renamed only where it means the one of this library:
 imports are followed. In documents and docstrings it is renamed inside code only.

@@ -65,7 +65,9 @@ class _Renaming(cst.CSTTransformer):
         new = self._wanted(original_node, original_node.value)
         return updated_node if new is None else updated_node.with_changes(value=new)
 
-    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+    def leave_Attribute(
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> cst.BaseExpression:
         new = self._wanted(original_node, original_node.attr.value)
         return updated_node if new is None else updated_node.with_changes(attr=cst.Name(new))
 
@@ -104,7 +106,9 @@ class _Renaming(cst.CSTTransformer):
     def _in_string(self, text: str) -> str:
         return re.sub(r"\w+", lambda found: self._imports.get(found[0], found[0]), text)
 
-    def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
+    def leave_SimpleString(
+        self, original_node: cst.SimpleString, updated_node: cst.SimpleString
+    ) -> cst.SimpleString:
         value = updated_node.value
         if self._here == PUBLIC:  # its table of names
             quoted = {f'"{old.rpartition(".")[2]}"': f'"{new}"' for old, new in CLASSES.items()}

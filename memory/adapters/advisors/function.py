@@ -13,19 +13,28 @@ from typing import Any, TypeAlias
 from memory.ports.advisor import Prompt
 
 AdviseFunction: TypeAlias = Callable[[Prompt], "str | Awaitable[str]"]
-"""A prompt in, the model's answer out; may be async. A blocking function runs in a thread."""
+"""A prompt in, the model's answer out; may be async. A blocking function runs in a
+thread.
+"""
 ScoreFunction: TypeAlias = Callable[[str, Sequence[str]], "Sequence[float] | Awaitable[Sequence[float]]"]
-"""A question and texts in, one score each out; may be async. A blocking function runs in a thread."""
+"""A question and texts in, one score each out; may be async. A blocking function runs
+in a thread.
+"""
 
 AT_ONCE = 8
-"""Calls of one blocking function. They have threads of their own: one that does not return keeps nothing else from running."""
+"""Calls of one blocking function. They have threads of their own: one that does not
+return keeps nothing else from running.
+"""
 
 
 class _Called:
     def __init__(self, function: Callable[..., Any], model: str | None) -> None:
         self._function = function
         self._threads = ThreadPoolExecutor(AT_ONCE, "memory-advisor")
-        self.model = model or f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        self.model = (
+            model
+            or f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        )
 
     async def _call(self, *given: Any) -> Any:
         if inspect.iscoroutinefunction(self._function):
@@ -36,7 +45,9 @@ class _Called:
 
 
 class FunctionAdvisor(_Called):
-    """`FunctionAdvisor(ask_my_model, model="my-model")`. Without a `model` the function's own name is taken."""
+    """`FunctionAdvisor(ask_my_model, model="my-model")`. Without a `model` the
+    function's own name is taken.
+    """
 
     def __init__(self, function: AdviseFunction, *, model: str | None = None) -> None:
         super().__init__(function, model)
@@ -46,7 +57,9 @@ class FunctionAdvisor(_Called):
 
 
 class FunctionReranker(_Called):
-    """`FunctionReranker(my_cross_encoder, model="my-model")`. Without a `model` the function's own name is taken."""
+    """`FunctionReranker(my_cross_encoder, model="my-model")`. Without a `model` the
+    function's own name is taken.
+    """
 
     def __init__(self, function: ScoreFunction, *, model: str | None = None) -> None:
         super().__init__(function, model)

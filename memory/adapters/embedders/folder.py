@@ -1,7 +1,10 @@
-"""Any sentence encoder in a folder, as sentence-transformers exports it: an ONNX model, its tokenizer, and how tokens become the vector of a text.
+"""Any sentence encoder in a folder, as sentence-transformers exports it: an ONNX model,
+its tokenizer, and how tokens become the vector of a text.
 
-Read are `onnx/model.onnx` or `model.onnx`, `tokenizer.json`, `1_Pooling/config.json`, and for the longest text `sentence_bert_config.json`,
-`tokenizer_config.json` and `config.json`, where they are. Nothing is downloaded. What a text is longer than the model takes is cut off.
+Read are `onnx/model.onnx` or `model.onnx`, `tokenizer.json`, `1_Pooling/config.json`,
+and for the longest text `sentence_bert_config.json`, `tokenizer_config.json` and
+`config.json`, where they are. Nothing is downloaded. What a text is longer than the
+model takes is cut off.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ Mask = npt.NDArray[numpy.int64]
 
 
 def _mean(hidden: Numbers, mask: Mask) -> Numbers:
-    return numpy.asarray((hidden * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True), numpy.float32)
+    return numpy.asarray(
+        (hidden * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True), numpy.float32
+    )
 
 
 def _first(hidden: Numbers, mask: Mask) -> Numbers:
@@ -55,14 +60,21 @@ def _last(hidden: Numbers, mask: Mask) -> Numbers:
     return numpy.asarray(hidden[numpy.arange(len(hidden)), mask.sum(axis=1) - 1])
 
 
-POOLINGS: Mapping[str, Callable[[Numbers, Mask], Numbers]] = {"mean": _mean, "cls": _first, "max": _largest, "lasttoken": _last}
+POOLINGS: Mapping[str, Callable[[Numbers, Mask], Numbers]] = {
+    "mean": _mean,
+    "cls": _first,
+    "max": _largest,
+    "lasttoken": _last,
+}
 """How the vectors of a text's tokens become its own."""
 
 
 class FolderEmbedder:
-    """`FolderEmbedder("models/encoder")`. The model is loaded at the first use, in a thread, as everything is embedded.
+    """`FolderEmbedder("models/encoder")`. The model is loaded at the first use, in a
+    thread, as everything is embedded.
 
-    Its fingerprint is of what the files hold and not of where they lie. A text has the same vector alone and among others to some six places.
+    Its fingerprint is of what the files hold and not of where they lie. A text has the
+    same vector alone and among others to some six places.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -70,7 +82,9 @@ class FolderEmbedder:
         self._encoder: _Encoder | None = None
         self._loading = Lock()
         if find_spec("onnxruntime") is None:
-            raise ConfigError("embedder: an encoder in a folder needs 'onnxruntime'; pip install 'memory-tiers[encoder]'")
+            raise ConfigError(
+                "embedder: an encoder in a folder needs 'onnxruntime'; pip install 'memory-tiers[encoder]'"
+            )
         _files(self._folder)
 
     async def fingerprint(self) -> Fingerprint:
@@ -102,20 +116,29 @@ class _Encoder:
             raise ConfigError(f"embedder: {folder} holds no encoder that can be read: {error}") from error
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(longest)
-        self._inputs = {given.name: numpy.int32 if given.type == "tensor(int32)" else numpy.int64 for given in self._session.get_inputs()}
+        self._inputs = {
+            given.name: numpy.int32 if given.type == "tensor(int32)" else numpy.int64
+            for given in self._session.get_inputs()
+        }
         outputs = [made.name for made in self._session.get_outputs()]
         self._output = SENTENCE if SENTENCE in outputs else outputs[0]
         self._pooling = SENTENCE if SENTENCE in outputs else _pooling(folder, said)
         dimensions = self._made([self._tokenizer.encode("how many dimensions?").ids]).shape[1]
         expected = said.get("embedding_dimension", said.get("word_embedding_dimension", dimensions))
         if expected != dimensions:
-            raise ConfigError(f"embedder: {folder / POOLING} says {expected} dimensions, and {model.name} makes {dimensions}")
-        self.fingerprint = Fingerprint(f"encoder-{_digest(model, tokenizer, f'{self._pooling} {longest}')}", dimensions)
+            raise ConfigError(
+                f"embedder: {folder / POOLING} says {expected} dimensions, and {model.name} makes {dimensions}"
+            )
+        self.fingerprint = Fingerprint(
+            f"encoder-{_digest(model, tokenizer, f'{self._pooling} {longest}')}", dimensions
+        )
 
     def embed(self, texts: list[str]) -> list[bytes]:
         tokens = [e.ids if 0 in e.special_tokens_mask else [] for e in self._tokenizer.encode_batch(texts)]
         vectors = [b""] * len(texts)
-        ordered = sorted((place for place, ids in enumerate(tokens) if ids), key=lambda place: len(tokens[place]))
+        ordered = sorted(
+            (place for place, ids in enumerate(tokens) if ids), key=lambda place: len(tokens[place])
+        )
         for start in range(0, len(ordered), _AT_ONCE):
             places = ordered[start : start + _AT_ONCE]
             made = self._made([tokens[place] for place in places])
@@ -135,8 +158,12 @@ class _Encoder:
             mask[row, : len(some)] = 1
         known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": numpy.zeros_like(ids)}
         if unknown := self._inputs.keys() - known.keys():
-            raise ConfigError(f"embedder: the model asks for {', '.join(sorted(unknown))}; what can be given is {', '.join(known)}")
-        (made,) = self._session.run([self._output], {name: known[name].astype(kind) for name, kind in self._inputs.items()})
+            raise ConfigError(
+                f"embedder: the model asks for {', '.join(sorted(unknown))}; what can be given is {', '.join(known)}"
+            )
+        (made,) = self._session.run(
+            [self._output], {name: known[name].astype(kind) for name, kind in self._inputs.items()}
+        )
         numbers = numpy.asarray(made, numpy.float32)
         return numbers if self._pooling == SENTENCE else POOLINGS[self._pooling](numbers, mask)
 
@@ -147,7 +174,9 @@ def _files(folder: Path) -> tuple[Path, Path]:
         raise ConfigError(f"embedder: there is no folder {folder}")
     model = next((file for name in MODELS if (file := folder / name).is_file()), None)
     if model is None:
-        raise ConfigError(f"embedder: {folder} has neither {' nor '.join(MODELS)}; export the encoder to ONNX, as sentence-transformers does")
+        raise ConfigError(
+            f"embedder: {folder} has neither {' nor '.join(MODELS)}; export the encoder to ONNX, as sentence-transformers does"
+        )
     if not (folder / TOKENIZER).is_file():
         raise ConfigError(f"embedder: {folder} has no {TOKENIZER}")
     return model, folder / TOKENIZER
@@ -164,7 +193,9 @@ def _json(file: Path) -> Any:
 
 
 def _longest(folder: Path) -> int:
-    """How many tokens of a text the model is given: what the first file that tells says, and no more than the model has places for."""
+    """How many tokens of a text the model is given: what the first file that tells
+    says, and no more than the model has places for.
+    """
     places = _json(folder / "config.json").get("max_position_embeddings")
     told = [
         _json(folder / "sentence_bert_config.json").get("max_seq_length"),
@@ -177,14 +208,20 @@ def _longest(folder: Path) -> int:
 
 
 def _pooling(folder: Path, said: Mapping[str, Any]) -> str:
-    """The one way of pooling; refuses several, one that is not known, and what is done to a vector after it but bringing it to length one."""
+    """The one way of pooling; refuses several, one that is not known, and what is done
+    to a vector after it but bringing it to length one.
+    """
     old = [
-        re.sub("_tokens?$", "", name.removeprefix("pooling_mode_")) for name, on in said.items() if name.startswith("pooling_mode_") and on is True
+        re.sub("_tokens?$", "", name.removeprefix("pooling_mode_"))
+        for name, on in said.items()
+        if name.startswith("pooling_mode_") and on is True
     ]
     modes = said.get("pooling_mode", old or ["mean"])
     modes = [modes] if isinstance(modes, str) else modes
     if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise ConfigError(f"embedder: {folder / POOLING} asks for {' and '.join(modes)}; what can be done is one of {', '.join(POOLINGS)}")
+        raise ConfigError(
+            f"embedder: {folder / POOLING} asks for {' and '.join(modes)}; what can be done is one of {', '.join(POOLINGS)}"
+        )
     kinds = [str(module["type"]).rpartition(".")[2] for module in _json(folder / MODULES) or []]
     if others := [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]:
         raise ConfigError(
@@ -194,7 +231,9 @@ def _pooling(folder: Path, said: Mapping[str, Any]) -> str:
 
 
 def _digest(model: Path, tokenizer: Path, said: str) -> str:
-    """Of all that vectors are made by: the model, with the numbers that may lie in files beside it, the tokenizer, and what else was said."""
+    """Of all that vectors are made by: the model, with the numbers that may lie in
+    files beside it, the tokenizer, and what else was said.
+    """
     whole = blake2b(said.encode(), digest_size=8)
     for file in [*sorted(model.parent.glob(f"{model.name}*")), tokenizer]:
         with file.open("rb") as opened:

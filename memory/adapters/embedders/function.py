@@ -12,19 +12,27 @@ from memory.domain.errors import InvalidInput
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import pack_vector
 
-EmbedFunction: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]]
-"""Texts in, one vector of numbers each out; may be async. A blocking function runs in a thread."""
+EmbedFunction: TypeAlias = Callable[
+    [Sequence[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]
+]
+"""Texts in, one vector of numbers each out; may be async. A blocking function runs in a
+thread.
+"""
 
 
 class FunctionEmbedder:
     """`FunctionEmbedder(my_model.encode, model="my-model-v2")`.
 
-    `model` names what makes vectors comparable: change it whenever the function's vectors change. Without one the function's own name is taken.
+    `model` names what makes vectors comparable: change it whenever the function's
+    vectors change. Without one the function's own name is taken.
     """
 
     def __init__(self, function: EmbedFunction, *, model: str | None = None) -> None:
         self._function = function
-        self._model = model or f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        self._model = (
+            model
+            or f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        )
         self._dimensions: int | None = None
 
     async def fingerprint(self) -> Fingerprint:

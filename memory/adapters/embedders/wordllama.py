@@ -1,7 +1,10 @@
-"""WordLlama's 256-dimension model, which its wheel carries: no network, no key, tens of microseconds a text.
+"""WordLlama's 256-dimension model, which its wheel carries: no network, no key, tens of
+microseconds a text.
 
-A text's vector is the mean of its tokens' rows in a table, at length one. Table and tokenizer are read from the wheel's files: the vectors are the
-very ones that `wordllama` makes, without importing it, its ways to download models, and its settings of the root logger.
+A text's vector is the mean of its tokens' rows in a table, at length one. Table and
+tokenizer are read from the wheel's files: the vectors are the very ones that
+`wordllama` makes, without importing it, its ways to download models, and its settings
+of the root logger.
 """
 
 from __future__ import annotations
@@ -17,19 +20,27 @@ from memory.ports.embedder import Fingerprint
 
 DIMENSIONS = 256
 _IN_PLACE = 64, 4_000
-"""Texts, and characters in all, up to which they are embedded where they stand; more in a thread, so that the event loop goes on."""
+"""Texts, and characters in all, up to which they are embedded where they stand; more in
+a thread, so that the event loop goes on.
+"""
 _AT_ONCE = 16
-"""Texts that are cut into tokens together, on all cores and without Python's lock; their tokens are in memory at once."""
+"""Texts that are cut into tokens together, on all cores and without Python's lock;
+their tokens are in memory at once.
+"""
 
 
 class WordLlamaEmbedder:
-    """The default embedder. The model (16 MB) is loaded at the first use, from the installed package only."""
+    """The default embedder. The model (16 MB) is loaded at the first use, from the
+    installed package only.
+    """
 
     def __init__(self) -> None:
         self._model: Any = None
 
     async def fingerprint(self) -> Fingerprint:
-        return Fingerprint(f"wordllama-{metadata.version('wordllama').partition('.post')[0]}/l2_supercat", DIMENSIONS)
+        return Fingerprint(
+            f"wordllama-{metadata.version('wordllama').partition('.post')[0]}/l2_supercat", DIMENSIONS
+        )
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         if not texts:
@@ -64,6 +75,8 @@ def _load() -> tuple[Any, Any]:
 
     files = Path(str(metadata.distribution("wordllama").locate_file("wordllama")))
     tokenizer = Tokenizer.from_file(str(files / "tokenizers" / "l2_supercat_tokenizer_config.json"))
-    with (files / "weights" / f"l2_supercat_{DIMENSIONS}.safetensors").open("rb") as file:  # the length of a header in JSON, the header, the numbers
+    with (files / "weights" / f"l2_supercat_{DIMENSIONS}.safetensors").open(
+        "rb"
+    ) as file:  # the length of a header in JSON, the header, the numbers
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))["embedding.weight"]
         return tokenizer, numpy.fromfile(file, "<f2").reshape(header["shape"])

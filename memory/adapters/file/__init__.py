@@ -1,4 +1,6 @@
-"""The file adapter: one readable JSON file a record, under the scheme `file`. No driver and no server."""
+"""The file adapter: one readable JSON file a record, under the scheme `file`. No driver
+and no server.
+"""
 
 from __future__ import annotations
 
@@ -7,4 +9,8 @@ from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]
 
-adapter = Adapter(schemes=("file",), claims=CLAIMS, build=built_by("memory.adapters.file.store", "FileStore", for_code=("thresholds",)))
+adapter = Adapter(
+    schemes=("file",),
+    claims=CLAIMS,
+    build=built_by("memory.adapters.file.store", "FileStore", for_code=("thresholds",)),
+)

@@ -1,4 +1,6 @@
-"""Writes: decided by `memory.ports.batch` on what stands on disk, then committed as one. Everything here is done with the lock."""
+"""Writes: decided by `memory.ports.batch` on what stands on disk, then committed as
+one. Everything here is done with the lock.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _UNCOUNTED = b""
 
 
 class Written(NamedTuple):
-    """What stands where once a batch is on disk, None for nothing, the size of its files, and what lies in those of their own."""
+    """What stands where once a batch is on disk, None for nothing, the size of its
+    files, and what lies in those of their own.
+    """
 
     place: Place
     standing: Standing | None = None
@@ -34,7 +38,9 @@ class Written(NamedTuple):
 
 
 class Batch:
-    """The writes of some calls: each sees those before it. Nothing is on disk until `commit`."""
+    """The writes of some calls: each sees those before it. Nothing is on disk until
+    `commit`.
+    """
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -47,10 +53,16 @@ class Batch:
         """Whether anything on disk may have changed."""
 
     def call(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        """Carry out one call. One that raises, or fails together, leaves nothing in the batch."""
+        """Carry out one call. One that raises, or fails together, leaves nothing in the
+        batch.
+        """
         desk = Desk(dict(enumerate(writes)), self._lay_out)
         reads = desk.reads
-        held = {(collection.name, key): self._held(collection, key) for collection, keys in reads.keys.items() for key in keys}
+        held = {
+            (collection.name, key): self._held(collection, key)
+            for collection, keys in reads.keys.items()
+            for key in keys
+        }
         desk.take(held, {partition: self._generation(partition) for partition in reads.partitions})
         desk.decide_all()
         outcomes = [desk.outcomes[i] for i in range(len(writes))]
@@ -58,19 +70,38 @@ class Batch:
             return skipped(outcomes)
         self._changes |= {change.address: change for change in desk.changes}
         self._raised |= desk.raised
-        self._erasing |= {(w.collection.name, w.key) for w, o in zip(writes, outcomes, strict=True) if isinstance(w, Put) and w.erases and o.applied}
+        self._erasing |= {
+            (w.collection.name, w.key)
+            for w, o in zip(writes, outcomes, strict=True)
+            if isinstance(w, Put) and w.erases and o.applied
+        }
         return outcomes
 
-    def delete(self, collection: Collection, entries: Sequence[Entry], version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    def delete(
+        self,
+        collection: Collection,
+        entries: Sequence[Entry],
+        version: int,
+        discard_at: datetime | None,
+        carry: frozenset[str],
+    ) -> int:
         """Leave tombstones for these, also for what cannot be read. Returns how many."""
         for entry in entries:
-            look = self._looks[(collection.name, entry.key)] = self._library.sound(entry.place, collection).outline
-            row = row_of(collection, tombstone_over(entry.key, look.slot(entry.key), version, discard_at, carry))
-            self._changes[(collection.name, entry.key)] = Change(collection, entry.key, NOTHING, row, True, self._lay_out(collection, row))
+            look = self._looks[(collection.name, entry.key)] = self._library.sound(
+                entry.place, collection
+            ).outline
+            row = row_of(
+                collection, tombstone_over(entry.key, look.slot(entry.key), version, discard_at, carry)
+            )
+            self._changes[(collection.name, entry.key)] = Change(
+                collection, entry.key, NOTHING, row, True, self._lay_out(collection, row)
+            )
         return len(entries)
 
     def _lay_out(self, collection: Collection, row: Row) -> Sealed:
-        return seal_record(collection.name, standing_of(collection, row), self._library.thresholds.bytes_apart)
+        return seal_record(
+            collection.name, standing_of(collection, row), self._library.thresholds.bytes_apart
+        )
 
     def _held(self, collection: Collection, key: Key) -> Held:
         """What stands under the key, the batch's own changes included."""
@@ -95,7 +126,7 @@ class Batch:
             state = self._states[partition] = self._library.partitions.state(partition)
         return self._raised.get(partition, state.generation)
 
-    # -- keeping ------------------------------------------------------------------------------------------------------
+    # -- keeping -----------------------------------------------------------------------
 
     def commit(self) -> None:
         """Put it all on disk, whole or not at all, and wait until it is kept."""
@@ -122,14 +153,18 @@ class Batch:
             filled |= {standing.partition} if isinstance(standing, Record) else set()
             look = self._looks.get(address) or self._look(change.collection, change.key)
             written += self._stage(staged, look, change, standing)
-        counted = self._raised.keys() | {p for p, state in self._states.items() if state.must_be_written and p in filled}
+        counted = self._raised.keys() | {
+            p for p, state in self._states.items() if state.must_be_written and p in filled
+        }
         for partition in counted:
             state = self._states[partition]
             state.generation = self._raised.get(partition, state.generation)
             state.stage(staged)
             self._library.partitions.noted(*state.folder)
         single = len(self._changes) + len(counted) <= 1
-        staged.in_any_order = single and all(step.staged is not None and APART not in step.name for step in staged.steps)
+        staged.in_any_order = single and all(
+            step.staged is not None and APART not in step.name for step in staged.steps
+        )
         return staged, written
 
     def _stage(self, staged: Staged, look: Look, change: Change, standing: Standing | None) -> list[Written]:
@@ -154,8 +189,12 @@ class Batch:
         staged.write(place.table.parts, place.file, sealed.text)
         return [*gone, Written(place, standing, sealed.size, sealed.apart)]
 
-    def _stage_bytes(self, staged: Staged, place: Place, collection: Collection, sealed: Sealed, there: Mapping[str, Apart]) -> None:
-        """Let the bytes that lie apart be in files of their own, and no others. What is there already is not written again."""
+    def _stage_bytes(
+        self, staged: Staged, place: Place, collection: Collection, sealed: Sealed, there: Mapping[str, Apart]
+    ) -> None:
+        """Let the bytes that lie apart be in files of their own, and no others. What is
+        there already is not written again.
+        """
         for name, content in sealed.contents.items():
             if there.get(name) != sealed.apart[name]:
                 staged.write(place.table.parts, place.bytes_of(name), content)
@@ -172,7 +211,9 @@ class Batch:
         return look.place if look.holds else place_in(collection.name, key, UNSEEN)
 
     def _stage_forgetting(self, staged: Staged, place: Place, collection: Collection) -> None:
-        """Nothing that may be restored, or is kept for people, is left of what stands there."""
+        """Nothing that may be restored, or is kept for people, is left of what stands
+        there.
+        """
         self._stage_no_version_before(staged, place, collection)
         self._library.records.forget_quarantined(place, staged)
 
@@ -189,15 +230,21 @@ class Batch:
             staged.remove(place.table.parts, file)
         staged.remove(place.table.parts, place.file)
 
-    def _stage_version_before(self, staged: Staged, look: Look, will: Standing, collection: Collection) -> None:
-        """Keep what stands there as the version before, where that may be restored one day; else let it go."""
+    def _stage_version_before(
+        self, staged: Staged, look: Look, will: Standing, collection: Collection
+    ) -> None:
+        """Keep what stands there as the version before, where that may be restored one
+        day; else let it go.
+        """
         records, place, was = self._library.records, look.place, look.standing
         if isinstance(will, Record) and isinstance(was, Record) and was.role is will.role:
             if was.version < will.version:
                 self._stage_keeping(staged, look, collection)
             if was.version < will.version or was.same_content(will):
                 return
-        elif isinstance(will, Record) and (look.foreign or (look.damage is not None and not records.is_quarantined(place))):
+        elif isinstance(will, Record) and (
+            look.foreign or (look.damage is not None and not records.is_quarantined(place))
+        ):
             records.quarantine(place, collection, staged)
         self._stage_no_version_before(staged, place, collection)
         if not isinstance(will, Record):

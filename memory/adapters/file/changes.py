@@ -1,8 +1,10 @@
-"""What has changed, so that processes need not look at every file again: `changes.log`, one line a file.
+"""What has changed, so that processes need not look at every file again: `changes.log`,
+one line a file.
 
-A writer, under the lock, notes the files it is about to change, and then changes them. A reader who finds new lines waits for the lock, by which
-time the change is done or its writer is dead, and reads those files again. The log is never waited for on the disk: the death of the
-machine ends all who had read it.
+A writer, under the lock, notes the files it is about to change, and then changes them.
+A reader who finds new lines waits for the lock, by which time the change is done or its
+writer is dead, and reads those files again. The log is never waited for on the disk:
+the death of the machine ends all who had read it.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Changes:
             self._fd = None
 
     def news(self) -> list[str] | None:
-        """The files noted since the last call, whoever noted them; None where the log was begun anew and anything may have changed."""
+        """The files noted since the last call, whoever noted them; None where the log
+        was begun anew and anything may have changed.
+        """
         fd = self._handle()
         found = os.fstat(fd)
         if found.st_nlink == 0 or found.st_size < self._seen:
@@ -54,7 +58,9 @@ class Changes:
         text = os.pread(fd, found.st_size - self._seen, self._seen)
         whole = text.rfind(b"\n") + 1  # a line being written is read when it is whole
         self._seen += whole
-        return list(dict.fromkeys(line for line in text[:whole].decode("ascii", "replace").split("\n") if line))
+        return list(
+            dict.fromkeys(line for line in text[:whole].decode("ascii", "replace").split("\n") if line)
+        )
 
     def any(self) -> bool:
         """Whether there is something new."""
@@ -62,11 +68,15 @@ class Changes:
         return found.st_nlink == 0 or found.st_size != self._seen
 
     def note(self, files: Iterable[str]) -> None:
-        """Say what is about to change. With the lock, and after `news`: what this process notes is no news to it."""
+        """Say what is about to change. With the lock, and after `news`: what this
+        process notes is no news to it.
+        """
         if os.fstat(self._handle()).st_size > self._largest:
             self._begin_anew()
         fd = self._handle()
-        rest = memoryview(("\n" + "\n".join(files) + "\n").encode())  # begins with a new line: the last writer may have died within one
+        rest = memoryview(
+            ("\n" + "\n".join(files) + "\n").encode()
+        )  # begins with a new line: the last writer may have died within one
         try:
             while rest:
                 rest = rest[os.write(fd, rest) :]

@@ -1,4 +1,5 @@
-"""A record as the text of its file, and back: a checksum in the first line, over every byte that follows.
+"""A record as the text of its file, and back: a checksum in the first line, over every
+byte that follows.
 
     {"checksum": "7f9c…",
     "collection": "entries",
@@ -6,10 +7,12 @@
     "id": "0190…",
     …}
 
-A record edited by hand fails its checksum, as a damaged one does. Whoever means it writes "accept" in the checksum's place.
+A record edited by hand fails its checksum, as a damaged one does. Whoever means it
+writes "accept" in the checksum's place.
 
-Many bytes of a field lie in a file of their own, as they are: in their place the record says how many, and their SHA-256 (which processors compute
-themselves, in half the time of the checksum).
+Many bytes of a field lie in a file of their own, as they are: in their place the record
+says how many, and their SHA-256 (which processors compute themselves, in half the time
+of the checksum).
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ _OURS = frozenset(("checksum", "collection", "kind", "tenant", "id", "version"))
 
 
 class Damaged(Exception):
-    """What the file says cannot be trusted. The rest is what can still be made out of it, for erasing and replacing it."""
+    """What the file says cannot be trusted. The rest is what can still be made out of
+    it, for erasing and replacing it.
+    """
 
     def __init__(self, problem: str, payload: Mapping[str, Any] | None = None) -> None:
         super().__init__(problem)
@@ -39,7 +44,9 @@ class Damaged(Exception):
         payload = payload or {}
         version = payload.get("version")
         self.version = version if isinstance(version, int) else None
-        self.id, self.kind = (text if isinstance(text, str) else None for text in map(payload.get, ("id", "kind")))
+        self.id, self.kind = (
+            text if isinstance(text, str) else None for text in map(payload.get, ("id", "kind"))
+        )
 
 
 class Foreign(Exception):
@@ -48,7 +55,9 @@ class Foreign(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Bytes that lie in a file of their own: how many, and their SHA-256 in hexadecimal digits."""
+    """Bytes that lie in a file of their own: how many, and their SHA-256 in hexadecimal
+    digits.
+    """
 
     size: int
     digest: str
@@ -59,7 +68,9 @@ class Apart:
 
 
 class Sealed(NamedTuple):
-    """A record as files have it: the text of its own, what lies apart, and the bytes of that."""
+    """A record as files have it: the text of its own, what lies apart, and the bytes of
+    that.
+    """
 
     text: bytes
     apart: Mapping[str, Apart]
@@ -72,7 +83,9 @@ class Sealed(NamedTuple):
 
 
 class Unsealed(NamedTuple):
-    """What a record's own file says: all but the bytes that lie apart, and what those are."""
+    """What a record's own file says: all but the bytes that lie apart, and what those
+    are.
+    """
 
     standing: Standing
     apart: Mapping[str, Apart]
@@ -88,7 +101,10 @@ def seal(payload: Mapping[str, JsonValue]) -> bytes:
 
 
 def _lines(payload: Mapping[str, JsonValue], ascii_only: bool) -> str:
-    return ",\n".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=ascii_only)}" for k, v in payload.items()) + "}\n"
+    return (
+        ",\n".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=ascii_only)}" for k, v in payload.items())
+        + "}\n"
+    )
 
 
 def unseal(text: bytes) -> dict[str, Any]:
@@ -98,9 +114,15 @@ def unseal(text: bytes) -> dict[str, Any]:
     first = _FIRST_LINE.match(text)
     payload = _parsed(text)
     if first is None:
-        raise Damaged("it does not begin with its checksum" if payload is not None else "it is not JSON", payload)
+        raise Damaged(
+            "it does not begin with its checksum" if payload is not None else "it is not JSON", payload
+        )
     if first[1] != b"accept" and first[1] != _checksum(text[first.end() :]).encode():
-        hint = '; if the edit was meant, write "accept" in the place of the checksum' if payload is not None else ""
+        hint = (
+            '; if the edit was meant, write "accept" in the place of the checksum'
+            if payload is not None
+            else ""
+        )
         raise Damaged(f"its checksum does not fit{hint}", payload)
     if payload is None:
         raise Damaged("it is not JSON")
@@ -111,7 +133,11 @@ def seal_record(collection: str, standing: Standing, many: int) -> Sealed:
     """Fields of so many bytes, and more, lie apart."""
     contents: dict[str, bytes] = {}
     if isinstance(standing, Record):
-        contents = {name: value for name, value in standing.fields.items() if isinstance(value, bytes) and len(value) >= many}
+        contents = {
+            name: value
+            for name, value in standing.fields.items()
+            if isinstance(value, bytes) and len(value) >= many
+        }
         standing = without(standing, contents)
     payload, apart = to_json(standing), {name: Apart.of(content) for name, content in contents.items()}
     if apart:
@@ -121,11 +147,17 @@ def seal_record(collection: str, standing: Standing, many: int) -> Sealed:
 
 def without(record: Record, fields: Mapping[str, object]) -> Record:
     """The record without these fields."""
-    return replace(record, fields={name: value for name, value in record.fields.items() if name not in fields}) if fields else record
+    return (
+        replace(record, fields={name: value for name, value in record.fields.items() if name not in fields})
+        if fields
+        else record
+    )
 
 
 def unseal_record(text: bytes, collection: Collection) -> Unsealed:
-    """What stands in a record's file. Raises `Damaged`, or `Foreign` for whole JSON that is no record of this collection."""
+    """What stands in a record's file. Raises `Damaged`, or `Foreign` for whole JSON
+    that is no record of this collection.
+    """
     try:
         payload = unseal(text)
     except Damaged as damage:
@@ -139,7 +171,11 @@ def unseal_record(text: bytes, collection: Collection) -> Unsealed:
         raise Foreign(f"it is a record of '{payload.get('collection')}'")
     try:
         fields = payload["fields"] if payload["kind"] == RowType.RECORD else {}
-        apart = {name: Apart(int(said["bytes"]), str(said["sha256"])) for name, said in fields.items() if isinstance(said, dict)}
+        apart = {
+            name: Apart(int(said["bytes"]), str(said["sha256"]))
+            for name, said in fields.items()
+            if isinstance(said, dict)
+        }
         for name in apart:
             del fields[name]
         return Unsealed(from_json(collection, payload), apart)

@@ -1,10 +1,12 @@
-"""Many files changed as one: what a call writes is kept whole or not at all, whenever the process or the machine stops.
+"""Many files changed as one: what a call writes is kept whole or not at all, whenever
+the process or the machine stops.
 
 staging.d/<name>         new contents, written and waited for before anything is changed
 staging.d/journal.json   the renames and removals that make them count, in order; there while they are carried out
 
-Until the journal is there nothing has happened; once it is, everything has: whoever has the lock next carries out what is left. A change of
-one file is one rename and needs no journal.
+Until the journal is there nothing has happened; once it is, everything has: whoever has
+the lock next carries out what is left. A change of one file is one rename and needs no
+journal.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ STAGING, JOURNAL = ("staging.d",), "journal.json"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The staged file takes its place, or where none is named, the file there is removed. Repeating a step changes nothing."""
+    """The staged file takes its place, or where none is named, the file there is
+    removed. Repeating a step changes nothing.
+    """
 
     folder: tuple[str, ...]
     name: str
@@ -36,7 +40,9 @@ class Step:
 
 @dataclass(slots=True)
 class Staged:
-    """What one commit is going to do: new contents under their names in the staging folder, links to files kept, and the steps."""
+    """What one commit is going to do: new contents under their names in the staging
+    folder, links to files kept, and the steps.
+    """
 
     contents: dict[str, bytes] = field(default_factory=dict)
     kept: list[tuple[tuple[str, ...], str, str]] = field(default_factory=list)
@@ -72,7 +78,9 @@ class Commits:
         return self._disk.exists(STAGING, JOURNAL)
 
     def prepare(self, staged: Staged) -> None:
-        """Write the new contents and wait for them. On failure nothing is left and nothing has changed."""
+        """Write the new contents and wait for them. On failure nothing is left and
+        nothing has changed.
+        """
         self._disk.check_writable()
         for folder in {s.folder for s in staged.steps if s.staged is not None}:
             self._disk.make_folder(folder)
@@ -100,9 +108,11 @@ class Commits:
                     self._disk.remove(STAGING, step.staged)
 
     def carry_out(self, staged: Staged, announce: Callable[[], None]) -> None:
-        """Make what was prepared count, and wait until it is kept. `announce` is called before the first change, and after the journal is there.
+        """Make what was prepared count, and wait until it is kept. `announce` is called
+        before the first change, and after the journal is there.
 
-        Where it raises, nothing has changed, but for `Unsettled`: that leaves open what has, and the journal settles it.
+        Where it raises, nothing has changed, but for `Unsettled`: that leaves open what
+        has, and the journal settles it.
         """
         journaled = len(staged.steps) > 1 and not staged.in_any_order
         try:
@@ -157,7 +167,7 @@ class Commits:
             with suppress(FileNotFoundError):
                 self._disk.sync_folder(folder)
 
-    # -- after a crash ------------------------------------------------------------------------------------------------
+    # -- after a crash -----------------------------------------------------------------
 
     def unfinished(self) -> list[Step]:
         """The steps of a commit that its process did not finish."""
@@ -168,12 +178,18 @@ class Commits:
             return [Step(tuple(s["folder"]), s["name"], s["staged"]) for s in unseal(text)["steps"]]
         except (Damaged, NoFile, KeyError, TypeError) as exc:
             path = self._disk.root.joinpath(*STAGING, JOURNAL)
-            raise StoreError(self._store, f"'{path}' cannot be read ({exc}); move it away to go on without what it says") from exc
+            raise StoreError(
+                self._store, f"'{path}' cannot be read ({exc}); move it away to go on without what it says"
+            ) from exc
 
     def left_behind(self) -> dict[str, int]:
-        """What dead processes staged and never used, with its size. With the lock: nobody else is preparing anything."""
+        """What dead processes staged and never used, with its size. With the lock:
+        nobody else is preparing anything.
+        """
         foreign = {JOURNAL, *self._disk.folders(STAGING)}
-        return {name: self._disk.size(STAGING, name) for name in self._disk.names(STAGING) if name not in foreign}
+        return {
+            name: self._disk.size(STAGING, name) for name in self._disk.names(STAGING) if name not in foreign
+        }
 
     def clean(self) -> None:
         """Remove it."""

@@ -39,9 +39,11 @@ Mode = Annotated[Literal["rw", "ro"], Field(description="'rw' or 'ro'")]
 class FileConfig(StoreOptions):
     """Where the folder is and how it is used.
 
-    With `fsync`, a write is acknowledged when the disk has it; without, the death of the machine may cost the last half minute, that of a
-    process nothing. `lock_timeout` is how many seconds a call waits for other processes' writes before it fails as `StoreUnavailable`.
-    `cache_bytes` bounds what queries and searches keep in memory. `mode=ro` opens a folder to read and search only; one that may not be written is
+    With `fsync`, a write is acknowledged when the disk has it; without, the death of
+    the machine may cost the last half minute, that of a process nothing. `lock_timeout`
+    is how many seconds a call waits for other processes' writes before it fails as
+    `StoreUnavailable`. `cache_bytes` bounds what queries and searches keep in memory.
+    `mode=ro` opens a folder to read and search only; one that may not be written is
     opened so without being asked.
     """
 
@@ -56,15 +58,22 @@ class FileConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
-    """The config of `file:///absolute/folder` or `file:relative/folder` (see `memory.ports.local`), with options in the query part or apart."""
+    """The config of `file:///absolute/folder` or `file:relative/folder` (see
+    `memory.ports.local`), with options in the query part or apart.
+    """
     if sys.platform == "win32":
-        raise wrong(name, "the file store needs the file locks of Linux, macOS or BSD; use sqlite:/// on Windows")
+        raise wrong(
+            name, "the file store needs the file locks of Linux, macOS or BSD; use sqlite:/// on Windows"
+        )
     scheme, colon, rest = url.partition(":")
     if scheme != "file" or not colon:
         raise wrong(name, f"the URL of a file store begins with 'file:', not '{scheme}'")
     place, query = local_path(url), rest.partition("?")[2]
     if place is None:
-        raise wrong(name, "a file store is a folder on this machine: write 'file:///absolute/folder' or 'file:relative/folder'")
+        raise wrong(
+            name,
+            "a file store is a folder on this machine: write 'file:///absolute/folder' or 'file:relative/folder'",
+        )
     folder = unquote(place)
     if not folder.strip("/") or "\0" in folder:
         raise wrong(name, "write 'file:///' and the path of a folder of its own, or 'file:relative/folder'")

@@ -1,7 +1,8 @@
-"""The folder on disk: files read whole, written beside and renamed into place, no symbolic link followed, nobody else let in.
+"""The folder on disk: files read whole, written beside and renamed into place, no
+symbolic link followed, nobody else let in.
 
-Folders are opened step by step from the root, each without following a link, and files relative to their folder: what another process
-swaps in between leads nowhere.
+Folders are opened step by step from the root, each without following a link, and files
+relative to their folder: what another process swaps in between leads nowhere.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class NoFileOfOurs(NoFile):
 
 
 class Disk:
-    """Everything below one root. `fsync` says whether what was written is waited for. With `read_only` nothing is ever changed."""
+    """Everything below one root. `fsync` says whether what was written is waited for.
+    With `read_only` nothing is ever changed.
+    """
 
     def __init__(self, root: Path, fsync: bool, read_only: bool = False) -> None:
         self.root, self.fsync = root, fsync
@@ -55,7 +58,8 @@ class Disk:
         self._root: int | None = None
 
     def open(self) -> bool:
-        """Take the root. It is made where it is missing; one that may not be written is taken to read only.
+        """Take the root. It is made where it is missing; one that may not be written is
+        taken to read only.
 
         Returns:
             False where it is to be read only, and is not there.
@@ -77,7 +81,9 @@ class Disk:
             self._root = None
 
     def check_root(self) -> None:
-        """Raise `Moved` unless the open folder is the one under its path: what is written to another would be lost."""
+        """Raise `Moved` unless the open folder is the one under its path: what is
+        written to another would be lost.
+        """
         try:
             found = os.stat(self.root)
         except FileNotFoundError:
@@ -85,11 +91,13 @@ class Disk:
         if not os.path.samestat(found, os.fstat(self._handle())):
             raise Moved(str(self.root), "was replaced by another folder")
 
-    # -- folders ------------------------------------------------------------------------------------------------------
+    # -- folders -----------------------------------------------------------------------
 
     @contextmanager
     def folder(self, parts: Parts) -> Iterator[int]:
-        """A descriptor of the folder. Raises `FileNotFoundError` where it is not there, `Symlink` where it is a link."""
+        """A descriptor of the folder. Raises `FileNotFoundError` where it is not there,
+        `Symlink` where it is a link.
+        """
         fd = os.dup(self._handle())
         try:
             for i, part in enumerate(parts):
@@ -110,7 +118,9 @@ class Disk:
             if exc.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(part, fd):
                 raise Symlink("/".join(path)) from exc
             if exc.errno == errno.ENOTDIR:  # somebody else's: nothing of ours is in it
-                raise FileNotFoundError(errno.ENOENT, "a file stands in the place of a folder", "/".join(path)) from exc
+                raise FileNotFoundError(
+                    errno.ENOENT, "a file stands in the place of a folder", "/".join(path)
+                ) from exc
             if exc.errno == errno.EACCES:
                 raise PermissionError(exc.errno, exc.strerror, "/".join(path)) from exc
             raise
@@ -123,7 +133,9 @@ class Disk:
             raise ReadOnly(errno.EROFS, "opened to read only", str(self.root))
 
     def make_folder(self, parts: Parts) -> None:
-        """Make it and those above it, for this user alone, and wait until they are kept."""
+        """Make it and those above it, for this user alone, and wait until they are
+        kept.
+        """
         with suppress(FileNotFoundError), self.folder(parts):
             return
         self.check_writable()
@@ -163,10 +175,12 @@ class Disk:
         if self.fsync:
             flush(fd)
 
-    # -- files --------------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------
 
     def read(self, parts: Parts, name: str) -> bytes | None:
-        """The whole file, None where there is none. Raises `NoFile` for a link, a folder or a device."""
+        """The whole file, None where there is none. Raises `NoFile` for a link, a
+        folder or a device.
+        """
         try:
             with self.folder(parts) as fd:
                 return read_at(fd, name)
@@ -182,7 +196,9 @@ class Disk:
         return True
 
     def write_new(self, parts: Parts, name: str, content: bytes) -> None:
-        """A file that was not there, with its content waited for; its name is not until the folder is synced. Nothing is left on failure."""
+        """A file that was not there, with its content waited for; its name is not until
+        the folder is synced. Nothing is left on failure.
+        """
         self.check_writable()
         with self.folder(parts) as folder:
             fd = os.open(name, _NEW, 0o600, dir_fd=folder)
@@ -199,7 +215,9 @@ class Disk:
             os.close(fd)
 
     def copy(self, parts: Parts, name: str, to: Parts, new: str) -> bool:
-        """Give the file a second name, or where the disk knows none, copy it. False where there is no such file."""
+        """Give the file a second name, or where the disk knows none, copy it. False
+        where there is no such file.
+        """
         self.check_writable()
         try:
             with self.folder(parts) as source, self.folder(to) as target:
@@ -219,10 +237,12 @@ class Disk:
         return True
 
     def rename(self, parts: Parts, name: str, to: Parts, new: str) -> bool:
-        """Put the file in the place of what is there, in one step. False where there is no such file. Of two names of one file the first goes too,
-        which the system leaves as it is.
+        """Put the file in the place of what is there, in one step. False where there is
+        no such file. Of two names of one file the first goes too, which the system
+        leaves as it is.
 
-        Virus scanners and indexers hold files for moments on some systems: a refusal is tried again five times, each time a little later.
+        Virus scanners and indexers hold files for moments on some systems: a refusal is
+        tried again five times, each time a little later.
         """
         self.check_writable()
         delay = FIRST_DELAY
@@ -277,7 +297,9 @@ class Disk:
 
 
 def read_at(folder: int, name: str) -> bytes:
-    """The whole file in the open folder. Raises `FileNotFoundError`, and `NoFile` for a link, a folder or a device."""
+    """The whole file in the open folder. Raises `FileNotFoundError`, and `NoFile` for a
+    link, a folder or a device.
+    """
     try:
         fd = os.open(name, _READ, dir_fd=folder)
     except OSError as exc:

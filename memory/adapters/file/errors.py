@@ -8,7 +8,17 @@ from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_FAILING = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR)
+_FAILING = (
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EAGAIN,
+    errno.EBUSY,
+    errno.EINTR,
+)
 
 _KEPT = (
     "nothing of this call was kept, everything acknowledged before it was. Make room on the disk and call again; a deletion too needs a little room "
@@ -17,7 +27,9 @@ _KEPT = (
 
 
 class Symlink(Exception):
-    """A symbolic link where the store has a folder or a file of its own. It is not followed: it may lead anywhere."""
+    """A symbolic link where the store has a folder or a file of its own. It is not
+    followed: it may lead anywhere.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -25,7 +37,9 @@ class Symlink(Exception):
 
 
 class Unsettled(OSError):
-    """The system failed after a change was decided: it is carried out in part, and whoever has the lock next carries out the rest."""
+    """The system failed after a change was decided: it is carried out in part, and
+    whoever has the lock next carries out the rest.
+    """
 
 
 class Moved(Exception):
@@ -43,7 +57,10 @@ class ReadOnly(OSError):
 def translate(store: str, error: BaseException) -> Exception | None:
     """Our error for the system's; None for what is not the system's."""
     if isinstance(error, Symlink):
-        return StoreError(store, f"'{error.path}' is a symbolic link, and the store follows none below its folder; put the folder itself there")
+        return StoreError(
+            store,
+            f"'{error.path}' is a symbolic link, and the store follows none below its folder; put the folder itself there",
+        )
     if isinstance(error, Moved):
         return StoreError(
             store,
@@ -60,9 +77,14 @@ def translate(store: str, error: BaseException) -> Exception | None:
         )
     said = f"{error.strerror or type(error).__name__}" + (f": '{error.filename}'" if error.filename else "")
     if isinstance(error, Unsettled):
-        return StoreUnavailable(store, f"the disk failed while the call was being carried out ({said}); it may be kept: read before you write again")
+        return StoreUnavailable(
+            store,
+            f"the disk failed while the call was being carried out ({said}); it may be kept: read before you write again",
+        )
     if error.errno in _FULL:
-        return StoreFull(store, f"the disk has no room left, or the file would be too large ({said}); {_KEPT}")
+        return StoreFull(
+            store, f"the disk has no room left, or the file would be too large ({said}); {_KEPT}"
+        )
     if error.errno in _REFUSED:
         return StoreUnavailable(store, f"the folder refuses reading or writing ({said})")
     if error.errno in _FAILING:

@@ -1,4 +1,6 @@
-"""Finds files and folders that the store did not make. They are reported and left alone."""
+"""Finds files and folders that the store did not make. They are reported and left
+alone.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ LOOKED_AT = 10_000
 
 
 def foreign_names(disk: Disk, most: int) -> list[str]:
-    """Paths of what is not ours below the root, sorted; at most so many, and among the first names alone."""
+    """Paths of what is not ours below the root, sorted; at most so many, and among the
+    first names alone.
+    """
     found = list[str]()
     for looked_at, (path, is_ours) in enumerate(_walked(disk)):
         if not is_ours:
@@ -50,7 +54,9 @@ def _in_scope(disk: Disk, tenant: str, scope: str) -> Iterator[tuple[str, bool]]
         is_ours = (is_folder and collection.isidentifier()) or (not is_folder and collection in _COUNTED)
         yield f"{tenant}/{scope}/{collection}", is_ours
         if is_ours and is_folder:
-            for name, is_file in ((name, not folder) for name, folder in _names(disk, (tenant, scope, collection))):
+            for name, is_file in (
+                (name, not folder) for name, folder in _names(disk, (tenant, scope, collection))
+            ):
                 yield f"{tenant}/{scope}/{collection}/{name}", is_file and _is_record(name)
 
 
@@ -60,7 +66,9 @@ def _is_record(name: str) -> bool:
 
 
 def _names(disk: Disk, parts: tuple[str, ...]) -> list[tuple[str, bool]]:
-    """What is in a folder, and whether each is a folder; nothing where it cannot be read."""
+    """What is in a folder, and whether each is a folder; nothing where it cannot be
+    read.
+    """
     try:
         folders = set(disk.folders(parts))
         return [(name, name in folders) for name in sorted(disk.names(parts))]

@@ -1,4 +1,5 @@
-"""The folder as a whole: the layout, who may write, and what has changed since this process last looked.
+"""The folder as a whole: the layout, who may write, and what has changed since this
+process last looked.
 
 store.json              the version of this layout, and the note of the format (`memory.ports.formats`)
 store.lock              see `lock`
@@ -36,7 +37,9 @@ log = logging.getLogger(__name__)
 
 SCHEMA = 4
 TAKEN_OVER = (3,)
-"""Layouts of before that this one only adds to (of 3: bytes in files of their own): a folder of these is one of this when it is opened."""
+"""Layouts of before that this one only adds to (of 3: bytes in files of their own): a
+folder of these is one of this when it is opened.
+"""
 _SCHEMA_FILE = "store.json"
 
 
@@ -56,7 +59,7 @@ class Library:
         self.noted: str | None = None
         """The note of the format as the opening found it, or made it."""
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     def open(self, deadline: float) -> None:
         try:
@@ -93,7 +96,9 @@ class Library:
         log.info("store '%s': %s is opened to read only", self._store, self.disk.root)
 
     def _nothing_to_read(self) -> ConfigError:
-        return ConfigError(f"store '{self._store}': {self.disk.root} is opened to read only, and holds no memory; open it to write first")
+        return ConfigError(
+            f"store '{self._store}': {self.disk.root} is opened to read only, and holds no memory; open it to write first"
+        )
 
     def join(self) -> None:
         """Open beside another of this process that made all ready."""
@@ -107,13 +112,18 @@ class Library:
         self.tables.forget()
 
     def schema(self) -> tuple[int | None, str | None]:
-        """The version of the layout on disk, None where there is none yet, and the note of the format."""
+        """The version of the layout on disk, None where there is none yet, and the note
+        of the format.
+        """
         try:
             text = self.disk.read((), _SCHEMA_FILE)
             found = {} if text is None else unseal(text)
             return (None if text is None else int(found["schema"])), found.get("format")
         except (Damaged, NoFile, KeyError, TypeError, ValueError) as exc:
-            raise StoreError(self._store, f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); is this the folder of a file store?") from exc
+            raise StoreError(
+                self._store,
+                f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); is this the folder of a file store?",
+            ) from exc
 
     def swap_format(self, before: str | None, after: str, deadline: float) -> bool:
         """Replace the note of the format if it is still that one."""
@@ -138,7 +148,8 @@ class Library:
             return found, noted
         if found > SCHEMA:
             raise StoreError(
-                self._store, f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one knows {SCHEMA}); upgrade"
+                self._store,
+                f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one knows {SCHEMA}); upgrade",
             )
         raise StoreError(
             self._store,
@@ -146,11 +157,13 @@ class Library:
             "them, and import them into another folder",
         )
 
-    # -- who may write, and what has changed --------------------------------------------------------------------------
+    # -- who may write, and what has changed -------------------------------------------
 
     @contextmanager
     def locked(self, deadline: float) -> Iterator[None]:
-        """No other process writes; whatever one that died had begun is done, and every change so far is known. May be nested."""
+        """No other process writes; whatever one that died had begun is done, and every
+        change so far is known. May be nested.
+        """
         if self._locked:
             yield
             return
@@ -165,9 +178,11 @@ class Library:
                 self._locked = False
 
     def steady(self, deadline: float) -> None:
-        """Learn what has changed, and wait until of that no change of several files is under way.
+        """Learn what has changed, and wait until of that no change of several files is
+        under way.
 
-        In this order: a change is noted once its journal is there, so what was heard of either has one or is done.
+        In this order: a change is noted once its journal is there, so what was heard of
+        either has one or is done.
         """
         self.disk.check_root()
         self._listen()
@@ -196,12 +211,14 @@ class Library:
         else:
             self.tables.changed(news)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- looking -----------------------------------------------------------------------
 
     def look(self, collection: Collection, keys: Sequence[Key], deadline: float) -> list[Look]:
-        """What stands under the keys at one moment. Takes the lock only to restore or to quarantine, and where others write all the while.
+        """What stands under the keys at one moment. Takes the lock only to restore or
+        to quarantine, and where others write all the while.
 
-        Where there is only something to quarantine, and the lock is not to be had, it is left to the next: its neighbours are served.
+        Where there is only something to quarantine, and the lock is not to be had, it
+        is left to the next: its neighbours are served.
         """
         looks: list[Look] = []
         for _ in range(self.thresholds.looks):
@@ -209,7 +226,9 @@ class Library:
             looks = [self._find(collection, key) for key in keys]
             if any(self.records.to_mend(look) for look in looks):
                 break
-            alone = len(keys) == 1 and looks[0].standing is not None  # it is whole: bytes that lie apart are those that its file says
+            alone = (
+                len(keys) == 1 and looks[0].standing is not None
+            )  # it is whole: bytes that lie apart are those that its file says
             if alone or not self.changes.any():
                 return looks
         try:
@@ -221,12 +240,16 @@ class Library:
             return looks
 
     def find_locked(self, collection: Collection, key: Key) -> Look:
-        """What stands under the key; what must be restored or quarantined is. With the lock."""
+        """What stands under the key; what must be restored or quarantined is. With the
+        lock.
+        """
         look = self._find(collection, key)
         return self.sound(look.place, collection, key) if self.records.to_mend(look) else look
 
     def sound(self, place: Place, collection: Collection, key: Key | None = None) -> Look:
-        """What is there, restored where it must and can be, and quarantined where it cannot. With the lock."""
+        """What is there, restored where it must and can be, and quarantined where it
+        cannot. With the lock.
+        """
         look = self.records.look(place, collection, key)
         if not self.records.to_mend(look):
             return look
@@ -258,9 +281,13 @@ class Library:
         return self.tables.loaded(table) or self.table(table, collection, deadline)
 
     def fresh(self, entry: Entry, collection: Collection) -> Standing | None:
-        """What a query found, as it stands on disk; None where that is no longer it, which is then known."""
+        """What a query found, as it stands on disk; None where that is no longer it,
+        which is then known.
+        """
         look = self.records.look(entry.place, collection, entry.key)
-        found = look.standing or look.before  # the version before where that could not be put back: a full disk, or one that only reads
+        found = (
+            look.standing or look.before
+        )  # the version before where that could not be put back: a full disk, or one that only reads
         if found is not None and outline(found, look.apart) == entry.standing and look.apart == entry.apart:
             return found
         self.tables.changed([str(entry.place)])

@@ -1,4 +1,5 @@
-"""One writer at a time, among all processes: a lock on `store.lock` that the kernel takes back from whoever dies.
+"""One writer at a time, among all processes: a lock on `store.lock` that the kernel
+takes back from whoever dies.
 
 The file says who took it last, so that whoever waits in vain can name them.
 """
@@ -33,7 +34,8 @@ class Lock:
 
     @contextmanager
     def held(self, deadline: float, reading: bool = False) -> Iterator[None]:
-        """Have the lock, by `deadline` of the monotonic clock; with `reading` beside others who read.
+        """Have the lock, by `deadline` of the monotonic clock; with `reading` beside
+        others who read.
 
         Raises:
             StoreUnavailable: It was not free in time; the message names the file and who holds it.
@@ -50,12 +52,18 @@ class Lock:
                     self._sign(fd)
                 yield
             finally:
-                fcntl.flock(fd, fcntl.LOCK_UN)  # closing is not enough where a forked child has the file open too
+                fcntl.flock(
+                    fd, fcntl.LOCK_UN
+                )  # closing is not enough where a forked child has the file open too
         finally:
             os.close(fd)
 
     def _opened(self, reading: bool) -> int:
-        return os.open(self._path, (os.O_RDONLY if reading else os.O_RDWR | os.O_CREAT) | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        return os.open(
+            self._path,
+            (os.O_RDONLY if reading else os.O_RDWR | os.O_CREAT) | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+        )
 
     def _is_still(self, fd: int) -> bool:
         """Whether this is the file under the lock's name."""
@@ -73,7 +81,8 @@ class Lock:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise StoreUnavailable(
-                        self._store, f"the lock '{self._path}' was not free in time: {self._holder()} holds it; nothing was written"
+                        self._store,
+                        f"the lock '{self._path}' was not free in time: {self._holder()} holds it; nothing was written",
                     ) from exc
                 time.sleep(min(delay, left))
                 delay = min(delay * 2, _LONGEST)
@@ -81,7 +90,11 @@ class Lock:
                 return
 
     def _sign(self, fd: int) -> None:
-        note = {"process": os.getpid(), "machine": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
+        note = {
+            "process": os.getpid(),
+            "machine": socket.gethostname(),
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
         text = json.dumps(note).encode() + b"\n"
         with suppress(OSError):  # a full disk does not keep anyone from the lock
             os.fchmod(fd, 0o600)  # whatever the umask

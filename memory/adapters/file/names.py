@@ -1,8 +1,10 @@
-"""What things are called on disk. No two names meet, also where upper and lower case or accents are one, and none leads out of its folder.
+"""What things are called on disk. No two names meet, also where upper and lower case or
+accents are one, and none leads out of its folder.
 
-Every byte but `a-z 0-9 _ -` is percent-encoded, upper case too: so no name of a user's holds a dot, and names with one are the store's own.
-Names of devices (`con`, `nul`) have their first letter encoded. A name too long for a folder is cut, and its digest follows after a `~`: then
-the whole name stands inside (`partition.json`, the record).
+Every byte but `a-z 0-9 _ -` is percent-encoded, upper case too: so no name of a user's
+holds a dot, and names with one are the store's own. Names of devices (`con`, `nul`)
+have their first letter encoded. A name too long for a folder is cut, and its digest
+follows after a `~`: then the whole name stands inside (`partition.json`, the record).
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from hashlib import blake2b
 from memory.ports.record import Key, Standing, Tombstone
 
 UNSEEN = "unseen.d"
-"""The folder, beside a tenant's scopes, of tombstones of what was never here: they name no scope."""
+"""The folder, beside a tenant's scopes, of tombstones of what was never here: they name
+no scope.
+"""
 PARTITION = "partition.json"
 SUFFIX, BACKUP = ".json", ".json.bak"
 APART, APART_BACKUP = ".bytes", ".bytes.bak"
@@ -62,13 +66,17 @@ def is_cut(name: str) -> bool:
 
 
 def decoded(name: str) -> str | None:
-    """What was encoded to this name; None for a name that no text is encoded to, and for one that was cut."""
+    """What was encoded to this name; None for a name that no text is encoded to, and
+    for one that was cut.
+    """
     if name == _EMPTY:
         return ""
     if not _ENCODED.fullmatch(name):
         return None
     try:
-        text = re.sub(rb"%([0-9a-f]{2})", lambda m: bytes([int(m[1], 16)]), name.encode()).decode("utf-8", "surrogatepass")
+        text = re.sub(rb"%([0-9a-f]{2})", lambda m: bytes([int(m[1], 16)]), name.encode()).decode(
+            "utf-8", "surrogatepass"
+        )
     except UnicodeDecodeError:
         return None
     return text if encoded(text) == name else None
@@ -80,7 +88,9 @@ def is_name(name: str) -> bool:
 
 
 def stem_of_bytes(name: str) -> str | None:
-    """Of a file of a field's bytes the stem of its record's file; None where the name is none that such files have."""
+    """Of a file of a field's bytes the stem of its record's file; None where the name
+    is none that such files have.
+    """
     stem, _, rest = name.partition(".")
     field, _, ending = rest.partition(".")
     return stem if field and is_name(stem) and f".{ending}" in (APART, APART_BACKUP) else None
@@ -131,7 +141,9 @@ class Place:
 
 
 def place_of(collection: str, standing: Standing) -> Place | None:
-    """Where this belongs; None for a tombstone, which names no scope: it stays where what it stands for was."""
+    """Where this belongs; None for a tombstone, which names no scope: it stays where
+    what it stands for was.
+    """
     if isinstance(standing, Tombstone):
         return None
     return place_in(collection, standing.key, encoded(standing.scope))

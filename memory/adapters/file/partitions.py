@@ -1,7 +1,8 @@
 """Which partitions there are, and the generation of each, in `partition.json`.
 
-Of this file both copies are always the current one: a generation that went one step back would bring erased records in. Where
-neither can be read, writes to the partition are refused.
+Of this file both copies are always the current one: a generation that went one step
+back would bring erased records in. Where neither can be read, writes to the partition
+are refused.
 """
 
 from __future__ import annotations
@@ -54,12 +55,14 @@ class Partitions:
     def __init__(self, store: str, disk: Disk) -> None:
         self._store, self._disk = store, disk
         self._known: dict[str, dict[str, int | None]] = {}
-        """By tenant's folder: the scopes' folders, with the digest that their ids carry."""
+        """By tenant's folder: the scopes' folders, with the digest that their ids
+        carry.
+        """
 
     def forget(self) -> None:
         self._known.clear()
 
-    # -- what is counted ----------------------------------------------------------------------------------------------
+    # -- what is counted ---------------------------------------------------------------
 
     def state(self, partition: Partition) -> State:
         """As it stands on disk."""
@@ -67,11 +70,16 @@ class Partitions:
         for state in self._copies(partition, problems):
             return state
         if problems:
-            raise StoreError(self._store, f"what is counted for a partition cannot be read, so nothing is written there: {'; '.join(problems)}")
+            raise StoreError(
+                self._store,
+                f"what is counted for a partition cannot be read, so nothing is written there: {'; '.join(problems)}",
+            )
         return State(partition)
 
     def copies(self, partition: Partition) -> tuple[list[State], list[str]]:
-        """As each of the two files has it, and what keeps one from being read. Both are to be the same, or neither is to be there."""
+        """As each of the two files has it, and what keeps one from being read. Both are
+        to be the same, or neither is to be there.
+        """
         problems: list[str] = []
         return list(self._copies(partition, problems)), problems
 
@@ -87,7 +95,7 @@ class Partitions:
             except (Damaged, NoFile, KeyError, TypeError, ValueError, AttributeError) as exc:
                 problems.append(f"'{'/'.join((*folder, name))}': {exc}")
 
-    # -- where to look ------------------------------------------------------------------------------------------------
+    # -- where to look -----------------------------------------------------------------
 
     def tenants(self) -> list[str]:
         """The folders of all tenants."""
@@ -104,7 +112,9 @@ class Partitions:
         return found
 
     def unknown(self) -> list[tuple[str, str]]:
-        """Folders of scopes that this process does not know of, though it looked at their tenant before."""
+        """Folders of scopes that this process does not know of, though it looked at
+        their tenant before.
+        """
         return [
             (tenant, scope)
             for tenant, known in self._known.items()
@@ -122,7 +132,9 @@ class Partitions:
         for scope, carried in list(self._of(tenant).items()):
             if carried is None:
                 carried = self._known[tenant][scope] = self._digest(key.tenant, tenant, scope)
-            if carried == digest:  # None where a cut name's partition is not known yet: it is asked for again the next time
+            if (
+                carried == digest
+            ):  # None where a cut name's partition is not known yet: it is asked for again the next time
                 yield Table(tenant, scope, collection)
         yield Table(tenant, UNSEEN, collection)
 
@@ -133,7 +145,9 @@ class Partitions:
             known.setdefault(scope, None)
 
     def tenant_named(self, folder: str) -> str:
-        """The tenant of this folder; of a cut name what its partitions say, or else the name."""
+        """The tenant of this folder; of a cut name what its partitions say, or else the
+        name.
+        """
         plain = decoded(folder)
         if plain is not None:
             return plain
@@ -145,11 +159,15 @@ class Partitions:
     def _of(self, tenant: str) -> dict[str, int | None]:
         known = self._known.get(tenant)
         if known is None:
-            known = self._known[tenant] = {scope: None for scope in sorted(self._disk.folders((tenant,))) if is_name(scope)}
+            known = self._known[tenant] = {
+                scope: None for scope in sorted(self._disk.folders((tenant,))) if is_name(scope)
+            }
         return known
 
     def _digest(self, name: str, tenant: str, scope: str) -> int | None:
-        """The digest of a scope's ids; None for a cut name whose partition has no file yet, as where the process that made it died."""
+        """The digest of a scope's ids; None for a cut name whose partition has no file
+        yet, as where the process that made it died.
+        """
         plain = decoded(scope)
         if plain is None:
             payload = self._named(tenant, scope)

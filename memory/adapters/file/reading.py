@@ -1,4 +1,6 @@
-"""Queries, counts and searches: chosen from what is in memory, handed out as it stands on disk."""
+"""Queries, counts and searches: chosen from what is in memory, handed out as it stands
+on disk.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,30 @@ from memory.ports.asking import condition, page_of
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
-from memory.ports.query import And, Count, Filter, Hit, Near, Not, Or, Page, Partitions, Query, RowType, Search, Tenant, Where
+from memory.ports.query import (
+    And,
+    Count,
+    Filter,
+    Hit,
+    Near,
+    Not,
+    Or,
+    Page,
+    Partitions,
+    Query,
+    RowType,
+    Search,
+    Tenant,
+    Where,
+)
 from memory.ports.record import Mark, Record, Standing, Tombstone
 from memory.ports.text import query_words, scored
 
-_KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
+_KINDS: dict[type[Standing], RowType] = {
+    Record: RowType.RECORD,
+    Mark: RowType.MARK,
+    Tombstone: RowType.TOMBSTONE,
+}
 _TRIES = 8
 """How often a question is asked at most."""
 
@@ -31,7 +52,9 @@ class Reading:
         self._store, self._library, self._deadline = store, library, deadline
 
     def query(self, query: Query) -> Page:
-        """What was found is read from disk; where it has changed or cannot be read, the question is asked again."""
+        """What was found is read from disk; where it has changed or cannot be read, the
+        question is asked again.
+        """
         for attempt in range(_TRIES):
             with self._steadily(attempt):
                 matching = self._matching(query)
@@ -57,7 +80,11 @@ class Reading:
                 break
         else:
             raise StoreUnavailable(self._store, "records changed faster than they could be read; ask again")
-        found = [(record, score) for record, (_, score) in zip(whole, hits, strict=True) if isinstance(record, Record)]
+        found = [
+            (record, score)
+            for record, (_, score) in zip(whole, hits, strict=True)
+            if isinstance(record, Record)
+        ]
         return [Hit(head_of(search.collection, record, search.select), score) for record, score in found]
 
     def to_delete(self, query: Query) -> list[Entry]:
@@ -67,7 +94,9 @@ class Reading:
 
     @contextmanager
     def _steadily(self, attempt: int) -> Iterator[None]:
-        """As of now; where others kept changing what was found, with the lock, so that they wait."""
+        """As of now; where others kept changing what was found, with the lock, so that
+        they wait.
+        """
         if attempt < self._library.thresholds.questions:
             self._library.steady(self._deadline)
             yield
@@ -75,7 +104,7 @@ class Reading:
             with self._library.locked(self._deadline):
                 yield
 
-    # -- choosing -----------------------------------------------------------------------------------------------------
+    # -- choosing ----------------------------------------------------------------------
 
     def _matching(self, query: Query) -> Matching:
         matching, lets_through = Matching([], []), self._condition(query)
@@ -84,15 +113,19 @@ class Reading:
             if standing is None:
                 if RowType.RECORD in query.types:
                     matching.corrupt.append(entry)
-            elif _KINDS[type(standing)] not in query.types or (isinstance(standing, Record) and standing.role not in query.roles):
+            elif _KINDS[type(standing)] not in query.types or (
+                isinstance(standing, Record) and standing.role not in query.roles
+            ):
                 continue
             elif lets_through(entry):
                 matching.entries.append(entry)
         return matching
 
     def _condition(self, asked: Query | Search) -> Callable[[Entry], bool]:
-        """Whether the filter holds for what stands there. Bytes that lie apart are read where it asks for them. What cannot be read passes: that
-        is met when it is handed out."""
+        """Whether the filter holds for what stands there. Bytes that lie apart are read
+        where it asks for them. What cannot be read passes: that is met when it is
+        handed out.
+        """
         holds, named = condition(asked.filter), frozenset(_named(asked.filter))
 
         def passes(entry: Entry) -> bool:
@@ -109,27 +142,46 @@ class Reading:
 
     def _tables(self, collection: str, where: Where) -> list[Table]:
         if isinstance(where, Partitions):
-            return [Table(encoded(where.tenant), encoded(scope), collection) for scope in dict.fromkeys(p.scope for p in where.partitions)]
+            return [
+                Table(encoded(where.tenant), encoded(scope), collection)
+                for scope in dict.fromkeys(p.scope for p in where.partitions)
+            ]
         tenants = [encoded(where.tenant)] if isinstance(where, Tenant) else self._library.partitions.tenants()
-        return [Table(tenant, scope, collection) for tenant in tenants for scope in self._library.partitions.scopes(tenant)]
+        return [
+            Table(tenant, scope, collection)
+            for tenant in tenants
+            for scope in self._library.partitions.scopes(tenant)
+        ]
 
-    # -- ranking ------------------------------------------------------------------------------------------------------
+    # -- ranking -----------------------------------------------------------------------
 
     def _hits(self, search: Search) -> tuple[list[tuple[Record, float]], Matching]:
-        entries = [e for e in self._entries(search) if isinstance(e.standing, Record) and e.standing.role in search.roles]
+        entries = [
+            e
+            for e in self._entries(search)
+            if isinstance(e.standing, Record) and e.standing.role in search.roles
+        ]
         matching, lets_through = Matching(entries, []), self._condition(search)
         if isinstance(search.by, Near):
             records = [e.standing for e in entries if isinstance(e.standing, Record) and lets_through(e)]
             hits = by_nearness(search.by.vector, records)
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
             found = {id(e.standing): e for e in entries}
-            hits = [(record, score) for record, score in _by_words(search.by.text, search.collection, entries) if lets_through(found[id(record)])]
+            hits = [
+                (record, score)
+                for record, score in _by_words(search.by.text, search.collection, entries)
+                if lets_through(found[id(record)])
+            ]
         return best(hits, search.limit), matching
 
-    # -- handing out --------------------------------------------------------------------------------------------------
+    # -- handing out -------------------------------------------------------------------
 
-    def _whole(self, collection: Collection, matching: Matching, found: Sequence[Standing]) -> list[Standing] | None:
-        """The found as they stand on disk; None where one is not there as it was found: that is then known, and to be asked again."""
+    def _whole(
+        self, collection: Collection, matching: Matching, found: Sequence[Standing]
+    ) -> list[Standing] | None:
+        """The found as they stand on disk; None where one is not there as it was found:
+        that is then known, and to be asked again.
+        """
         entries = {id(e.standing): e for e in matching.entries}
         fresh = [self._library.fresh(entries[id(standing)], collection) for standing in found]
         whole = [standing for standing in fresh if standing is not None]
@@ -163,10 +215,16 @@ def _named(part: Filter | None) -> Iterator[str]:
 
 
 def _by_words(text: str, collection: Collection, entries: Sequence[Entry]) -> list[tuple[Record, float]]:
-    """Every record holding a content word of the text, scored with the statistics of exactly these records, unsorted."""
+    """Every record holding a content word of the text, scored with the statistics of
+    exactly these records, unsorted.
+    """
     wanted = [lexical.token(stem) for stem in query_words(text)]
     if not wanted:
         return []
     counted = [(entry.standing, *entry.words(collection)) for entry in entries]
-    asked = [(r, {w: counts[w] for w in wanted if w in counts}, length) for r, counts, length in counted if isinstance(r, Record)]
+    asked = [
+        (r, {w: counts[w] for w in wanted if w in counts}, length)
+        for r, counts, length in counted
+        if isinstance(r, Record)
+    ]
     return scored(asked, len(asked), sum(length for _, _, length in asked))

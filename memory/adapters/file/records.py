@@ -1,13 +1,17 @@
 """What stands under a key on disk, and what is done when the file cannot be trusted.
 
-`<id>.json` is what stands; `<id>.json.bak` the version before, kept only of a live record that was edited in the same role. A file that cannot
-be read, or is gone without having been deleted, is restored from the version before: that version is then what stands, one step back, so
-who had read the lost one and writes on condition of it meets a conflict and sees what is there. The bad file is kept in `quarantine.d`, a
-warning is logged and `check` lists it. A deletion, a move or a change of role leaves no version before: what they did is never undone
-by a restoration, and where such a file cannot be read the answer is `Corrupt`.
+`<id>.json` is what stands; `<id>.json.bak` the version before, kept only of a live
+record that was edited in the same role. A file that cannot be read, or is gone without
+having been deleted, is restored from the version before: that version is then what
+stands, one step back, so who had read the lost one and writes on condition of it meets
+a conflict and sees what is there. The bad file is kept in `quarantine.d`, a warning is
+logged and `check` lists it. A deletion, a move or a change of role leaves no version
+before: what they did is never undone by a restoration, and where such a file cannot be
+read the answer is `Corrupt`.
 
-`<id>.<field>.bytes` is a field of many bytes, `<id>.<field>.bytes.bak` that of the version before. They come and go with the records that say what
-they are, in the same commit; one that is missing, or is not what its record says, makes that unreadable.
+`<id>.<field>.bytes` is a field of many bytes, `<id>.<field>.bytes.bak` that of the
+version before. They come and go with the records that say what they are, in the same
+commit; one that is missing, or is not what its record says, makes that unreadable.
 """
 
 from __future__ import annotations
@@ -35,10 +39,12 @@ QUARANTINE = "quarantine.d"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a place holds. `standing` and `damage` are both None where nothing is there; `before` is the version to restore, if there is one.
+    """What a place holds. `standing` and `damage` are both None where nothing is there;
+    `before` is the version to restore, if there is one.
 
-    A foreign file counts as nothing, and is kept when something is written in its place. `apart` says which bytes of what stands lie in files of
-    their own; `bytes` is how large all its files are.
+    A foreign file counts as nothing, and is kept when something is written in its
+    place. `apart` says which bytes of what stands lie in files of their own; `bytes` is
+    how large all its files are.
     """
 
     place: Place
@@ -56,7 +62,11 @@ class Look:
     @property
     def outline(self) -> Look:
         """The same without the bytes that lie apart."""
-        return replace(self, standing=without(self.standing, self.apart)) if isinstance(self.standing, Record) else self
+        return (
+            replace(self, standing=without(self.standing, self.apart))
+            if isinstance(self.standing, Record)
+            else self
+        )
 
     def slot(self, key: Key) -> Slot:
         """As writes are decided on."""
@@ -70,7 +80,9 @@ class Records:
         self._disk, self._commits, self._partitions = disk, commits, partitions
 
     def look(self, place: Place, collection: Collection, key: Key | None) -> Look:
-        """Read what is there; where that fails, also the version before. Changes nothing."""
+        """Read what is there; where that fails, also the version before. Changes
+        nothing.
+        """
         foreign = False
         damage: Damaged | None = None
         try:
@@ -94,7 +106,9 @@ class Records:
             damage = Damaged(f"the file is gone, and of the version before {corrupt.problem}")
         return Look(place, None, damage, before, foreign)
 
-    def _before(self, place: Place, collection: Collection, key: Key | None) -> tuple[Record | None, Damaged | None]:
+    def _before(
+        self, place: Place, collection: Collection, key: Key | None
+    ) -> tuple[Record | None, Damaged | None]:
         try:
             text = self._disk.read(place.table.parts, place.backup)
             if text is None:
@@ -109,7 +123,9 @@ class Records:
         return (standing, None) if isinstance(standing, Record) else (None, None)
 
     def _whole(self, table: Table, found: Unsealed, file_of: Callable[[str], str]) -> Unsealed:
-        """The same with the bytes that lie apart. Raises `Damaged` where some are not there as they were written."""
+        """The same with the bytes that lie apart. Raises `Damaged` where some are not
+        there as they were written.
+        """
         standing = found.standing
         if not isinstance(standing, Record) or not found.apart:
             return found
@@ -121,14 +137,19 @@ class Records:
                 content = None
             if content is None or Apart.of(content) != said:
                 problem = f"'{file_of(name)}', its field '{name}', is {'gone' if content is None else 'not what was written'}"
-                raise Damaged(problem, {"id": standing.key.id, "version": standing.version, "kind": RowType.RECORD.value})
+                raise Damaged(
+                    problem,
+                    {"id": standing.key.id, "version": standing.version, "kind": RowType.RECORD.value},
+                )
             read[name] = content
         return Unsealed(replace(standing, fields={**standing.fields, **read}), found.apart)
 
-    # -- with the lock ------------------------------------------------------------------------------------------------
+    # -- with the lock -----------------------------------------------------------------
 
     def restored(self, look: Look, collection: Collection, key: Key | None) -> Look:
-        """What stands there once the version before is put back. With the lock, and its change noted."""
+        """What stands there once the version before is put back. With the lock, and its
+        change noted.
+        """
         before = look.before
         if before is None or not self._may_return(before):
             self._keep_damaged(look, collection)
@@ -137,14 +158,21 @@ class Records:
         try:
             self._restore(look, before, collection)
         except OSError as exc:  # a full disk, or one that only reads: served from where it is
-            log.warning("record '%s' cannot be restored now (%s), and is read from the version before", look.place, exc.strerror)
+            log.warning(
+                "record '%s' cannot be restored now (%s), and is read from the version before",
+                look.place,
+                exc.strerror,
+            )
             return Look(look.place, before)
         return self.look(look.place, collection, key)
 
     def _may_return(self, before: Record) -> bool:
         """Whether its scope has not been erased since; not where that cannot be told."""
         try:
-            return before.generation is not None and before.generation >= self._partitions.state(before.partition).generation
+            return (
+                before.generation is not None
+                and before.generation >= self._partitions.state(before.partition).generation
+            )
         except StoreError:
             return False
 
@@ -157,7 +185,9 @@ class Records:
         kept = ""
         if look.damage is not None or look.foreign:
             kept = f" The bad file is kept as '{self.quarantine(place, collection, staged)}'."
-        apart = {place.bytes_of(name): place.bytes_before(name) for name in unseal_record(good, collection).apart}
+        apart = {
+            place.bytes_of(name): place.bytes_before(name) for name in unseal_record(good, collection).apart
+        }
         for name in self.bytes_files(place, collection, place.bytes_of):
             if name not in apart:
                 staged.remove(place.table.parts, name)
@@ -167,30 +197,49 @@ class Records:
         staged.in_any_order = not any(APART in step.name for step in staged.steps)
         self._commits.prepare(staged)
         self._commits.carry_out(staged, lambda: None)
-        lost = "" if look.damage is None or look.damage.version is None else f" (version {look.damage.version})"
+        lost = (
+            "" if look.damage is None or look.damage.version is None else f" (version {look.damage.version})"
+        )
         problem = "it was gone" if look.damage is None else look.damage.problem
-        log.warning("record '%s' was restored to version %d, the one before the last%s: %s.%s", place, before.version, lost, problem, kept)
+        log.warning(
+            "record '%s' was restored to version %d, the one before the last%s: %s.%s",
+            place,
+            before.version,
+            lost,
+            problem,
+            kept,
+        )
 
     def to_mend(self, look: Look) -> bool:
         """Whether `restored` has anything to do."""
         return look.before is not None or (look.damage is not None and not self.is_quarantined(look.place))
 
     def is_quarantined(self, place: Place) -> bool:
-        """Whether what stands there is in quarantine as it is, or is no file that could be kept."""
+        """Whether what stands there is in quarantine as it is, or is no file that could
+        be kept.
+        """
         folder, bad = (QUARANTINE, *place.table.parts), self._bad_file(place)
         try:
             content = self._disk.read(place.table.parts, bad)
-            copies = [self._disk.read(folder, name) for name in self._disk.names(folder) if name.startswith(f"{bad}.")]
+            copies = [
+                self._disk.read(folder, name)
+                for name in self._disk.names(folder)
+                if name.startswith(f"{bad}.")
+            ]
         except NoFile:
             return True
         return content is None or content in copies
 
     def _bad_file(self, place: Place) -> str:
-        """The record's file, or where that is gone the version before, which then cannot be read either."""
+        """The record's file, or where that is gone the version before, which then
+        cannot be read either.
+        """
         return place.file if self._disk.exists(place.table.parts, place.file) else place.backup
 
     def _keep_damaged(self, look: Look, collection: Collection) -> None:
-        """Give what is damaged and stays where it stands a second name in quarantine, where it is counted and named."""
+        """Give what is damaged and stays where it stands a second name in quarantine,
+        where it is counted and named.
+        """
         if look.damage is None or self.is_quarantined(look.place):
             return
         staged = Staged()
@@ -199,12 +248,24 @@ class Records:
             self._commits.prepare(staged)
             self._commits.carry_out(staged, lambda: None)
         except OSError as exc:  # a full disk, or one that only reads
-            log.warning("record '%s' is damaged (%s) and cannot be put into quarantine now: %s", look.place, look.damage.problem, exc.strerror)
+            log.warning(
+                "record '%s' is damaged (%s) and cannot be put into quarantine now: %s",
+                look.place,
+                look.damage.problem,
+                exc.strerror,
+            )
         else:
-            log.warning("record '%s' is damaged: %s. It is not served, and is kept as '%s' too", look.place, look.damage.problem, kept)
+            log.warning(
+                "record '%s' is damaged: %s. It is not served, and is kept as '%s' too",
+                look.place,
+                look.damage.problem,
+                kept,
+            )
 
     def quarantine(self, place: Place, collection: Collection, staged: Staged) -> str:
-        """Let the file that stands there be kept for people to look at, and the bytes that lie apart. Returns where."""
+        """Let the file that stands there be kept for people to look at, and the bytes
+        that lie apart. Returns where.
+        """
         ending = f".corrupt-{datetime.now(UTC):%Y%m%dt%H%M%S.%fz}"
         folder = (QUARANTINE, *place.table.parts)
         bad = self._bad_file(place)
@@ -213,13 +274,17 @@ class Records:
         return "/".join((*folder, bad + ending))
 
     def forget_quarantined(self, place: Place, staged: Staged) -> None:
-        """Whatever is in quarantine of this key goes: what was deleted is nowhere to be read."""
+        """Whatever is in quarantine of this key goes: what was deleted is nowhere to be
+        read.
+        """
         folder = (QUARANTINE, *place.table.parts)
         for name in self._disk.names(folder):
             if name.startswith(f"{place.stem}."):
                 staged.remove(folder, name)
 
-    def bytes_files(self, place: Place, collection: Collection, file_of: Callable[[str], str], also: Iterable[str] = ()) -> list[str]:
+    def bytes_files(
+        self, place: Place, collection: Collection, file_of: Callable[[str], str], also: Iterable[str] = ()
+    ) -> list[str]:
         """The files of bytes that are there, of the declared fields and of these."""
         names = dict.fromkeys([*(f.name for f in collection.fields if f.type is FieldType.BYTES), *also])
         return [file for file in map(file_of, names) if self._disk.exists(place.table.parts, file)]
@@ -228,13 +293,17 @@ class Records:
         return self._disk.exists(place.table.parts, place.backup)
 
     def holds(self, folder: tuple[str, str], *types: RowType) -> bool:
-        """Whether any of these stands in this partition's folder, of whatever collection, or what cannot be read and may be one."""
+        """Whether any of these stands in this partition's folder, of whatever
+        collection, or what cannot be read and may be one.
+        """
         left = {str(kind) for kind in RowType} - {str(kind) for kind in types}
         for collection in self._disk.folders(folder):
             table = (*folder, collection)
             names = set(self._disk.names(table))
             for name in names:
-                if not name.endswith((SUFFIX, BACKUP)) or (name.endswith(BACKUP) and name.removesuffix(BACKUP) + SUFFIX in names):
+                if not name.endswith((SUFFIX, BACKUP)) or (
+                    name.endswith(BACKUP) and name.removesuffix(BACKUP) + SUFFIX in names
+                ):
                     continue
                 try:
                     found = unseal(self._disk.read(table, name) or b"").get("kind")
@@ -246,27 +315,38 @@ class Records:
                     return True
         return False
 
-    # -- for people ---------------------------------------------------------------------------------------------------
+    # -- for people --------------------------------------------------------------------
 
     def all_quarantined(self) -> Sequence[str]:
-        """Every record's file that is kept for people to look at, by its path in the folder: the bytes of its fields lie beside it."""
+        """Every record's file that is kept for people to look at, by its path in the
+        folder: the bytes of its fields lie beside it.
+        """
         found = []
         for tenant in self._disk.folders((QUARANTINE,)):
             for scope in self._disk.folders((QUARANTINE, tenant)):
                 for collection in self._disk.folders((QUARANTINE, tenant, scope)):
                     table = Table(tenant, scope, collection)
-                    names = [name for name in self._disk.names((QUARANTINE, *table.parts)) if APART not in name]
+                    names = [
+                        name for name in self._disk.names((QUARANTINE, *table.parts)) if APART not in name
+                    ]
                     found += ["/".join((QUARANTINE, *table.parts, name)) for name in names]
         return sorted(found)
 
 
 def seen(place: Place, found: Unsealed, text: bytes) -> Look:
     """What a place holds where its file reads well."""
-    return Look(place, found.standing, bytes=len(text) + sum([one.size for one in found.apart.values()]), apart=found.apart)
+    return Look(
+        place,
+        found.standing,
+        bytes=len(text) + sum([one.size for one in found.apart.values()]),
+        apart=found.apart,
+    )
 
 
 def check_place(standing: Standing, place: Place, key: Key | None = None) -> None:
     """Raises `Foreign` where the file does not stand where its key and scope belong."""
-    belongs = place_of(place.table.collection, standing) or place_in(place.table.collection, standing.key, place.table.scope)
+    belongs = place_of(place.table.collection, standing) or place_in(
+        place.table.collection, standing.key, place.table.scope
+    )
     if belongs != place or (key is not None and standing.key != key):
         raise Foreign(f"it is the record of '{belongs}'")

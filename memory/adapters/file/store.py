@@ -1,4 +1,6 @@
-"""The store: each public call is one hop into a thread, where the folder is read and written."""
+"""The store: each public call is one hop into a thread, where the folder is read and
+written.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,19 @@ _NAMED = 20
 
 
 class FileStore(BaseStore):
-    """Records in a folder: one readable JSON file each, safe for many processes of one user.
+    """Records in a folder: one readable JSON file each, safe for many processes of one
+    user.
 
-    With `fsync`, the default, an acknowledged write survives the loss of power. See `FileConfig` for the options.
+    With `fsync`, the default, an acknowledged write survives the loss of power. See
+    `FileConfig` for the options.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
     notes_format: ClassVar[bool] = True
 
-    def __init__(self, url: str, name: str = "file", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
+    def __init__(
+        self, url: str, name: str = "file", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
+    ) -> None:
         super().__init__(name)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         if not self._config.fsync:
@@ -58,7 +64,9 @@ class FileStore(BaseStore):
 
     @property
     def epoch(self) -> str:
-        """Without fsync the run of the machine: its death, and nothing less, may cost the last writes."""
+        """Without fsync the run of the machine: its death, and nothing less, may cost
+        the last writes.
+        """
         return "" if self._config.fsync else run_of_the_machine()
 
     @property
@@ -69,10 +77,13 @@ class FileStore(BaseStore):
     def reads_only(self) -> bool:
         return self._library.disk.read_only
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        worker, reader = WritingWorker(self.name, self._write, self._config.thresholds.writes_together), Worker(self.name)
+        worker, reader = (
+            WritingWorker(self.name, self._write, self._config.thresholds.writes_together),
+            Worker(self.name),
+        )
         try:
             await worker.run(lambda: self._library.open(self._deadline()))
             await reader.run(self._by_key.join)
@@ -111,7 +122,9 @@ class FileStore(BaseStore):
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
         detail = str(self._config.path)
         if quarantined:
-            detail += f"; {len(quarantined)} bad files are in its quarantine: look at them, repair or delete them"
+            detail += (
+                f"; {len(quarantined)} bad files are in its quarantine: look at them, repair or delete them"
+            )
         foreign = await self._run(lambda: foreign_names(self._library.disk, _NAMED))
         if foreign:
             detail += f"; not made by this store, and left alone: {', '.join(map(repr, foreign))}"
@@ -119,17 +132,26 @@ class FileStore(BaseStore):
         facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined_files": named}
         facts |= {"read_only": True} if self._library.disk.read_only else {}
         facts |= {"foreign_files": list[JsonValue](foreign)} if foreign else {}
-        return Health(ok=True, detail=detail, version=f"layout {SCHEMA}", epoch=self.epoch, facts=facts, quarantined=len(quarantined))
+        return Health(
+            ok=True,
+            detail=detail,
+            version=f"layout {SCHEMA}",
+            epoch=self.epoch,
+            facts=facts,
+            quarantined=len(quarantined),
+        )
 
     def _all_quarantined(self) -> Sequence[str]:
         with self._library.locked(self._deadline()):
             self._library.schema()
         return self._library.records.all_quarantined()
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        """In a thread of its own: a read by key needs no lock, and does not wait for writes that wait for one."""
+        """In a thread of its own: a read by key needs no lock, and does not wait for
+        writes that wait for one.
+        """
         deadline = self._deadline()
         looks = await self._at_work(self._reader).run(lambda: self._by_key.look(collection, keys, deadline))
         return [look.slot(key).stored for look, key in zip(looks, keys, strict=True)]
@@ -142,7 +164,11 @@ class FileStore(BaseStore):
         return await self._run(lambda: reading.query(query))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
-        return seal_record(collection.name, standing_of(collection, row_of(collection, record)), self._config.thresholds.bytes_apart).size
+        return seal_record(
+            collection.name,
+            standing_of(collection, row_of(collection, record)),
+            self._config.thresholds.bytes_apart,
+        ).size
 
     async def _count(self, query: Query) -> Count:
         reading = Reading(self.name, self._library, self._deadline())
@@ -152,7 +178,9 @@ class FileStore(BaseStore):
         reading = Reading(self.name, self._library, self._deadline())
         return await self._run(lambda: reading.search(search))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         deadline = self._deadline()
 
         def delete() -> int:
@@ -164,7 +192,7 @@ class FileStore(BaseStore):
 
         return await self._run(delete)
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
     async def _audit(self, repair: bool) -> Audit:
         collections = tuple(self._collections.values())
@@ -173,7 +201,9 @@ class FileStore(BaseStore):
     async def _vacuum(self) -> int:
         return await self._run(lambda: self._upkeep().vacuum())
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
         found = await self._run(lambda: self._upkeep().partitions())
         return first_partitions(found, where, prefix, after, limit)
 
@@ -186,16 +216,20 @@ class FileStore(BaseStore):
     def _upkeep(self) -> Upkeep:
         return Upkeep(self._library, self._deadline)
 
-    # -- in the thread ------------------------------------------------------------------------------------------------
+    # -- in the thread -----------------------------------------------------------------
 
     def _write(self, calls: list[Call]) -> None:
-        """Commit the calls as one; where nothing came of that, each alone, so that none fails for another."""
+        """Commit the calls as one; where nothing came of that, each alone, so that none
+        fails for another.
+        """
         batch = Batch(self._library)
         try:
             with self._library.locked(calls[0].deadline):
                 answers = [self._decided(batch, call) for call in calls]
                 batch.commit()
-        except StoreUnavailable as exc:  # the first has waited for the lock as long as it may; the others have a little longer
+        except (
+            StoreUnavailable
+        ) as exc:  # the first has waited for the lock as long as it may; the others have a little longer
             calls[0].answer.set_exception(exc)
             if len(calls) > 1:
                 self._write(calls[1:])

@@ -1,7 +1,9 @@
-"""What queries and searches look through, kept in memory: the records of a table without their bodies, and without bytes that lie apart.
+"""What queries and searches look through, kept in memory: the records of a table
+without their bodies, and without bytes that lie apart.
 
-A table is read whole when it is first asked; after that only the files that `changes.log` names are read again. What is handed out is never
-this but the file itself, read and checked once more.
+A table is read whole when it is first asked; after that only the files that
+`changes.log` names are read again. What is handed out is never this but the file
+itself, read and checked once more.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _OWN_SIZE = 1_500
 
 @dataclass(slots=True)
 class Entry:
-    """One record, mark or tombstone as queries see it; `standing` is None where the file cannot be read."""
+    """One record, mark or tombstone as queries see it; `standing` is None where the
+    file cannot be read.
+    """
 
     place: Place
     key: Key
@@ -40,11 +44,14 @@ class Entry:
     _words: tuple[dict[str, float], int] | None = None
 
     def words(self, collection: Collection) -> tuple[dict[str, float], int]:
-        """How often each token occurs, weighted by the parts it occurs in, and the number of words in all. Counted when first asked for, and not kept
-        in the file: who edits that by hand edits no words beside it.
+        """How often each token occurs, weighted by the parts it occurs in, and the
+        number of words in all. Counted when first asked for, and not kept in the file:
+        who edits that by hand edits no words beside it.
         """
         if self._words is None:
-            packed = lexical.index(collection, self.standing.texts if isinstance(self.standing, Record) else {})
+            packed = lexical.index(
+                collection, self.standing.texts if isinstance(self.standing, Record) else {}
+            )
             self._words = (lexical.weighted(collection, packed), lexical.length(packed))
         return self._words
 
@@ -67,7 +74,9 @@ class Loaded:
     size: int = 0
 
     def put(self, stem: str, entry: Entry | None) -> int:
-        """Let it stand under this name, None for nothing. Returns by how much the table has grown."""
+        """Let it stand under this name, None for nothing. Returns by how much the table
+        has grown.
+        """
         old = self.entries.pop(stem, None)
         grown = -old.size if old else 0
         if entry is not None:
@@ -77,9 +86,13 @@ class Loaded:
         return grown
 
     def same_as(self, other: Loaded) -> bool:
-        """Whether both hold the same. That bytes which lie apart cannot be read shows only where they were asked for."""
+        """Whether both hold the same. That bytes which lie apart cannot be read shows
+        only where they were asked for.
+        """
         mine, theirs = self.entries, other.entries
-        return mine.keys() == theirs.keys() and all(_are_alike(entry, theirs[stem]) for stem, entry in mine.items())
+        return mine.keys() == theirs.keys() and all(
+            _are_alike(entry, theirs[stem]) for stem, entry in mine.items()
+        )
 
 
 def _are_alike(one: Entry, other: Entry) -> bool:
@@ -100,7 +113,7 @@ class Tables:
         self._stale.clear()
         self._size = 0
 
-    # -- staying right ------------------------------------------------------------------------------------------------
+    # -- staying right -----------------------------------------------------------------
 
     def changed(self, files: Iterable[str]) -> None:
         """These files may be others than those read."""
@@ -116,7 +129,9 @@ class Tables:
         return bool(self._stale)
 
     def read_again(self, sound: Callable[[Place, Collection], Look]) -> None:
-        """With the lock: no change is under way. `sound` reads a place and restores what must be."""
+        """With the lock: no change is under way. `sound` reads a place and restores
+        what must be.
+        """
         for place in list(self._stale):
             if (loaded := self._loaded.get(place.table)) is not None:
                 self._put(loaded, place, self._entry(sound(place, loaded.collection)))
@@ -132,7 +147,7 @@ class Tables:
     def _put(self, loaded: Loaded, place: Place, entry: Entry | None) -> None:
         self._size += loaded.put(place.stem, entry)
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------
 
     def loaded(self, table: Table) -> Loaded | None:
         """The table where it is in memory."""
@@ -142,7 +157,9 @@ class Tables:
         return found
 
     def read(self, table: Table, collection: Collection, unsound: set[Place] | None = None) -> Loaded:
-        """A whole table as it is on disk. Places where something has to be restored, or quarantined, are added to `unsound`."""
+        """A whole table as it is on disk. Places where something has to be restored, or
+        quarantined, are added to `unsound`.
+        """
         loaded = Loaded(collection)
         for place in self._places(table):
             look = self._look(place, collection)
@@ -157,7 +174,9 @@ class Tables:
         self._size -= dropped.size if dropped is not None else 0
 
     def load(self, table: Table, collection: Collection) -> None:
-        """Read a whole table. What has to be restored or quarantined, which takes the lock, is to be read again."""
+        """Read a whole table. What has to be restored or quarantined, which takes the
+        lock, is to be read again.
+        """
         loaded = self._loaded[table] = self.read(table, collection, self._stale)
         self._size += loaded.size
         while self._size > self._limit and len(self._loaded) > 1:
@@ -171,7 +190,9 @@ class Tables:
                 continue
             stem = name.removesuffix(BACKUP) if name.endswith(BACKUP) else name.removesuffix(SUFFIX)
             if stem == name or not is_name(stem):
-                log.warning("file '%s' is left alone: its name is no record's", "/".join((*table.parts, name)))
+                log.warning(
+                    "file '%s' is left alone: its name is no record's", "/".join((*table.parts, name))
+                )
             else:
                 stems.append(stem)
         return [Place(table, stem) for stem in dict.fromkeys(sorted(stems))]

@@ -1,6 +1,8 @@
-"""Upkeep: whether what is kept beside the records is what they say, partitions in which nothing stands any more, and what dead processes left.
+"""Upkeep: whether what is kept beside the records is what they say, partitions in which
+nothing stands any more, and what dead processes left.
 
-Each step takes the lock for itself, one table or partition at a time: other calls go on in between.
+Each step takes the lock for itself, one table or partition at a time: other calls go on
+in between.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class Upkeep:
     def __init__(self, library: Library, deadline: Callable[[], float]) -> None:
         self._library, self._deadline = library, deadline
 
-    # -- audit --------------------------------------------------------------------------------------------------------
+    # -- audit -------------------------------------------------------------------------
 
     def audit(self, collections: Sequence[Collection], repair: bool) -> Audit:
         checked = 0
@@ -53,7 +55,10 @@ class Upkeep:
             forgotten = self._library.partitions.unknown()
             if forgotten and repair:
                 self._library.partitions.forget()
-        return [f"'{'/'.join(folder)}' is on disk, and not among the partitions this process knows" for folder in forgotten]
+        return [
+            f"'{'/'.join(folder)}' is on disk, and not among the partitions this process knows"
+            for folder in forgotten
+        ]
 
     def _state(self, partition: Partition, repair: bool) -> list[str]:
         """Both copies of what is counted for a partition are the current one."""
@@ -68,7 +73,9 @@ class Upkeep:
                 newest.stage(staged)
                 self._commit(staged)
         folder = f"{encoded(partition.tenant)}/{encoded(partition.scope)}"
-        return [f"'{folder}': of the two copies of what is counted there, one is missing, cannot be read or is another than the other"]
+        return [
+            f"'{folder}': of the two copies of what is counted there, one is missing, cannot be read or is another than the other"
+        ]
 
     def _table(self, table: Table, collection: Collection, repair: bool) -> tuple[Loaded, list[str]]:
         """What is kept in memory of a table, and files of what was deleted or moved."""
@@ -83,15 +90,23 @@ class Upkeep:
         staged = Staged()
         self._stage_left_over(table, fresh, staged)
         if staged.steps:
-            problems.append(f"'{'/'.join(table.parts)}': {len(staged.steps)} files are left of what was deleted or moved")
+            problems.append(
+                f"'{'/'.join(table.parts)}': {len(staged.steps)} files are left of what was deleted or moved"
+            )
             if repair:
                 self._commit(staged)
         return fresh, problems
 
     def _stage_left_over(self, table: Table, fresh: Loaded, staged: Staged) -> None:
-        """Versions before, and bad files in quarantine, of what is no live record any more. What is damaged may still need them."""
+        """Versions before, and bad files in quarantine, of what is no live record any
+        more. What is damaged may still need them.
+        """
         disk = self._library.disk
-        gone = {stem for stem, entry in fresh.entries.items() if entry.standing is not None and not isinstance(entry.standing, Record)}
+        gone = {
+            stem
+            for stem, entry in fresh.entries.items()
+            if entry.standing is not None and not isinstance(entry.standing, Record)
+        }
         names = set(disk.names(table.parts))
         for name in sorted(names):
             is_before, stem = name.endswith(BACKUP) and name.removesuffix(BACKUP) in gone, stem_of_bytes(name)
@@ -108,18 +123,28 @@ class Upkeep:
         self._library.commits.carry_out(staged, lambda: self._library.changes.note(files))
         self._library.tables.changed(files)
 
-    # -- partitions -----------------------------------------------------------------------------------------------------
+    # -- partitions --------------------------------------------------------------------
 
     def partitions(self) -> list[tuple[Partition, int]]:
-        """Those with a generation, or a record that stands there or may, with their generations."""
+        """Those with a generation, or a record that stands there or may, with their
+        generations.
+        """
         with self._library.locked(self._deadline()):
-            states = [self._library.partitions.state(partition) for partition in self._library.partitions.on_disk()]
-            return [(s.partition, s.generation) for s in states if s.generation or self._library.records.holds(s.folder, RowType.RECORD)]
+            states = [
+                self._library.partitions.state(partition) for partition in self._library.partitions.on_disk()
+            ]
+            return [
+                (s.partition, s.generation)
+                for s in states
+                if s.generation or self._library.records.holds(s.folder, RowType.RECORD)
+            ]
 
-    # -- partitions in which nothing stands -------------------------------------------------------------------------------
+    # -- partitions in which nothing stands --------------------------------------------
 
     def idle(self, limit: int) -> list[tuple[Partition, int]]:
-        """At most so many, each with its generation. Tombstones name no scope: they hold no partition back."""
+        """At most so many, each with its generation. Tombstones name no scope: they
+        hold no partition back.
+        """
         found: list[tuple[Partition, int]] = []
         for partition in self._partitions():
             if len(found) == limit:
@@ -131,7 +156,9 @@ class Upkeep:
         return found
 
     def forget(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        """Remove the folders of those in which still nothing stands, at still that generation; how many these were."""
+        """Remove the folders of those in which still nothing stands, at still that
+        generation; how many these were.
+        """
         forgotten = 0
         for partition, generation in dict.fromkeys(idle):
             with self._library.locked(self._deadline()):
@@ -155,10 +182,14 @@ class Upkeep:
                 staged.remove(table, name)
 
     def _idle_at(self, partition: Partition) -> int | None:
-        """The partition's generation where something is kept of it and nothing stands in it, else None. With the lock."""
+        """The partition's generation where something is kept of it and nothing stands
+        in it, else None. With the lock.
+        """
         folder = (encoded(partition.tenant), encoded(partition.scope))
         disk = self._library.disk
-        if not disk.exists(folder[:1], folder[1]) or self._library.records.holds(folder, RowType.RECORD, RowType.MARK):
+        if not disk.exists(folder[:1], folder[1]) or self._library.records.holds(
+            folder, RowType.RECORD, RowType.MARK
+        ):
             return None
         try:
             return self._library.partitions.state(partition).generation
@@ -177,7 +208,7 @@ class Upkeep:
             disk.remove_folder(above)
         self._library.partitions.forget()
 
-    # -- room -----------------------------------------------------------------------------------------------------------
+    # -- room --------------------------------------------------------------------------
 
     def vacuum(self) -> int:
         """Remove what dead processes staged and never used; how many bytes that was."""
@@ -186,21 +217,29 @@ class Upkeep:
             self._library.commits.clean()
         return size
 
-    # -- where to look ----------------------------------------------------------------------------------------------------
+    # -- where to look -----------------------------------------------------------------
 
     def _partitions(self) -> Iterator[Partition]:
-        """Those that have a folder whose name, or what is counted in it, tells which they are."""
+        """Those that have a folder whose name, or what is counted in it, tells which
+        they are.
+        """
         with self._library.locked(self._deadline()):
             found = self._library.partitions.on_disk()
         yield from found
 
     def _tables(self, collection: Collection) -> list[Table]:
         partitions = self._library.partitions
-        return [Table(tenant, scope, collection.name) for tenant in partitions.tenants() for scope in partitions.scopes(tenant)]
+        return [
+            Table(tenant, scope, collection.name)
+            for tenant in partitions.tenants()
+            for scope in partitions.scopes(tenant)
+        ]
 
 
 def _is_left_over(name: str, stem: str, names: set[str], fresh: Loaded) -> bool:
-    """Whether no record says that it has the bytes in this file: neither what stands there nor the version before, as far as these can be read."""
+    """Whether no record says that it has the bytes in this file: neither what stands
+    there nor the version before, as far as these can be read.
+    """
     if name.endswith(APART_BACKUP):
         return stem + BACKUP not in names
     entry = fresh.entries.get(stem)

@@ -1,4 +1,6 @@
-"""The store's threads: one piece of work after the other, off the event loop. Writes that wait together are kept together."""
+"""The store's threads: one piece of work after the other, off the event loop. Writes
+that wait together are kept together.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Call:
-    """A call of `apply` that waits, until when it waits for the lock, and who waits for it."""
+    """A call of `apply` that waits, until when it waits for the lock, and who waits for
+    it.
+    """
 
     writes: Sequence[Write]
     together: bool

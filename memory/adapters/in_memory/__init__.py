@@ -1,4 +1,6 @@
-"""A store in memory, under the scheme `memory`: for tests, and for memory that may be forgotten."""
+"""A store in memory, under the scheme `memory`: for tests, and for memory that may be
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,16 @@ __all__ = ["InMemoryStore", "Snapshot", "State", "adapter"]
 
 
 def _build(name: str, url: str, options: Mapping[str, JsonValue]) -> InMemoryStore:
-    """A store of its own each time. The URL is `memory://` and nothing more; there are no options."""
+    """A store of its own each time. The URL is `memory://` and nothing more; there are
+    no options.
+    """
     scheme, _, rest = url.partition(":")
     if scheme != "memory" or rest.strip("/"):
         raise ConfigError(f"store '{name}': a store in memory has the URL 'memory://' and nothing after it")
     if options:
-        raise ConfigError(f"store '{name}': a store in memory takes no options; remove {', '.join(sorted(options))}")
+        raise ConfigError(
+            f"store '{name}': a store in memory takes no options; remove {', '.join(sorted(options))}"
+        )
     return InMemoryStore(name)
 
 

@@ -1,4 +1,6 @@
-"""Frozen copies: what is handed in is copied once, what is handed out cannot be changed by anyone, so nothing needs copying again."""
+"""Frozen copies: what is handed in is copied once, what is handed out cannot be changed
+by anyone, so nothing needs copying again.
+"""
 
 from __future__ import annotations
 

@@ -10,12 +10,16 @@ from memory.ports.text import bm25, count_words, query_words, rarity
 
 
 def by_words(text: str, collection: Collection, records: Sequence[Record]) -> list[tuple[Record, float]]:
-    """Every record holding a content word of the text, scored by BM25F with the statistics of exactly these records, unsorted."""
+    """Every record holding a content word of the text, scored by BM25F with the
+    statistics of exactly these records, unsorted.
+    """
     wanted = frozenset(query_words(text))
     if not wanted:
         return []
     weights = collection.weights
-    counted = [(r, *count_words([(t, weights[name]) for name, t in r.texts.items()], wanted)) for r in records]
+    counted = [
+        (r, *count_words([(t, weights[name]) for name, t in r.texts.items()], wanted)) for r in records
+    ]
     lengths = sum(length for _, _, length in counted)
     average = lengths / len(counted) if counted else 0.0
     rarities = {w: rarity(len(counted), sum(1 for _, found, _ in counted if w in found)) for w in wanted}

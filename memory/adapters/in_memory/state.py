@@ -1,4 +1,6 @@
-"""What an in-memory store holds, apart from the store: two stores may share it, a simulation may roll it back, a restart may wipe it."""
+"""What an in-memory store holds, apart from the store: two stores may share it, a
+simulation may roll it back, a restart may wipe it.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,13 @@ class State:
         self._damaged: dict[tuple[str, Key], str] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
         self._leaving: list[tuple[datetime, int, str, Key]] | None = None
-        """A heap of what `forget` may drop, the earliest first; None until it is first called. An entry may be of a version that was replaced."""
+        """A heap of what `forget` may drop, the earliest first; None until it is first
+        called. An entry may be of a version that was replaced.
+        """
         self._sequence = 0
         """Tells apart entries of one moment in that heap."""
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     def standing(self, collection: str, key: Key) -> Standing | None:
         slots = self._slots.get(collection)
@@ -65,7 +69,9 @@ class State:
                 yield from partitions.get(partition, {}).values()
         else:
             for partition, records in partitions.items():
-                if isinstance(where, Everywhere) or (isinstance(where, Tenant) and where.tenant == partition.tenant):
+                if isinstance(where, Everywhere) or (
+                    isinstance(where, Tenant) and where.tenant == partition.tenant
+                ):
                     yield from records.values()
 
     def everything(self, collection: str) -> Iterator[Standing]:
@@ -80,13 +86,22 @@ class State:
         yield from ((partition, self.generation(partition)) for partition in held | self._generations.keys())
 
     def idle(self) -> Iterator[tuple[Partition, int]]:
-        """Partitions that something is kept of though nothing stands in them, with their generations."""
-        kept = dict.fromkeys([*self._generations, *(partition for live in self._live.values() for partition in live)])
+        """Partitions that something is kept of though nothing stands in them, with
+        their generations.
+        """
+        kept = dict.fromkeys(
+            [*self._generations, *(partition for live in self._live.values() for partition in live)]
+        )
         busy = {partition for live in self._live.values() for partition, records in live.items() if records}
-        busy |= {Partition(s.key.tenant, s.scope) for slots in self._slots.values() for s in slots.values() if isinstance(s, Mark)}
+        busy |= {
+            Partition(s.key.tenant, s.scope)
+            for slots in self._slots.values()
+            for s in slots.values()
+            if isinstance(s, Mark)
+        }
         yield from ((partition, self.generation(partition)) for partition in kept if partition not in busy)
 
-    # -- changing -----------------------------------------------------------------------------------------------------
+    # -- changing ----------------------------------------------------------------------
 
     def place(self, collection: str, key: Key, new: Standing | None) -> None:
         """Let `new` stand under the key, None for nothing."""
@@ -124,7 +139,7 @@ class State:
         else:
             mapping[key] = value
 
-    # -- all or nothing -----------------------------------------------------------------------------------------------
+    # -- all or nothing ----------------------------------------------------------------
 
     def begin(self) -> None:
         """Remember every change from here until `commit` or `roll_back`."""
@@ -138,10 +153,14 @@ class State:
         for mapping, key, value in reversed(undo):
             self._assign(mapping, key, value)
 
-    # -- what tests do to a server ------------------------------------------------------------------------------------
+    # -- what tests do to a server -----------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        return Snapshot({name: dict(slots) for name, slots in self._slots.items()}, dict(self._generations), dict(self._damaged))
+        return Snapshot(
+            {name: dict(slots) for name, slots in self._slots.items()},
+            dict(self._generations),
+            dict(self._damaged),
+        )
 
     def restore(self, snapshot: Snapshot) -> None:
         """Hold exactly what the snapshot held. The snapshot stays usable."""
@@ -158,7 +177,9 @@ class State:
         self._leaving = None
 
     def restart(self, keep: bool) -> None:
-        """Begin a new run, with what was held or without. Readers can tell by the epoch."""
+        """Begin a new run, with what was held or without. Readers can tell by the
+        epoch.
+        """
         self.runs += 1
         if not keep:
             self.wipe()
@@ -170,7 +191,9 @@ class State:
         self._damaged[(collection, key)] = problem
 
     def forget(self, now: datetime) -> None:
-        """Do what a store with the capability `ttl` does: drop cached copies, marks and tombstones that are past their time and owe nothing."""
+        """Do what a store with the capability `ttl` does: drop cached copies, marks and
+        tombstones that are past their time and owe nothing.
+        """
         if self._leaving is None:
             self._leaving = []
             for collection, slots in self._slots.items():
@@ -190,7 +213,9 @@ class State:
 
 
 def _forgotten_after(standing: Standing) -> datetime | None:
-    """When a store with the capability `ttl` may forget this by itself; None for never: a record that is not a cached copy has much hanging on it."""
+    """When a store with the capability `ttl` may forget this by itself; None for never:
+    a record that is not a cached copy has much hanging on it.
+    """
     if isinstance(standing, Record):
         return standing.expires_at if standing.role is Role.CACHED else None
     return standing.discard_at

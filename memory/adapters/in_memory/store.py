@@ -1,6 +1,7 @@
 """The store in memory: the executable specification of `memory.ports`.
 
-Pure coroutines that never suspend, so every call happens in one step and a seeded simulation is deterministic.
+Pure coroutines that never suspend, so every call happens in one step and a seeded
+simulation is deterministic.
 """
 
 from __future__ import annotations
@@ -31,14 +32,20 @@ from memory.ports.store import Health
 from memory.ports.text import count_words
 from memory.ports.writes import Outcome, Status, Write
 
-_KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
+_KINDS: dict[type[Standing], RowType] = {
+    Record: RowType.RECORD,
+    Mark: RowType.MARK,
+    Tombstone: RowType.TOMBSTONE,
+}
 
 
 class InMemoryStore(BaseStore):
-    """Keeps records in the process's memory. Closing keeps them, opening again finds them; they end with the `state`.
+    """Keeps records in the process's memory. Closing keeps them, opening again finds
+    them; they end with the `state`.
 
-    `capabilities` narrows or widens what it says of itself, for tests. `state` is shared between stores that are clients of one
-    "server". Where `ttl` is claimed, `clock` says when something is past its time; it is not read otherwise.
+    `capabilities` narrows or widens what it says of itself, for tests. `state` is
+    shared between stores that are clients of one "server". Where `ttl` is claimed,
+    `clock` says when something is past its time; it is not read otherwise.
     """
 
     claims: ClassVar[Capabilities] = Capabilities(
@@ -72,10 +79,12 @@ class InMemoryStore(BaseStore):
         return "" if self.capabilities.durable else str(self.state.runs)
 
     def restart(self, keep: bool) -> None:
-        """The "server" restarts, with what it held or without; every store on this state goes on and sees a new epoch."""
+        """The "server" restarts, with what it held or without; every store on this
+        state goes on and sees a new epoch.
+        """
         self.state.restart(keep)
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         """Nothing to make ready: a collection is there when its first record is."""
@@ -86,7 +95,7 @@ class InMemoryStore(BaseStore):
     async def _check(self) -> Health:
         return Health(ok=True, detail="in memory", epoch=self.epoch, quarantined=self.state.damages)
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         self._forget()
@@ -121,53 +130,94 @@ class InMemoryStore(BaseStore):
     async def _search(self, search: Search) -> list[Hit]:
         self._forget()
         name, lets_through = search.collection.name, condition(search.filter)
-        records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.damaged(name, r.key)]
+        records = [
+            r
+            for r in self.state.live(name, search.where)
+            if r.role in search.roles and not self.state.damaged(name, r.key)
+        ]
         if isinstance(search.by, Near):
             found = by_nearness(search.by.vector, [r for r in records if lets_through(r)])
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
             weighed = by_words(search.by.text, search.collection, records)
             found = [(r, score) for r, score in weighed if lets_through(r)]
-        return [Hit(head_of(search.collection, r, search.select), score) for r, score in best(found, search.limit)]
+        return [
+            Hit(head_of(search.collection, r, search.select), score) for r, score in best(found, search.limit)
+        ]
 
     async def _candidates(self, asked: Candidates) -> Measured:
         self._forget()
         name, lets_through = asked.collection.name, condition(asked.filter)
-        records = [r for r in self.state.live(name, asked.where) if r.role in asked.roles and not self.state.damaged(name, r.key)]
+        records = [
+            r
+            for r in self.state.live(name, asked.where)
+            if r.role in asked.roles and not self.state.damaged(name, r.key)
+        ]
         there = {r.key.id: head_of(asked.collection, r, selected(asked)) for r in records if lets_through(r)}
-        ids = {r.key.id for r, _ in best([(r, s) for r, s in by_words(asked.text, asked.collection, records) if r.key.id in there], asked.limit)}
+        ids = {
+            r.key.id
+            for r, _ in best(
+                [(r, s) for r, s in by_words(asked.text, asked.collection, records) if r.key.id in there],
+                asked.limit,
+            )
+        }
         if asked.near is not None:
-            ids |= {head.key.id for head, _ in best(by_nearness(asked.near, list(there.values())), asked.limit)}
+            ids |= {
+                head.key.id for head, _ in best(by_nearness(asked.near, list(there.values())), asked.limit)
+            }
         ids |= there.keys() & set(asked.among)
         if asked.around is not None:
             beside = neighbours([there[i] for i in ids], asked.around)
             ids |= {i for i, head in there.items() if place_of(head, asked.around) in beside}
-        counted = [count_words([(t, asked.collection.weights[part]) for part, t in r.texts.items()], frozenset(asked.counted)) for r in records]
+        counted = [
+            count_words(
+                [(t, asked.collection.weights[part]) for part, t in r.texts.items()], frozenset(asked.counted)
+            )
+            for r in records
+        ]
         containing = {stem: sum(1 for found, _ in counted if stem in found) for stem in asked.counted}
         statistics = Statistics(len(records), sum(length for _, length in counted), containing)
-        return await measured(asked, [head for i, head in there.items() if i in ids], statistics if asked.statistics else none_of(asked))
+        return await measured(
+            asked,
+            [head for i, head in there.items() if i in ids],
+            statistics if asked.statistics else none_of(asked),
+        )
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         """A collection in which nothing waits is asked no questions."""
         collections = tuple(self._collections.values())
-        waiting = {c.name for c in collections if any(_waits(s, now, expired.get(c)) for s in self.state.everything(c.name))}
+        waiting = {
+            c.name
+            for c in collections
+            if any(_waits(s, now, expired.get(c)) for s in self.state.everything(c.name))
+        }
 
         async def ask(query: Query) -> Page:
-            asked = query.cursor is not None or query.collection.name in waiting  # the query itself refuses a cursor that it did not return
+            asked = (
+                query.cursor is not None or query.collection.name in waiting
+            )  # the query itself refuses a cursor that it did not return
             return await self.query(query) if asked else Page()
 
         return await due_by_queries(ask, collections, now, limit, cursor, expired)
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         matching, corrupt = self._matching(query)
         keys = [s.key for s in matching if isinstance(s, Record)] + corrupt
         for key in keys:
             stored = self.state.standing(query.collection.name, key)
             over = max(stored.version + 1, version) if stored else version
             owed = carried(stored.owed, carry) if stored and key not in corrupt else ()
-            self.state.place(query.collection.name, key, Tombstone(key, over, owed, discard_at=maybe_in_utc(discard_at)))
+            self.state.place(
+                query.collection.name, key, Tombstone(key, over, owed, discard_at=maybe_in_utc(discard_at))
+            )
         return len(keys)
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
         self._forget()
         return first_partitions(self.state.partitions(), where, prefix, after, limit)
 
@@ -178,13 +228,17 @@ class InMemoryStore(BaseStore):
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         self._forget()
         standing = dict(self.state.idle())
-        forgotten = [partition for partition, generation in dict(idle).items() if standing.get(partition) == generation]
+        forgotten = [
+            partition for partition, generation in dict(idle).items() if standing.get(partition) == generation
+        ]
         for partition in forgotten:
             self.state.forget_partition(partition)
         return len(forgotten)
 
     def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
-        """What the query asks for, in no order, and the keys of the corrupt records among what it looked at."""
+        """What the query asks for, in no order, and the keys of the corrupt records
+        among what it looked at.
+        """
         self._forget()
         matching: list[Standing] = []
         corrupt: list[Key] = []
@@ -192,7 +246,11 @@ class InMemoryStore(BaseStore):
         if RowType.RECORD in query.types:
             asked.extend(self.state.live(query.collection.name, query.where))
         if isinstance(query.where, Everywhere) and query.types != {RowType.RECORD}:
-            asked.extend(s for s in self.state.everything(query.collection.name) if not isinstance(s, Record) and _KINDS[type(s)] in query.types)
+            asked.extend(
+                s
+                for s in self.state.everything(query.collection.name)
+                if not isinstance(s, Record) and _KINDS[type(s)] in query.types
+            )
         lets_through = condition(query.filter)
         for standing in asked:
             if self.state.damaged(query.collection.name, standing.key):
@@ -217,5 +275,7 @@ def _waits(standing: Standing, now: datetime, expired: datetime | None) -> bool:
     if standing.owed:
         return True
     if isinstance(standing, Record):
-        return standing.role is Role.ARRIVING or (expired is not None and standing.expires_at is not None and standing.expires_at < expired)
+        return standing.role is Role.ARRIVING or (
+            expired is not None and standing.expires_at is not None and standing.expires_at < expired
+        )
     return standing.discard_at is not None and standing.discard_at < now

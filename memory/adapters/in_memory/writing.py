@@ -1,4 +1,6 @@
-"""Writes carried out on a state: decided by `memory.ports.deciding`, kept as frozen copies."""
+"""Writes carried out on a state: decided by `memory.ports.deciding`, kept as frozen
+copies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The MongoDB adapter: one server, replica sets and sharded clusters. Importing this does not load pymongo."""
+"""The MongoDB adapter: one server, replica sets and sharded clusters. Importing this
+does not load pymongo.
+"""
 
 from __future__ import annotations
 
@@ -8,5 +10,8 @@ from memory.ports.adapter import Adapter, built_by
 __all__ = ["adapter"]
 
 adapter = Adapter(
-    schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.mongo.store", "MongoStore", for_code=("thresholds",)), extra="mongodb"
+    schemes=SCHEMES,
+    claims=CLAIMS,
+    build=built_by("memory.adapters.mongo.store", "MongoStore", for_code=("thresholds",)),
+    extra="mongodb",
 )

@@ -1,6 +1,8 @@
-"""What is derived from records, compared with them: each document's words are those of its texts, and nothing else has any.
+"""What is derived from records, compared with them: each document's words are those of
+its texts, and nothing else has any.
 
-Statistics are counted by every search, and indexes are the server's own. A copy of a damaged document stands beside a document that says so.
+Statistics are counted by every search, and indexes are the server's own. A copy of a
+damaged document stands beside a document that says so.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from memory.ports.rows import RECORD
 
 
 async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int:
-    """How many documents were looked at. What changed since it was read is as its writer left it: only what still stands is judged."""
+    """How many documents were looked at. What changed since it was read is as its
+    writer left it: only what still stands is judged.
+    """
     checked = 0
     async for document in table.documents.find(OURS, batch_size=table.thresholds.audited_at_once):
         checked += 1
@@ -30,17 +34,23 @@ async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int
         same = table.at(key_in(document)) | as_it_was(document)
         if repair:
             lacking = dict.fromkeys([name for name in DERIVED if name not in wanted], "")
-            change: Document = {sign: parts for sign, parts in (("$unset", lacking), ("$set", wanted)) if parts}
+            change: Document = {
+                sign: parts for sign, parts in (("$unset", lacking), ("$set", wanted)) if parts
+            }
             differs = (await table.documents.update_one(same, change)).matched_count
         else:
             differs = await table.documents.count_documents(same, limit=1)
         if differs:
-            problems.append(f"{table.collection.name}: the words of {key_in(document).id} are not those of its texts")
+            problems.append(
+                f"{table.collection.name}: the words of {key_in(document).id} are not those of its texts"
+            )
     return checked
 
 
 async def audit_foreign(table: Table, problems: list[str]) -> None:
-    """Name the documents of other programs: they are in no answer, and no erasure touches them."""
+    """Name the documents of other programs: they are in no answer, and no erasure
+    touches them.
+    """
     if foreign := await table.documents.count_documents({"$nor": [OURS]}):
         problems.append(
             f"{table.collection.name}: {foreign} documents in '{table.name}' are not of this program, and were skipped; "
@@ -48,13 +58,19 @@ async def audit_foreign(table: Table, problems: list[str]) -> None:
         )
 
 
-async def audit_copies(quarantine: Quarantine, tables: Mapping[str, Table], problems: list[str], page: int, *, repair: bool) -> None:
+async def audit_copies(
+    quarantine: Quarantine, tables: Mapping[str, Table], problems: list[str], page: int, *, repair: bool
+) -> None:
     """Every copy of a damaged document has one that says so."""
     async for copy in quarantine.copies.find({}, {"_id": 1}, batch_size=page):
         key = copy["_id"]
         table = tables.get(key["collection"])
-        if table is None or await table.documents.find_one({"_id": {"tenant": key["tenant"], "id": key["id"]}, QUARANTINED: True}, {"_id": 1}):
+        if table is None or await table.documents.find_one(
+            {"_id": {"tenant": key["tenant"], "id": key["id"]}, QUARANTINED: True}, {"_id": 1}
+        ):
             continue
-        problems.append(f"{key['collection']}: a copy of the damaged record {key['id']} is kept though the record is gone")
+        problems.append(
+            f"{key['collection']}: a copy of the damaged record {key['id']} is kept though the record is gone"
+        )
         if repair:
             await quarantine.copies.delete_one({"_id": key})

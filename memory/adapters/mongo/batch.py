@@ -1,10 +1,14 @@
-"""Several writes as the port's `carry_out` asks for them. In a transaction where the server has them: then all are kept or none.
+"""Several writes as the port's `carry_out` asks for them. In a transaction where the
+server has them: then all are kept or none.
 
-Without, a call that is cut off leaves any part of it. Records that are probably new are sent without a look at what stands there, and while those
-behind them are still made; what meets something is decided again. Generations are looked at before and again when everything stands (`partitions`).
+Without, a call that is cut off leaves any part of it. Records that are probably new are
+sent without a look at what stands there, and while those behind them are still made;
+what meets something is decided again. Generations are looked at before and again when
+everything stands (`partitions`).
 
-Calls of this process that met each other wait for one another instead of meeting again. Nobody waits as long as nobody collides: MongoDB carries out
-side by side what touches different documents. Between processes it is a matter of trying again.
+Calls of this process that met each other wait for one another instead of meeting again.
+Nobody waits as long as nobody collides: MongoDB carries out side by side what touches
+different documents. Between processes it is a matter of trying again.
 """
 
 from __future__ import annotations
@@ -34,7 +38,9 @@ _COMMITS = 5
 
 
 class Turns:
-    """Locks of partitions, one for several; whoever waits for one gives up in the end, or when the store is closing."""
+    """Locks of partitions, one for several; whoever waits for one gives up in the end,
+    or when the store is closing.
+    """
 
     def __init__(self, count: int) -> None:
         self.locks = [asyncio.Lock() for _ in range(count)]
@@ -47,11 +53,22 @@ class Turns:
 
 
 class WriteBatch:
-    """One call's writes: a `memory.ports.batch.Backend`. It waits for its turn until `late`, by the loop's clock, and no longer."""
+    """One call's writes: a `memory.ports.batch.Backend`. It waits for its turn until
+    `late`, by the loop's clock, and no longer.
+    """
 
     fenced = False
 
-    def __init__(self, backing: Backing, turns: Turns, writes: Sequence[Write], *, atomic: bool, together: bool, late: float) -> None:
+    def __init__(
+        self,
+        backing: Backing,
+        turns: Turns,
+        writes: Sequence[Write],
+        *,
+        atomic: bool,
+        together: bool,
+        late: float,
+    ) -> None:
         self.atomic = atomic
         self._backing, self._turns, self._late, self._together = backing, turns, late, together
         self._locks = turns.of(writes)
@@ -63,7 +80,7 @@ class WriteBatch:
         self._ahead: Ahead | None = None
         self._known: dict[Partition, int] = {}
 
-    # -- turns --------------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -110,14 +127,19 @@ class WriteBatch:
         finally:
             self._session = None
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
         if not self._fresh:
-            found, self._known = await asyncio.gather(self._look(reads), self._backing.directory.generations(reads.partitions))
+            found, self._known = await asyncio.gather(
+                self._look(reads), self._backing.directory.generations(reads.partitions)
+            )
             return found, self._known
         self._known = await self._backing.directory.generations(reads.partitions)
-        if all(w.record.generation is None or w.record.generation >= self._known[w.record.partition] for w in self._puts):
+        if all(
+            w.record.generation is None or w.record.generation >= self._known[w.record.partition]
+            for w in self._puts
+        ):
             return {}, self._known
         self._fresh, self._ahead = False, None  # what is refused tells what stands there
         return await self._look(reads), self._known
@@ -133,7 +155,7 @@ class WriteBatch:
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         return await self._backing.directory.generations_now({p: self._known.get(p, 0) for p in partitions})
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
     def lay_out(self, collection: Collection, row: Row) -> Document:
         document = document_of(row)
@@ -154,16 +176,25 @@ class WriteBatch:
         for change in changes:
             by_table.setdefault(change.collection.name, []).append(change)
         for name, some in by_table.items():
-            lost |= {(name, key) for key in await swap(self._backing.tables[name], self._backing.quarantine, some, self._session)}
+            lost |= {
+                (name, key)
+                for key in await swap(
+                    self._backing.tables[name], self._backing.quarantine, some, self._session
+                )
+            }
         return lost
 
     async def take_back(self, changes: Sequence[Change]) -> set[Address]:
-        """What others have replaced or deleted meanwhile was stored, and is as they left it."""
+        """What others have replaced or deleted meanwhile was stored, and is as they
+        left it.
+        """
         taken: set[Address] = set()
         for change in changes:
             table, before = self._backing.table(change.collection), change.held.token
             try:
-                done = await table.documents.bulk_write([table.swap(change.key, change.content, before)], session=self._session)
+                done = await table.documents.bulk_write(
+                    [table.swap(change.key, change.content, before)], session=self._session
+                )
             except BulkWriteError as exc:
                 if self._session is not None or not is_only_refusals(exc):
                     raise
@@ -173,16 +204,28 @@ class WriteBatch:
         return taken
 
 
-async def swap(table: Table, quarantine: Quarantine, changes: Sequence[Change], session: Any = None) -> set[Key]:
-    """Put each change in the place of exactly what was read: the keys where something else stands by now. In a transaction one such ends it."""
+async def swap(
+    table: Table, quarantine: Quarantine, changes: Sequence[Change], session: Any = None
+) -> set[Key]:
+    """Put each change in the place of exactly what was read: the keys where something
+    else stands by now. In a transaction one such ends it.
+    """
     lost: set[Key] = set()
     try:
-        await table.documents.bulk_write([table.swap(c.key, c.held.token, c.content) for c in changes], ordered=False, session=session)
+        await table.documents.bulk_write(
+            [table.swap(c.key, c.held.token, c.content) for c in changes], ordered=False, session=session
+        )
     except BulkWriteError as exc:
         if session is not None or not is_only_refusals(exc):
             raise
         lost = {changes[error["index"]].key for error in exc.details["writeErrors"]}
-    gone = [c.key for c in changes if QUARANTINED in (c.held.token or {}) and c.key not in lost and (c.row is None or c.row.type != RECORD)]
+    gone = [
+        c.key
+        for c in changes
+        if QUARANTINED in (c.held.token or {})
+        and c.key not in lost
+        and (c.row is None or c.row.type != RECORD)
+    ]
     await quarantine.forget(table, gone, session)
     return lost
 
@@ -204,7 +247,9 @@ class Ahead:
         some.append(document)
 
     async def end(self) -> set[Address]:
-        """The addresses where something stood. The last documents wait for the journal, which then has the others too."""
+        """The addresses where something stood. The last documents wait for the journal,
+        which then has the others too.
+        """
         for table, some in self._waiting.items():
             self._send(table, some, waits=True)
         if self._under_way is not None:
@@ -219,15 +264,22 @@ class Ahead:
     def _send(self, table: Table, documents: Sequence[Document], *, waits: bool) -> None:
         self._under_way = asyncio.ensure_future(self._insert(self._under_way, table, documents, waits))
 
-    async def _insert(self, before: asyncio.Task[None] | None, table: Table, documents: Sequence[Document], waits: bool) -> None:
+    async def _insert(
+        self, before: asyncio.Task[None] | None, table: Table, documents: Sequence[Document], waits: bool
+    ) -> None:
         if before is not None:
             await before
         try:
-            await (table.documents if waits else table.unwaited).insert_many(documents, ordered=False, session=self._session)
+            await (table.documents if waits else table.unwaited).insert_many(
+                documents, ordered=False, session=self._session
+            )
         except BulkWriteError as exc:
             if self._session is not None or not is_only_refusals(exc):
                 raise
-            self._met |= {(table.collection.name, key_in(documents[error["index"]])) for error in exc.details["writeErrors"]}
+            self._met |= {
+                (table.collection.name, key_in(documents[error["index"]]))
+                for error in exc.details["writeErrors"]
+            }
 
 
 async def _commit(session: Any) -> None:
@@ -237,5 +289,9 @@ async def _commit(session: Any) -> None:
             await session.commit_transaction()
             return
         except PyMongoError as exc:
-            if not exc.has_error_label("UnknownTransactionCommitResult") or exc.timeout or attempt == _COMMITS - 1:
+            if (
+                not exc.has_error_label("UnknownTransactionCommitResult")
+                or exc.timeout
+                or attempt == _COMMITS - 1
+            ):
                 raise

@@ -1,6 +1,8 @@
-"""Candidates in three rounds: what ranks them, the best with those that are named, what stands beside. No body and no text is read.
+"""Candidates in three rounds: what ranks them, the best with those that are named, what
+stands beside. No body and no text is read.
 
-There is no index of vectors: by meaning all that the filter lets through is compared, of which the first round brings the vectors alone.
+There is no index of vectors: by meaning all that the filter lets through is compared,
+of which the first round brings the vectors alone.
 """
 
 from __future__ import annotations
@@ -24,20 +26,31 @@ async def candidates(table: Table, asked: Candidates) -> Measured:
     assert not isinstance(asked.where, Everywhere)  # noqa: S101 - nobody may ask so
     there, select = records_in(asked.where, asked.roles), selected(asked)
     passing = both(there, table.conditions.filter(asked.filter))
-    (by_words, statistics), by_meaning = await asyncio.gather(_by_words(table, asked, there), _by_meaning(table, asked, passing))
+    (by_words, statistics), by_meaning = await asyncio.gather(
+        _by_words(table, asked, there), _by_meaning(table, asked, passing)
+    )
     named = [*by_meaning, *[Key(asked.where.tenant, i) for i in asked.among]]
-    best = asyncio.gather(first(table, by_words, asked.limit, passing, select), _named(table, named, passing, select))
+    best = asyncio.gather(
+        first(table, by_words, asked.limit, passing, select), _named(table, named, passing, select)
+    )
     found = {head.key.id: head for some in await best for head in some}
     if (around := asked.around) is not None:
         places = neighbours(found.values(), around)
-        parts = [heads(table, both(passing, table.conditions.filter(part)), select) for part in asking_for(places, around)]
-        beside = [head for some in await asyncio.gather(*parts) for head in some if place_of(head, around) in places]
+        parts = [
+            heads(table, both(passing, table.conditions.filter(part)), select)
+            for part in asking_for(places, around)
+        ]
+        beside = [
+            head for some in await asyncio.gather(*parts) for head in some if place_of(head, around) in places
+        ]
         found |= {head.key.id: head for head in beside if head.key.id not in found}
     return await measured(asked, list(found.values()), statistics)
 
 
 async def _by_words(table: Table, asked: Candidates, there: Document) -> tuple[list[Key], Statistics]:
-    """What is found by words, the best first, and the statistics: what holds a counted stem is looked at in the same way."""
+    """What is found by words, the best first, and the statistics: what holds a counted
+    stem is looked at in the same way.
+    """
     words = query_words(asked.text) if asked.collection.texts else []
     counted = asked.counted if asked.statistics and asked.collection.texts else ()
     if not words and not asked.statistics:
@@ -55,8 +68,14 @@ async def _by_meaning(table: Table, asked: Candidates, passing: Document) -> lis
     if asked.near is None:
         return []
     wanted = both(passing, OURS | {"vector": {"$ne": None}})
-    found = await table.settled.find(wanted, {"vector": 1}, batch_size=table.thresholds.counted_at_once).to_list()
-    having = [document for document in found if isinstance(document["vector"], bytes) and len(document["vector"]) == len(asked.near)]
+    found = await table.settled.find(
+        wanted, {"vector": 1}, batch_size=table.thresholds.counted_at_once
+    ).to_list()
+    having = [
+        document
+        for document in found
+        if isinstance(document["vector"], bytes) and len(document["vector"]) == len(asked.near)
+    ]
     cosines = exact_cosines(asked.near, [document["vector"] for document in having])
     ranked = sorted(zip(cosines, map(key_in, having), strict=True), key=lambda one: (-one[0], one[1].id))
     return [key for _, key in ranked[: asked.limit]]

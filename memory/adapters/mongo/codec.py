@@ -1,9 +1,12 @@
 """Rows as documents and back.
 
-A document has the names of `memory.ports.rows.Row`, so that a person can read it; fields and texts stand below names of their own. Its `_id` is the
-tenant and the record's id: unique by MongoDB's own index, also on a sharded cluster as long as its shard key begins with the tenant. Beside what the
-row says there is a `checksum` of it, a `token` by which what stands there is known again, and what indexes need: `owing`, and of the words `stems`
-and `length`. What is JSON stays text: BSON cannot hold all of it (keys that are empty, have NUL or a dot in them, or begin with `$`).
+A document has the names of `memory.ports.rows.Row`, so that a person can read it;
+fields and texts stand below names of their own. Its `_id` is the tenant and the
+record's id: unique by MongoDB's own index, also on a sharded cluster as long as its
+shard key begins with the tenant. Beside what the row says there is a `checksum` of it,
+a `token` by which what stands there is known again, and what indexes need: `owing`, and
+of the words `stems` and `length`. What is JSON stays text: BSON cannot hold all of it
+(keys that are empty, have NUL or a dot in them, or begin with `$`).
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ from memory.ports.storable import Unstorable
 Document: TypeAlias = dict[str, Any]
 
 QUARANTINED = "quarantined"
-"""Of a document where a damaged one stood: a copy of that is in quarantine. Every replacement keeps it, so that a deletion finds the copy."""
+"""Of a document where a damaged one stood: a copy of that is in quarantine. Every
+replacement keeps it, so that a deletion finds the copy.
+"""
 LARGEST = 16 * 2**20 - 2**16
 """A document ends at 16 MiB; what an update around it adds is left free."""
 DERIVED = ("words", "stems", "length")
@@ -41,7 +46,9 @@ EVERYWHERE: Mapping[str, str] = {"id": "_id.id", "tenant": "_id.tenant"}
 """How questions about everything spell what a page over it is sorted by last."""
 
 _ROOM = 2**20
-"""Bytes that packed words may take: their stems take as much again, and are as many entries of an index. Of more, the first are found."""
+"""Bytes that packed words may take: their stems take as much again, and are as many
+entries of an index. Of more, the first are found.
+"""
 _SMALL = 2**16
 """Of no more characters and tags than these no document is too large."""
 _OF_RECORDS_ALONE = ("generation", "accesses", "fields", "texts")
@@ -68,11 +75,13 @@ def is_text(value: str) -> bool:
     return True
 
 
-# -- writing ----------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------
 
 
 def document_of(row: Row) -> Document:
-    """What is to stand there, with a token of this one write. Raises `Unstorable` for what MongoDB cannot hold."""
+    """What is to stand there, with a token of this one write. Raises `Unstorable` for
+    what MongoDB cannot hold.
+    """
     document: Document = {"_id": {"tenant": row.tenant, "id": row.id}}
     document |= {name: value for name, value in zip(Row._fields, row, strict=True) if value is not None}
     if row.type != RECORD:
@@ -86,7 +95,10 @@ def document_of(row: Row) -> Document:
         document |= words_of(row.words)
     document |= {"token": _tokens.getrandbits(63), "checksum": checksum(row)}
     elements = sum([len(value) for value in row.fields.values() if isinstance(value, tuple | list)])
-    if size_of(row) + elements + len(row.owed or "") + len(row.note or "") > _SMALL and (size := len(bson.encode(document))) > LARGEST:
+    if (
+        size_of(row) + elements + len(row.owed or "") + len(row.note or "") > _SMALL
+        and (size := len(bson.encode(document))) > LARGEST
+    ):
         raise Unstorable(f"record: as a document it takes {size} bytes, and MongoDB holds at most {LARGEST}")
     return document
 
@@ -97,10 +109,12 @@ def words_of(packed: bytes) -> Document:
     if len(packed) > _ROOM:
         packed = lexical.shortened(packed, _ROOM)
     stems = lexical.tokens(packed)
-    return {"words": packed, "stems": stems, "length": length} if stems else {"words": packed, "length": length}
+    return (
+        {"words": packed, "stems": stems, "length": length} if stems else {"words": packed, "length": length}
+    )
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------
 
 
 def held_in(document: Document | None) -> Held:
@@ -109,8 +123,15 @@ def held_in(document: Document | None) -> Held:
         return NOTHING
     try:
         row = _row(document)
-        sound = document["checksum"] == checksum(row) and document["_id"] == {"tenant": row.tenant, "id": row.id}
-        problem = "" if sound and document.get("owing", False) is (row.owed is not None) else "its checksum does not fit"
+        sound = document["checksum"] == checksum(row) and document["_id"] == {
+            "tenant": row.tenant,
+            "id": row.id,
+        }
+        problem = (
+            ""
+            if sound and document.get("owing", False) is (row.owed is not None)
+            else "its checksum does not fit"
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         problem = f"it cannot be read ({type(exc).__name__})"
     if not problem and row.type != CORRUPT:
@@ -143,7 +164,10 @@ def _row(document: Mapping[str, Any]) -> Row:
         get("owed"),
         get("note"),
         get("body"),
-        {name: value if value.__class__ is str else _value(value) for name, value in get("fields", {}).items()},
+        {
+            name: value if value.__class__ is str else _value(value)
+            for name, value in get("fields", {}).items()
+        },
         get("texts", {}),
         get("vector"),
         get("words"),
@@ -161,18 +185,28 @@ def _value(value: Any) -> Any:
     return tuple(value) if value.__class__ is list else value
 
 
-# -- heads ------------------------------------------------------------------------------------------------------------
+# -- heads -----------------------------------------------------------------------------
 
 
 def projection(select: frozenset[str], order: Sequence[Order] = ()) -> Mapping[str, Any]:
     """What of documents their heads take, and the values that a page is sorted by."""
     named = {*select - BESIDE, *[by.field for by in order]}
     paths = [name if name in SYSTEM_TYPES else f"fields.{name}" for name in sorted(named)]
-    return dict.fromkeys([*_OF_HEADS, *paths, *(["words"] if WORDS in select else []), *(["vector"] if VECTOR in select else [])], 1)
+    return dict.fromkeys(
+        [
+            *_OF_HEADS,
+            *paths,
+            *(["words"] if WORDS in select else []),
+            *(["vector"] if VECTOR in select else []),
+        ],
+        1,
+    )
 
 
 def head_in(collection: Collection, document: Mapping[str, Any], select: frozenset[str]) -> Head | None:
-    """The head of a document read by the projection; None where one of its values is none."""
+    """The head of a document read by the projection; None where one of its values is
+    none.
+    """
     try:
         return Head(
             key_in(document),
@@ -181,7 +215,11 @@ def head_in(collection: Collection, document: Mapping[str, Any], select: frozens
             Role(document["role"]),
             document["tier"],
             int(document["generation"]),
-            {name: value for name in select - BESIDE if (value := value_in(collection, document, name)) is not None},
+            {
+                name: value
+                for name in select - BESIDE
+                if (value := value_in(collection, document, name)) is not None
+            },
             document.get("words", lexical.NO_WORDS) if WORDS in select else None,
             document.get("vector") if VECTOR in select else None,
         )

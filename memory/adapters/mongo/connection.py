@@ -1,8 +1,10 @@
-"""The driver's client: how it is made, what the server says of itself, and closing it without leaving a socket open.
+"""The driver's client: how it is made, what the server says of itself, and closing it
+without leaving a socket open.
 
-A monitor of each server is a task that `close` cancels. One that is cancelled just while it connects leaves its socket to the garbage
-collector (seen with pymongo 4.20), and because looking for a server gives up exactly when the monitor tries anew, closing after that would
-meet it every time.
+A monitor of each server is a task that `close` cancels. One that is cancelled just
+while it connects leaves its socket to the garbage collector (seen with pymongo 4.20),
+and because looking for a server gives up exactly when the monitor tries anew, closing
+after that would meet it every time.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ from bson.codec_options import CodecOptions
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.asynchronous.mongo_client import AsyncMongoClient
 from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
-from pymongo.monitoring import ServerHeartbeatFailedEvent, ServerHeartbeatListener, ServerHeartbeatStartedEvent, ServerHeartbeatSucceededEvent
+from pymongo.monitoring import (
+    ServerHeartbeatFailedEvent,
+    ServerHeartbeatListener,
+    ServerHeartbeatStartedEvent,
+    ServerHeartbeatSucceededEvent,
+)
 from pymongo.uri_parser import parse_uri
 from pymongo.write_concern import WriteConcern
 
@@ -30,21 +37,27 @@ OLDEST = 9
 """The oldest wire version this works with, which is MongoDB 4.4."""
 _NOT_ALLOWED = 13
 _PATIENCE = 0.25
-"""Seconds to wait for monitors that connect; on a server that is frozen they wait for an answer, and there cancelling does no harm."""
+"""Seconds to wait for monitors that connect; on a server that is frozen they wait for
+an answer, and there cancelling does no harm.
+"""
 _NO_TIME = 1e-6
 
 
-# -- the client -------------------------------------------------------------------------------------------------------
+# -- the client ------------------------------------------------------------------------
 
 
 class Heartbeats(ServerHeartbeatListener):
-    """Which servers are being connected to just now, and which could not be reached when last tried."""
+    """Which servers are being connected to just now, and which could not be reached
+    when last tried.
+    """
 
     def __init__(self, replica_set: str = "", seeds: int = 1) -> None:
         self._replica_set, self._seeds = replica_set, seeds
         self._others: set[Any] = set()
         self.sets: set[str] = set()
-        """The replica sets that the named servers say they are of, if that is not the one asked for; empty for one of none."""
+        """The replica sets that the named servers say they are of, if that is not the
+        one asked for; empty for one of none.
+        """
         self.of_another_set = asyncio.Event()
         self._connecting: set[Any] = set()
         self._lost: set[Any] = set()
@@ -57,8 +70,14 @@ class Heartbeats(ServerHeartbeatListener):
 
     def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
         self._lost.discard(event.connection_id)
-        beginning = event.reply.document.get("isreplicaset", False)  # a member that has not been told its set yet
-        if self._replica_set and not beginning and (name := event.reply.replica_set_name or "") != self._replica_set:
+        beginning = event.reply.document.get(
+            "isreplicaset", False
+        )  # a member that has not been told its set yet
+        if (
+            self._replica_set
+            and not beginning
+            and (name := event.reply.replica_set_name or "") != self._replica_set
+        ):
             self._others.add(event.connection_id)
             self.sets.add(name)
             if len(self._others) >= self._seeds:
@@ -75,7 +94,9 @@ class Heartbeats(ServerHeartbeatListener):
             self._quiet.set()
 
     async def close(self, client: AsyncMongoClient[Any]) -> None:
-        """Close the client. With a server gone it says no goodbye: it would look for one to say it to, until that timed out."""
+        """Close the client. With a server gone it says no goodbye: it would look for
+        one to say it to, until that timed out.
+        """
         if self._connecting:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._quiet.wait(), _PATIENCE)
@@ -83,14 +104,22 @@ class Heartbeats(ServerHeartbeatListener):
             await client.close()
 
 
-def database_of(client: AsyncMongoClient[Document], config: MongoConfig, found: Inspection) -> AsyncDatabase[Document]:
-    plain: CodecOptions[Document] = CodecOptions(unicode_decode_error_handler="replace")  # a damaged text is told by the checksum
+def database_of(
+    client: AsyncMongoClient[Document], config: MongoConfig, found: Inspection
+) -> AsyncDatabase[Document]:
+    plain: CodecOptions[Document] = CodecOptions(
+        unicode_decode_error_handler="replace"
+    )  # a damaged text is told by the checksum
     # A server without a journal refuses a write that asks for it.
-    return client.get_database(config.database, plain, write_concern=None if found.journaled else WriteConcern("majority"))
+    return client.get_database(
+        config.database, plain, write_concern=None if found.journaled else WriteConcern("majority")
+    )
 
 
 def client_of(config: MongoConfig, heartbeats: Heartbeats) -> AsyncMongoClient[Document]:
-    """Every operation ends within the timeout, whatever the server does; the driver's own repeats included, which no write is doubled by."""
+    """Every operation ends within the timeout, whatever the server does; the driver's
+    own repeats included, which no write is doubled by.
+    """
     settings: dict[str, Any] = {
         "w": "majority",
         "journal": True,
@@ -107,26 +136,34 @@ def client_of(config: MongoConfig, heartbeats: Heartbeats) -> AsyncMongoClient[D
 
 
 def require_uri(name: str, config: MongoConfig) -> None:
-    """Refuse what the driver would refuse, before anything is connected. A name that DNS resolves is looked up when the store is opened."""
+    """Refuse what the driver would refuse, before anything is connected. A name that
+    DNS resolves is looked up when the store is opened.
+    """
     if config.uri.startswith("mongodb+srv://"):
         return
     try:
         parse_uri(config.uri, warn=False)
     except (InvalidURI, ConfigurationError, ValueError) as exc:
-        raise ConfigError(f"store '{name}': the driver refuses the URL ({_told(exc)}); special characters are written as %40 for @") from None
+        raise ConfigError(
+            f"store '{name}': the driver refuses the URL ({_told(exc)}); special characters are written as %40 for @"
+        ) from None
 
 
 def _told(error: Exception) -> str:
     """What is wrong, without the URL: messages about user and password may quote them."""
-    return "an option is not one of MongoDB's" if isinstance(error, ConfigurationError) else type(error).__name__
+    return (
+        "an option is not one of MongoDB's" if isinstance(error, ConfigurationError) else type(error).__name__
+    )
 
 
-# -- what the server says ---------------------------------------------------------------------------------------------
+# -- what the server says --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """One look at a server. `run` names the server's process; `advice` says what to change where acknowledged writes may be lost."""
+    """One look at a server. `run` names the server's process; `advice` says what to
+    change where acknowledged writes may be lost.
+    """
 
     version: str
     topology: str
@@ -151,7 +188,9 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
     if not sharded:
         try:
             status = await client.admin.command("serverStatus")
-        except OperationFailure as exc:  # needs the role clusterMonitor, which a user of one database need not have
+        except (
+            OperationFailure
+        ) as exc:  # needs the role clusterMonitor, which a user of one database need not have
             if exc.code != _NOT_ALLOWED:
                 raise
         else:
@@ -165,15 +204,31 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
         advice.append(
             "the server runs without a journal: what was written since its last checkpoint is lost with the process: start it with a journal"
         )
-    facts: dict[str, JsonValue] = {"topology": topology, "transactions": bool(sharded or replica_set), "journal": journaled if known else "not known"}
+    facts: dict[str, JsonValue] = {
+        "topology": topology,
+        "transactions": bool(sharded or replica_set),
+        "journal": journaled if known else "not known",
+    }
     if replica_set:
         facts |= {"replica_set": str(replica_set), "members": len(hello.get("hosts", ()))}
     run = str(hello.get("topologyVersion", {}).get("processId", ""))
-    return Inspection(version, topology, bool(sharded or replica_set), sharded, journaled, durable, run, tuple(advice), facts)
+    return Inspection(
+        version,
+        topology,
+        bool(sharded or replica_set),
+        sharded,
+        journaled,
+        durable,
+        run,
+        tuple(advice),
+        facts,
+    )
 
 
 async def _has_journal(client: AsyncMongoClient[Document], version: str) -> bool:
-    """From 6.1 on there is always one; before, a single server can be told to do without."""
+    """From 6.1 on there is always one; before, a single server can be told to do
+    without.
+    """
     if tuple(int(part) for part in version.split(".")[:2]) >= (6, 1):
         return True
     try:

@@ -1,6 +1,8 @@
-"""pymongo's errors as ours, most specific first. What is not known here is not retryable.
+"""pymongo's errors as ours, most specific first. What is not known here is not
+retryable.
 
-Servers quote what they were given: of a server's message only the code and its name are passed on.
+Servers quote what they were given: of a server's message only the code and its name are
+passed on.
 """
 
 from __future__ import annotations
@@ -10,10 +12,19 @@ from collections.abc import Iterator
 from bson.errors import BSONError
 from pymongo import errors as driver
 
-from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.domain.errors import (
+    ConfigError,
+    InvalidInput,
+    StoreError,
+    StoreFull,
+    StoreTimeout,
+    StoreUnavailable,
+)
 
 _REFUSED = {11000, 13113, 241}
-"""Something stands there, nothing does (of a `$merge`), and what our own conditions raise where they do not hold: a conversion that cannot be."""
+"""Something stands there, nothing does (of a `$merge`), and what our own conditions
+raise where they do not hold: a conversion that cannot be.
+"""
 _REFUSED_USER = {18, 11}
 _NOT_ALLOWED = {13}
 _FULL = {14031, 12501}
@@ -23,18 +34,26 @@ _FOR_NOW = {6, 7, 89, 91, 112, 189, 9001, 10107, 11600, 11602, 13435, 13436, 46,
 
 
 def is_refused(error: BaseException) -> bool:
-    """Something else stands under the key than the write asks for, or its generation was raised: nothing was changed."""
+    """Something else stands under the key than the write asks for, or its generation
+    was raised: nothing was changed.
+    """
     return isinstance(error, driver.OperationFailure) and bool(_REFUSED & set(_codes(error)))
 
 
 def is_only_refusals(error: driver.BulkWriteError) -> bool:
-    """Each write of a bulk was done, or met something else under its key than it asks for."""
+    """Each write of a bulk was done, or met something else under its key than it asks
+    for.
+    """
     details = error.details
-    return not details.get("writeConcernErrors") and all(e.get("code") in _REFUSED for e in details.get("writeErrors", ()))
+    return not details.get("writeConcernErrors") and all(
+        e.get("code") in _REFUSED for e in details.get("writeErrors", ())
+    )
 
 
 def is_collision(error: BaseException) -> bool:
-    """A transaction met another one, or a primary that stepped down: nothing of it was kept, and it may be done again at once."""
+    """A transaction met another one, or a primary that stepped down: nothing of it was
+    kept, and it may be done again at once.
+    """
     return isinstance(error, driver.PyMongoError) and error.has_error_label("TransientTransactionError")
 
 
@@ -42,9 +61,13 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
     """Our error for the driver's; None for what is not the driver's."""
     match error:
         case driver.ConfigurationError():
-            return ConfigError(f"store '{store}': the driver refuses the URL's options; check them ({type(error).__name__})")
+            return ConfigError(
+                f"store '{store}': the driver refuses the URL's options; check them ({type(error).__name__})"
+            )
         case driver.WaitQueueTimeoutError():
-            return StoreTimeout(store, "every connection was busy for too long; raise connections, or ask less at once")
+            return StoreTimeout(
+                store, "every connection was busy for too long; raise connections, or ask less at once"
+            )
         case driver.ServerSelectionTimeoutError():
             return StoreUnavailable(store, _nobody(place, str(error)))
         case driver.NetworkTimeout() | driver.ExecutionTimeout() | driver.WTimeoutError():
@@ -54,7 +77,9 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case driver.OperationFailure():
             return _refusal(store, place, error)
         case driver.ConnectionFailure():
-            return StoreUnavailable(store, f"the connection to {place} was lost or refused ({type(error).__name__})")
+            return StoreUnavailable(
+                store, f"the connection to {place} was lost or refused ({type(error).__name__})"
+            )
         case driver.PyMongoError() if error.timeout:
             return StoreTimeout(store, f"{place} did not answer in time")
         case driver.PyMongoError() | BSONError():
@@ -83,13 +108,17 @@ def _refusal(store: str, place: str, error: driver.OperationFailure) -> Exceptio
     if codes & _REFUSED_USER:
         return ConfigError(f"store '{store}': {place} refuses the user or the password")
     if codes & _NOT_ALLOWED:
-        return ConfigError(f"store '{store}': the user may not do this at {place}; grant it readWrite on the database")
+        return ConfigError(
+            f"store '{store}': the user may not do this at {place}; grant it readWrite on the database"
+        )
     if codes & _FULL:
         return StoreFull(store, "the server has no room left; nothing of the call was kept")
     if error.timeout or codes & _EXPIRED:
         return StoreTimeout(store, f"{place} did not finish in time")
     if is_collision(error) or error.has_error_label("RetryableWriteError") or codes & _FOR_NOW:
-        return StoreUnavailable(store, f"refuses work for now, or others kept getting in the way ({named}); try again")
+        return StoreUnavailable(
+            store, f"refuses work for now, or others kept getting in the way ({named}); try again"
+        )
     if codes & _TOO_LARGE and "too large" in str(error).lower():
         return InvalidInput("record", f"store '{store}' takes no document that large")
     return StoreError(store, f"the server refused ({type(error).__name__}, {named})")

@@ -1,7 +1,9 @@
-"""Filters, orders and cursors in MongoDB's language. Every value stands behind an operator, so text such as `{"$ne": 1}` or `$where` is only text.
+"""Filters, orders and cursors in MongoDB's language. Every value stands behind an
+operator, so text such as `{"$ne": 1}` or `$where` is only text.
 
-Text compares by its bytes in UTF-8, which is by code point: collections have the simple collation. A missing value compares with nothing, so every
-condition is true or false and `$nor` turns it round.
+Text compares by its bytes in UTF-8, which is by code point: collections have the simple
+collation. A missing value compares with nothing, so every condition is true or false
+and `$nor` turns it round.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ from memory.ports.rows import RECORD, encoded
 ALWAYS: Document = {}
 NEVER: Document = {"_id": {"$in": []}}
 
-_NEVER_MISSING = frozenset(("id", "version", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope"))
+_NEVER_MISSING = frozenset(
+    ("id", "version", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope")
+)
 """Of live records."""
 _SIGNS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
     Lt: ("$lt", operator.lt),
@@ -54,7 +58,9 @@ _SIGNS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 OURS: Document = {"_id.id": {"$type": "string"}, "_id.tenant": {"$type": "string"}}
-"""Documents that this adapter wrote: another program's have another `_id`, and are left alone."""
+"""Documents that this adapter wrote: another program's have another `_id`, and are left
+alone.
+"""
 
 
 def located(where: Where) -> Document:
@@ -71,7 +77,10 @@ def located(where: Where) -> Document:
 def records_in(where: Where, roles: frozenset[Role]) -> Document:
     """Live records there, in these roles."""
     wanted = sorted(role.value for role in roles)
-    return located(where) | {"type": {"$eq": RECORD}, "role": {"$eq": wanted[0]} if len(wanted) == 1 else {"$in": wanted}}
+    return located(where) | {
+        "type": {"$eq": RECORD},
+        "role": {"$eq": wanted[0]} if len(wanted) == 1 else {"$in": wanted},
+    }
 
 
 def both(first: Document, second: Document) -> Document:
@@ -80,7 +89,9 @@ def both(first: Document, second: Document) -> Document:
 
 
 class Conditions:
-    """The conditions of queries over one collection's fields, which the port has found fit (`memory.ports.questions`)."""
+    """The conditions of queries over one collection's fields, which the port has found
+    fit (`memory.ports.questions`).
+    """
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -91,10 +102,13 @@ class Conditions:
         standing: list[Document] = [{"type": {"$in": other}}] if other else []
         if RowType.RECORD in query.types:
             standing.append(records_in(query.where, query.roles))
-        asked = both(standing[0] if len(standing) == 1 else {"$or": standing} if standing else NEVER, self.filter(query.filter))
+        asked = both(
+            standing[0] if len(standing) == 1 else {"$or": standing} if standing else NEVER,
+            self.filter(query.filter),
+        )
         return both(asked, OURS)
 
-    # -- filters ------------------------------------------------------------------------------------------------------
+    # -- filters -----------------------------------------------------------------------
 
     def filter(self, part: Filter | None) -> Document:
         match part:
@@ -129,12 +143,16 @@ class Conditions:
             return _owing([truth for truth in (False, True) if truth in values])
         kind = type_of(self._collection, field)
         bound = [encoded(kind, value) for value in values]
-        return NEVER if not bound else {_path(field): {"$eq": bound[0]} if len(bound) == 1 else {"$in": bound}}
+        return (
+            NEVER if not bound else {_path(field): {"$eq": bound[0]} if len(bound) == 1 else {"$in": bound}}
+        )
 
-    # -- order and cursors --------------------------------------------------------------------------------------------
+    # -- order and cursors -------------------------------------------------------------
 
     def ordering(self, order: Sequence[Order], where: Where) -> dict[str, int]:
-        """What to sort by. The id comes last, and after it the tenant where several are asked. A missing value sorts below all others."""
+        """What to sort by. The id comes last, and after it the tenant where several are
+        asked. A missing value sorts below all others.
+        """
         last = -1 if order and order[-1].descending else 1
         keys: dict[str, int] = {}
         for by in order:
@@ -146,7 +164,10 @@ class Conditions:
 
     def after(self, order: Sequence[Order], position: Position, where: Where) -> Document:
         """Documents strictly behind the position."""
-        keys = [(by.field, by.descending, self._place(by.field, value)) for by, value in zip(order, position.values, strict=True)]
+        keys = [
+            (by.field, by.descending, self._place(by.field, value))
+            for by, value in zip(order, position.values, strict=True)
+        ]
         keys.append(("id", bool(order) and order[-1].descending, position.id))
         behind: list[Document] = []
         equal: list[Document] = []
@@ -157,7 +178,9 @@ class Conditions:
             equal.append(_same(path, value))
         beyond: Document = {"$or": behind} if behind else NEVER
         field, descending, value = keys[0]
-        if field in _NEVER_MISSING and value is not None:  # said once more for the whole, so that an index is read from here on
+        if (
+            field in _NEVER_MISSING and value is not None
+        ):  # said once more for the whole, so that an index is read from here on
             return {"$and": [{_place_of(field, where): {"$lte" if descending else "$gte": value}}, beyond]}
         return beyond
 
@@ -179,7 +202,13 @@ class Conditions:
 
 def _owing(truths: Sequence[bool]) -> Document:
     """Nothing owed is a missing `owing`."""
-    return ALWAYS if len(truths) == 2 else NEVER if not truths else {"owing": {"$eq": True} if truths[0] else {"$ne": True}}
+    return (
+        ALWAYS
+        if len(truths) == 2
+        else NEVER
+        if not truths
+        else {"owing": {"$eq": True} if truths[0] else {"$ne": True}}
+    )
 
 
 def _path(field: str) -> str:
@@ -199,7 +228,11 @@ def _same(path: str, value: Any) -> Document:
 
 def _behind(field: str, path: str, descending: bool, value: Any) -> Document:
     if field == "owing":
-        return NEVER if bool(value) is not descending else {"owing": {"$ne": True} if descending else {"$eq": True}}
+        return (
+            NEVER
+            if bool(value) is not descending
+            else {"owing": {"$ne": True} if descending else {"$eq": True}}
+        )
     if value is None:
         return NEVER if descending else {path: {"$ne": None}}
     if not descending:

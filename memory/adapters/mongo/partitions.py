@@ -1,17 +1,22 @@
 """Partitions: their generations, and how nothing of a lower one comes to stand.
 
-MongoDB changes one document in one step, and a generation and a record are two. So a put that is alone in its call is one command: the server looks
-at the partition's document and stores the record only where its generation is still the one the record was made under (`only_under`). Whoever
-sent it may be dead or frozen by then. Several writes look before, and again when they stand; what was raised over meanwhile they take back and
-decide anew (`batch`).
+MongoDB changes one document in one step, and a generation and a record are two. So a
+put that is alone in its call is one command: the server looks at the partition's
+document and stores the record only where its generation is still the one the record was
+made under (`only_under`). Whoever sent it may be dead or frozen by then. Several writes
+look before, and again when they stand; what was raised over meanwhile they take back
+and decide anew (`batch`).
 
-What is left open is why `fenced` is not claimed: a client that dies between its writes and its second look, and the microseconds that the server
-takes from looking to storing. A record that comes to stand so is of a lower generation than its partition, and the next repeat of the erasure
-takes it.
+What is left open is why `fenced` is not claimed: a client that dies between its writes
+and its second look, and the microseconds that the server takes from looking to storing.
+A record that comes to stand so is of a lower generation than its partition, and the
+next repeat of the erasure takes it.
 
-A partition has a document from its first raise on, until nothing is left of it and it is forgotten (`Idle`). Whoever forgets one marks its document,
-looks again, and deletes it while the mark stands there: a writer who meets the mark takes it away, and the partition stays. Then he looks once more,
-for the put that the server had looked at before the mark came and stored when the document was gone.
+A partition has a document from its first raise on, until nothing is left of it and it
+is forgotten (`Idle`). Whoever forgets one marks its document, looks again, and deletes
+it while the mark stands there: a writer who meets the mark takes it away, and the
+partition stays. Then he looks once more, for the put that the server had looked at
+before the mark came and stored when the document was gone.
 """
 
 from __future__ import annotations
@@ -42,14 +47,22 @@ LEAVING = "leaving"
 class Directory:
     """The documents of partitions."""
 
-    def __init__(self, database: AsyncDatabase[Document], names: Names, thresholds: Thresholds, *, majority: bool) -> None:
+    def __init__(
+        self, database: AsyncDatabase[Document], names: Names, thresholds: Thresholds, *, majority: bool
+    ) -> None:
         self.partitions: AsyncCollection[Document] = database[names.partitions]
-        self._settled = self.partitions.with_options(read_concern=ReadConcern("majority")) if majority else self.partitions
+        self._settled = (
+            self.partitions.with_options(read_concern=ReadConcern("majority"))
+            if majority
+            else self.partitions
+        )
         self._most = thresholds.partitions_known
         self._seen: dict[Partition, int] = {}
 
     def likely(self, partition: Partition) -> int:
-        """The generation as last seen. It may have gone on since: nothing is decided by it."""
+        """The generation as last seen. It may have gone on since: nothing is decided by
+        it.
+        """
         return self._seen.get(partition, 0)
 
     async def generations(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
@@ -65,7 +78,9 @@ class Directory:
         return found
 
     async def generations_now(self, before: Mapping[Partition, int]) -> dict[Partition, int]:
-        """The generations of partitions that had these. One that was forgotten meanwhile gets back what it had."""
+        """The generations of partitions that had these. One that was forgotten
+        meanwhile gets back what it had.
+        """
         now = await self.generations(list(before))
         for partition, generation in before.items():
             if now[partition] < generation:
@@ -94,8 +109,12 @@ class Directory:
             self._remember({partition: int(found["generation"])})
             return int(found["generation"])
 
-    async def replace(self, before: Mapping[Partition, int], after: Mapping[Partition, int], session: Any = None) -> set[Partition]:
-        """Set these generations where they are as before: the partitions where they are not. In a transaction such a one ends it."""
+    async def replace(
+        self, before: Mapping[Partition, int], after: Mapping[Partition, int], session: Any = None
+    ) -> set[Partition]:
+        """Set these generations where they are as before: the partitions where they are
+        not. In a transaction such a one ends it.
+        """
         partitions = list(after)
         changes = [
             UpdateOne(
@@ -114,10 +133,20 @@ class Directory:
         return set()
 
     async def listed(
-        self, tables: Iterable[str], where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+        self,
+        tables: Iterable[str],
+        where: Tenant | Everywhere,
+        prefix: str,
+        after: Partition | None,
+        limit: int,
     ) -> list[tuple[Partition, int]]:
-        """The first of those behind `after` that have records in these collections or a generation, in order. Indexes answer: they are grouped."""
-        pipeline: list[Document] = [{"$match": _behind("_id.", where, prefix, after)}, {"$project": {"generation": 1}}]
+        """The first of those behind `after` that have records in these collections or a
+        generation, in order. Indexes answer: they are grouped.
+        """
+        pipeline: list[Document] = [
+            {"$match": _behind("_id.", where, prefix, after)},
+            {"$project": {"generation": 1}},
+        ]
         for name in tables:
             live = _behind("", where, prefix, after) | {"type": {"$nin": [MARK, TOMBSTONE]}}
             grouped = [{"$match": live}, {"$group": {"_id": {"tenant": "$tenant", "scope": "$scope"}}}]
@@ -128,7 +157,11 @@ class Directory:
             {"$limit": limit},
         ]
         found = await self._settled.aggregate(pipeline, allowDiskUse=True)
-        return [(_partition(d), int(d["generation"])) async for d in found if all(isinstance(d["_id"].get(n), str) for n in ("tenant", "scope"))]
+        return [
+            (_partition(d), int(d["generation"]))
+            async for d in found
+            if all(isinstance(d["_id"].get(n), str) for n in ("tenant", "scope"))
+        ]
 
     def forget(self, partition: Partition) -> None:
         """The partition is no more."""
@@ -146,25 +179,36 @@ def partition_id(partition: Partition) -> Document:
 
 
 def _behind(path: str, where: Tenant | Everywhere, prefix: str, after: Partition | None) -> Document:
-    """Where tenant and scope stand below this path: those there whose scope begins so, and that come after the partition."""
+    """Where tenant and scope stand below this path: those there whose scope begins so,
+    and that come after the partition.
+    """
     tenant, scope = f"{path}tenant", f"{path}scope"
     end = behind_prefix(prefix)
     behind: Document = {scope: {"$gte": prefix, **({} if end is None else {"$lt": end})}}
     if isinstance(where, Tenant):
         behind[tenant] = {"$eq": where.tenant}
     if after is not None:
-        behind["$or"] = [{tenant: {"$gt": after.tenant}}, {tenant: {"$eq": after.tenant}, scope: {"$gt": after.scope}}]
+        behind["$or"] = [
+            {tenant: {"$gt": after.tenant}},
+            {tenant: {"$eq": after.tenant}, scope: {"$gt": after.scope}},
+        ]
     return behind
 
 
 def only_under(partition: Partition, document: Document, *, exactly: bool) -> list[Document]:
-    """Stages, asked of the partitions' collection, that give the document where its generation is not lower than the partition's, or `exactly` that.
+    """Stages, asked of the partitions' collection, that give the document where its
+    generation is not lower than the partition's, or `exactly` that.
 
-    Elsewhere, and where the partition is about to be forgotten, the server answers with an error. `$facet` gives one document also where the
-    partition has none.
+    Elsewhere, and where the partition is about to be forgotten, the server answers with
+    an error. `$facet` gives one document also where the partition has none.
     """
     current = {"$ifNull": [{"$max": "$found.generation"}, 0]}
-    holds = {"$and": [{"$eq" if exactly else "$lte": [current, document["generation"]]}, {"$eq": [f"$found.{LEAVING}", []]}]}
+    holds = {
+        "$and": [
+            {"$eq" if exactly else "$lte": [current, document["generation"]]},
+            {"$eq": [f"$found.{LEAVING}", []]},
+        ]
+    }
     refused = {"$toInt": "$found"}  # no array is a number
     return [
         {"$match": {"_id": partition_id(partition)}},
@@ -173,7 +217,7 @@ def only_under(partition: Partition, document: Document, *, exactly: bool) -> li
     ]
 
 
-# -- forgetting -------------------------------------------------------------------------------------------------------
+# -- forgetting ------------------------------------------------------------------------
 
 
 _STANDING = [RECORD, MARK, CORRUPT]
@@ -191,29 +235,42 @@ class Idle:
         found: list[tuple[Partition, int]] = []
         after: Mapping[str, Any] = {}
         while len(found) < limit:
-            page = await self._partitions.find(after, {"_id": 1}, sort=[("_id", 1)], limit=self._page).to_list()
+            page = await self._partitions.find(
+                after, {"_id": 1}, sort=[("_id", 1)], limit=self._page
+            ).to_list()
             if not page:
                 break
-            found += [(_partition(d), int(d["generation"])) async for d in self._empty([d["_id"] for d in page], collections)]
+            found += [
+                (_partition(d), int(d["generation"]))
+                async for d in self._empty([d["_id"] for d in page], collections)
+            ]
             after = {"_id": {"$gt": page[-1]["_id"]}}
         return found[:limit]
 
     async def forget(self, idle: Mapping[Partition, int]) -> int:
         """Forget those that are still as said: how many.
 
-        A put that had looked before the mark came may be stored once its partition is gone: the second look gives such a one its generation back.
+        A put that had looked before the mark came may be stored once its partition is
+        gone: the second look gives such a one its generation back.
         """
         collections, mark = await self._collections(), {LEAVING: secrets.token_hex(8)}
-        marks = [UpdateOne({"_id": partition_id(p), "generation": {"$eq": generation}}, {"$set": mark}) for p, generation in idle.items()]
+        marks = [
+            UpdateOne({"_id": partition_id(p), "generation": {"$eq": generation}}, {"$set": mark})
+            for p, generation in idle.items()
+        ]
         if not marks or not (await self._partitions.bulk_write(marks, ordered=False)).matched_count:
             return 0
         empty = [d["_id"] async for d in self._empty([partition_id(p) for p in idle], collections)]
         forgotten = (await self._partitions.delete_many({"_id": {"$in": empty}} | mark)).deleted_count
         for partition in map(_partition_at, empty):
             self._directory.forget(partition)
-        await self._partitions.update_many({"_id": {"$in": [partition_id(p) for p in idle]}} | mark, {"$unset": {LEAVING: ""}})
+        await self._partitions.update_many(
+            {"_id": {"$in": [partition_id(p) for p in idle]}} | mark, {"$unset": {LEAVING: ""}}
+        )
         begun = await self._begun(empty, collections)
-        late = [partition for partition, generation in begun.items() if generation >= idle[partition]]  # what begins anew is of generation 0
+        late = [
+            partition for partition, generation in begun.items() if generation >= idle[partition]
+        ]  # what begins anew is of generation 0
         for partition in late:
             await self._directory.raise_to(partition, idle[partition])
         return forgotten - len(late)
@@ -224,25 +281,39 @@ class Idle:
         return [name for name in there if not name.startswith(f"{prefix}store.")]
 
     async def _empty(self, places: Sequence[Document], collections: Sequence[str]) -> AsyncIterator[Document]:
-        """The documents of those of these partitions in which nothing stands. One index look for each collection."""
+        """The documents of those of these partitions in which nothing stands. One index
+        look for each collection.
+        """
         pipeline: list[Document] = [{"$match": {"_id": {"$in": list(places)}}}]
         for name in collections:
             pipeline += [_looked_up(name, {"type": {"$in": _STANDING}}), {"$match": {"there": []}}]
-        pipeline += [_looked_up(self._names.quarantine, {}), {"$match": {"there": []}}, {"$project": {"generation": 1}}]
+        pipeline += [
+            _looked_up(self._names.quarantine, {}),
+            {"$match": {"there": []}},
+            {"$project": {"generation": 1}},
+        ]
         async for document in await self._partitions.aggregate(pipeline):
             yield document
 
     async def _begun(self, places: Sequence[Document], collections: Sequence[str]) -> dict[Partition, int]:
-        """Those of these partitions that have no document and in which something stands, each with the highest generation of that."""
+        """Those of these partitions that have no document and in which something
+        stands, each with the highest generation of that.
+        """
         if not places:
             return {}
         scopes: dict[str, list[str]] = {}
         for place in places:
             scopes.setdefault(place["tenant"], []).append(place["scope"])
-        where = {"$or": [{"tenant": {"$eq": tenant}, "scope": {"$in": some}} for tenant, some in scopes.items()], "type": {"$in": _STANDING}}
+        where = {
+            "$or": [{"tenant": {"$eq": tenant}, "scope": {"$in": some}} for tenant, some in scopes.items()],
+            "type": {"$in": _STANDING},
+        }
         highest = {"_id": {"tenant": "$tenant", "scope": "$scope"}, "generation": {"$max": "$generation"}}
         there = [{"$match": where}, {"$group": highest}]
-        pipeline: list[Document] = [{"$match": {"_id": {"$in": list(places)}}}, {"$project": {"there": {"$literal": True}}}]
+        pipeline: list[Document] = [
+            {"$match": {"_id": {"$in": list(places)}}},
+            {"$project": {"there": {"$literal": True}}},
+        ]
         pipeline += [{"$unionWith": {"coll": name, "pipeline": there}} for name in collections]
         found, kept = dict[Partition, int](), set[Partition]()
         async for document in await self._partitions.aggregate(pipeline):
@@ -257,7 +328,14 @@ class Idle:
 def _looked_up(name: str, asked: Document) -> Document:
     there = {"$expr": {"$and": [{"$eq": ["$tenant", "$$tenant"]}, {"$eq": ["$scope", "$$scope"]}]}}
     one = [{"$match": {**asked, **there}}, {"$limit": 1}, {"$project": {"_id": 1}}]
-    return {"$lookup": {"from": name, "let": {"tenant": "$_id.tenant", "scope": "$_id.scope"}, "pipeline": one, "as": "there"}}
+    return {
+        "$lookup": {
+            "from": name,
+            "let": {"tenant": "$_id.tenant", "scope": "$_id.scope"},
+            "pipeline": one,
+            "as": "there",
+        }
+    }
 
 
 def _partition(document: Mapping[str, Any]) -> Partition:

@@ -1,4 +1,6 @@
-"""Damaged documents: a copy is kept for people to look at, and a bare document that says so takes their place."""
+"""Damaged documents: a copy is kept for people to look at, and a bare document that
+says so takes their place.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,23 @@ class Quarantine:
                 continue
             scope, version = whole.get("scope"), whole.get("version")
             bare = corrupt_row(key, int(version) if isinstance(version, int) and version > 0 else 0)
-            note = document_of(bare._replace(scope=scope if isinstance(scope, str) else None, note=one.problem)) | {QUARANTINED: True}
+            note = document_of(
+                bare._replace(scope=scope if isinstance(scope, str) else None, note=one.problem)
+            ) | {QUARANTINED: True}
             place = _id(table, key)
-            copy = {"_id": place, **place, "scope": note.get("scope"), "problem": one.problem, "found_at": micros(system_clock()), "document": whole}
+            copy = {
+                "_id": place,
+                **place,
+                "scope": note.get("scope"),
+                "problem": one.problem,
+                "found_at": micros(system_clock()),
+                "document": whole,
+            }
             await self.copies.replace_one({"_id": place}, copy, upsert=True)
             done = await table.documents.update_one(table.at(key) | as_it_was(whole), replacement(note))
-            if not done.matched_count:  # changed meanwhile: by one who quarantined it too, or by one who may have deleted it
+            if (
+                not done.matched_count
+            ):  # changed meanwhile: by one who quarantined it too, or by one who may have deleted it
                 now = await table.documents.find_one(table.at(key), {QUARANTINED: 1})
                 if now is None or QUARANTINED not in now:
                     await self.forget(table, [key])

@@ -10,7 +10,16 @@ from functools import cached_property
 import bson
 
 from memory.adapters.mongo.batch import swap
-from memory.adapters.mongo.codec import WITHOUT_WORDS, Document, document_of, head_in, held_in, is_text, key_in, projection
+from memory.adapters.mongo.codec import (
+    WITHOUT_WORDS,
+    Document,
+    document_of,
+    head_in,
+    held_in,
+    is_text,
+    key_in,
+    projection,
+)
 from memory.adapters.mongo.filters import OURS, both, located
 from memory.adapters.mongo.quarantine import Damaged, Quarantine
 from memory.adapters.mongo.table import Table
@@ -19,20 +28,40 @@ from memory.ports.batch import Change, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, tombstone_over
 from memory.ports.pace import paced
-from memory.ports.query import Count, Eq, Everywhere, Filter, Head, Lt, Or, Page, Query, RowType, decode_cursor, encode_cursor
+from memory.ports.query import (
+    Count,
+    Eq,
+    Everywhere,
+    Filter,
+    Head,
+    Lt,
+    Or,
+    Page,
+    Query,
+    RowType,
+    decode_cursor,
+    encode_cursor,
+)
 from memory.ports.record import Corrupt, Key, Record, Role, Stored
 from memory.ports.rows import CORRUPT, MARK, TOMBSTONE, row_of
 
 
 async def get(table: Table, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Damaged]]:
-    """What stands under each key, and what was found unreadable just now. A key that no document can have finds nothing."""
+    """What stands under each key, and what was found unreadable just now. A key that no
+    document can have finds nothing.
+    """
     possible = [key for key in dict.fromkeys(keys) if is_text(key.tenant)]
     documents: dict[Key, Document] = {}
     if len(possible) == 1:
         one = await table.settled.find_one(table.at(possible[0]), WITHOUT_WORDS)
         documents = {} if one is None else {possible[0]: one}
     elif possible:
-        documents = {key_in(d): d async for d in table.settled.find(table.among(possible), WITHOUT_WORDS, batch_size=len(possible) + 1)}
+        documents = {
+            key_in(d): d
+            async for d in table.settled.find(
+                table.among(possible), WITHOUT_WORDS, batch_size=len(possible) + 1
+            )
+        }
     damaged: list[Damaged] = []
     return [_stored(table, documents.get(key), damaged) async for key in paced(keys)], damaged
 
@@ -48,31 +77,45 @@ def _slot(table: Table, document: Document) -> Slot:
     return slot_of(table.collection, key_in(document), held_in(document))
 
 
-# -- queries ----------------------------------------------------------------------------------------------------------
+# -- queries ---------------------------------------------------------------------------
 
 
 async def query(table: Table, query: Query) -> tuple[Page, list[Damaged]]:
-    """One page, and what was found unreadable while reading it: then the page is to be read again."""
+    """One page, and what was found unreadable while reading it: then the page is to be
+    read again.
+    """
     wanted = table.conditions.query(query)
     if query.cursor is not None:
-        wanted = both(wanted, table.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
+        wanted = both(
+            wanted, table.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where)
+        )
     documents, corrupt, more = await _documents(table, query, wanted)
     answers: list[Stored] = []
     damaged: list[Damaged] = []
     heads: list[Head] = []
     if query.select is not None:
-        heads = [head async for document in paced(documents) if (head := head_in(table.collection, document, query.select)) is not None]
+        heads = [
+            head
+            async for document in paced(documents)
+            if (head := head_in(table.collection, document, query.select)) is not None
+        ]
     async for document in paced(documents if query.select is None else ()):
         stored = _stored(table, document, damaged)
         if stored is not None and not isinstance(stored, Corrupt):
             answers.append(stored)
-    cursor = encode_cursor(table.conditions.position(query.order, documents[-1]), key_in(documents[-1]).id) if more and not damaged else None
+    cursor = (
+        encode_cursor(table.conditions.position(query.order, documents[-1]), key_in(documents[-1]).id)
+        if more and not damaged
+        else None
+    )
     corrupt += [key_in(one.document) for one in damaged]
     return Page(tuple(answers), cursor, tuple(corrupt), tuple(heads)), damaged
 
 
 async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list[Document], list[Key], bool]:
-    """The documents of a page in order, the keys of the corrupt ones where was asked, and whether there are more behind the page."""
+    """The documents of a page in order, the keys of the corrupt ones where was asked,
+    and whether there are more behind the page.
+    """
     sort = table.conditions.ordering(query.order, query.where)
     limit = query.limit
     take = limit + 1
@@ -82,7 +125,8 @@ async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list
             return found, corrupt, False
         if not isinstance(query.where, Everywhere):
             return found[:limit], corrupt, True
-        # A cursor names no tenant: records of several tenants under one id and one sort value stay on one page, or some would be lost.
+        # A cursor names no tenant: records of several tenants under one id and one sort
+        # value stay on one page, or some would be lost.
         places = [(table.conditions.sorted_by(query.order, d), key_in(d).id) for d in found]
         end = limit
         while end < len(places) and places[end] == places[end - 1]:
@@ -92,7 +136,9 @@ async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list
         take *= 2
 
 
-async def _found(table: Table, query: Query, wanted: Document, sort: Mapping[str, int], take: int) -> tuple[list[Document], list[Key]]:
+async def _found(
+    table: Table, query: Query, wanted: Document, sort: Mapping[str, int], take: int
+) -> tuple[list[Document], list[Key]]:
     """One question to the server: the page, and behind it what is corrupt there."""
     pipeline: list[Document] = [
         {"$match": wanted},
@@ -100,9 +146,20 @@ async def _found(table: Table, query: Query, wanted: Document, sort: Mapping[str
         {"$limit": take},
     ]
     if RowType.RECORD in query.types:
-        there = located(query.where) or {"tenant": {"$gte": ""}}  # all of them, said so that the index is read
-        pipeline.append({"$unionWith": {"coll": table.name, "pipeline": [{"$match": there | {"type": {"$eq": CORRUPT}} | OURS}]}})
-    pipeline.append({"$project": dict(WITHOUT_WORDS if query.select is None else projection(query.select, query.order))})
+        there = located(query.where) or {
+            "tenant": {"$gte": ""}
+        }  # all of them, said so that the index is read
+        pipeline.append(
+            {
+                "$unionWith": {
+                    "coll": table.name,
+                    "pipeline": [{"$match": there | {"type": {"$eq": CORRUPT}} | OURS}],
+                }
+            }
+        )
+    pipeline.append(
+        {"$project": dict(WITHOUT_WORDS if query.select is None else projection(query.select, query.order))}
+    )
     batch = table.thresholds.answered_at_once
     cursor = await table.settled.aggregate(pipeline, batchSize=take + batch, allowDiskUse=True)
     documents = await cursor.to_list()
@@ -119,18 +176,24 @@ async def count(table: Table, query: Query) -> Count:
 
 
 async def may_be_due(tables: Sequence[Table], now: datetime, expired: Mapping[Collection, datetime]) -> bool:
-    """Whether something in one of these collections may be due, see `Store.due`: one question, each part of which an index answers."""
+    """Whether something in one of these collections may be due, see `Store.due`: one
+    question, each part of which an index answers.
+    """
     pipeline: list[Document] = []
     for table in tables:
         over: list[Filter] = [Eq("owing", True), Eq("role", Role.ARRIVING.value), Lt("discard_at", now)]
         over += [Lt("expires_at", expired[table.collection])] if table.collection in expired else []
-        some: list[Document] = [{"$match": table.conditions.filter(Or(tuple(over)))}, {"$limit": 1}, {"$project": {"_id": 1}}]
+        some: list[Document] = [
+            {"$match": table.conditions.filter(Or(tuple(over)))},
+            {"$limit": 1},
+            {"$project": {"_id": 1}},
+        ]
         pipeline.extend([{"$unionWith": {"coll": table.name, "pipeline": some}}] if pipeline else some)
     found = await tables[0].settled.aggregate([*pipeline, {"$limit": 1}]) if tables else None
     return found is not None and bool(await found.to_list())
 
 
-# -- deleting ---------------------------------------------------------------------------------------------------------
+# -- deleting --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -147,7 +210,9 @@ class Deletion:
         return condition(self.query.filter)
 
     def of(self, table: Table, document: Document) -> Change | None:
-        """The tombstone in the place of a record that matches, or of a corrupt one, whatever the filter."""
+        """The tombstone in the place of a record that matches, or of a corrupt one,
+        whatever the filter.
+        """
         key = key_in(document)
         held = held_in(document)
         slot = slot_of(table.collection, key, held)
@@ -164,17 +229,24 @@ class Deletion:
 async def delete_matching(table: Table, quarantine: Quarantine, deletion: Deletion) -> int:
     """Tombstones for what matches and for every corrupt record there.
 
-    All records there are read: only so does one come to light that is damaged where the filter would look. What others change meanwhile is
-    read again; what another erasure has taken already counts as gone once a majority has that.
+    All records there are read: only so does one come to light that is damaged where the
+    filter would look. What others change meanwhile is read again; what another erasure
+    has taken already counts as gone once a majority has that.
     """
-    there = located(deletion.query.where) | OURS | {"type": {"$nin": [MARK, TOMBSTONE]}}  # also where the type is what is damaged
+    there = (
+        located(deletion.query.where) | OURS | {"type": {"$nin": [MARK, TOMBSTONE]}}
+    )  # also where the type is what is damaged
     deleted = 0
     async for documents in _portions(table, there):
         while documents:
-            changes = [change async for d in paced(documents) if (change := deletion.of(table, d)) is not None]
+            changes = [
+                change async for d in paced(documents) if (change := deletion.of(table, d)) is not None
+            ]
             changed = await swap(table, quarantine, changes) if changes else set()
             deleted += len(changes) - len(changed)
-            documents = [d async for d in table.documents.find(there | table.among(changed))] if changed else []
+            documents = (
+                [d async for d in table.documents.find(there | table.among(changed))] if changed else []
+            )
     await table.all_kept()
     return deleted
 

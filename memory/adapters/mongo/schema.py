@@ -1,6 +1,8 @@
-"""Collections and their indexes. Those for one tenant's questions begin with it, then the partition: fit for a shard key of `tenant` and `_id`.
+"""Collections and their indexes. Those for one tenant's questions begin with it, then
+the partition: fit for a shard key of `tenant` and `_id`.
 
-The layout of documents has a version, kept in the database: one written by a later release is refused by name.
+The layout of documents has a version, kept in the database: one written by a later
+release is refused by name.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ SCHEMA = 3
 
 
 class Names:
-    """What collections are called. Our own have a dot in them, which no name of a collection of records has."""
+    """What collections are called. Our own have a dot in them, which no name of a
+    collection of records has.
+    """
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -37,44 +41,82 @@ class Names:
 def indexes(collection: Collection) -> list[IndexModel]:
     """A collection's indexes beside that on `_id`."""
     some = [
-        # Newest first, and how many words the records of a partition have, without reading them. `role` is asked for by almost every query.
-        IndexModel(_ascending("tenant", "scope", "type", "role", "created_at", "id", "length"), name="newest"),
-        # The few that are arriving or cached, which maintenance asks for everywhere: the roles that sort before "home".
-        IndexModel(_ascending("role", "id", "tenant"), name="passing", partialFilterExpression={"role": {"$lt": "home"}}),
-        # Pages over everything, in order of the id. It is spelled as no question about a place spells it, so that none of those is answered by it.
+        # Newest first, and how many words the records of a partition have, without
+        # reading them. `role` is asked for by almost every query.
+        IndexModel(
+            _ascending("tenant", "scope", "type", "role", "created_at", "id", "length"), name="newest"
+        ),
+        # The few that are arriving or cached, which maintenance asks for everywhere:
+        # the roles that sort before "home".
+        IndexModel(
+            _ascending("role", "id", "tenant"),
+            name="passing",
+            partialFilterExpression={"role": {"$lt": "home"}},
+        ),
+        # Pages over everything, in order of the id. It is spelled as no question about
+        # a place spells it, so that none of those is answered by it.
         IndexModel(_ascending(*EVERYWHERE.values()), name="everywhere"),
         IndexModel(_ascending("owing"), name="owing", sparse=True),
-        IndexModel(_ascending("tier", "created_at"), name="age", partialFilterExpression={"role": {"$lte": "home"}}),
+        IndexModel(
+            _ascending("tier", "created_at"), name="age", partialFilterExpression={"role": {"$lte": "home"}}
+        ),
         IndexModel(_ascending("expires_at"), name="expires", sparse=True),
         IndexModel(_ascending("discard_at"), name="discarded", sparse=True),
         IndexModel(_ascending("tenant", "scope"), name="corrupt", partialFilterExpression={"type": CORRUPT}),
     ]
     if collection.texts:
-        some.append(IndexModel(_ascending("tenant", "scope", "stems"), name="stems", partialFilterExpression={"type": RECORD}))
+        some.append(
+            IndexModel(
+                _ascending("tenant", "scope", "stems"), name="stems", partialFilterExpression={"type": RECORD}
+            )
+        )
     for field in collection.fields:
         if field.indexed and field.type is not FieldType.BYTES:
             # The scope last: ends of relations are looked for in a whole tenant.
             there = {f"fields.{field.name}": {"$exists": True}}
-            some.append(IndexModel(_ascending("tenant", f"fields.{field.name}", "scope"), name=f"field_{field.name}", partialFilterExpression=there))
+            some.append(
+                IndexModel(
+                    _ascending("tenant", f"fields.{field.name}", "scope"),
+                    name=f"field_{field.name}",
+                    partialFilterExpression=there,
+                )
+            )
     for name in collection.orders:
-        # Marks and tombstones are in no such order; that it holds records alone is what every question about them asks.
-        some.append(IndexModel(_ascending("tenant", name, "id"), name=f"order_{name}", partialFilterExpression={"type": RECORD}))
+        # Marks and tombstones are in no such order; that it holds records alone is what
+        # every question about them asks.
+        some.append(
+            IndexModel(
+                _ascending("tenant", name, "id"),
+                name=f"order_{name}",
+                partialFilterExpression={"type": RECORD},
+            )
+        )
     for number, names in enumerate(collection.indexes):
         paths = [f"fields.{name}" for name in names]
         there = {paths[0]: {"$exists": True}}
-        some.append(IndexModel(_ascending("tenant", *paths, "scope"), name=f"several_{number}", partialFilterExpression=there))
+        some.append(
+            IndexModel(
+                _ascending("tenant", *paths, "scope"), name=f"several_{number}", partialFilterExpression=there
+            )
+        )
     return some
 
 
-async def make_ready(store: str, database: AsyncDatabase[Document], names: Names, collections: Sequence[Collection]) -> str | None:
-    """Make what is missing. Safe beside other processes that do the same. Returns the note of the format."""
+async def make_ready(
+    store: str, database: AsyncDatabase[Document], names: Names, collections: Sequence[Collection]
+) -> str | None:
+    """Make what is missing. Safe beside other processes that do the same. Returns the
+    note of the format.
+    """
     noted = await _require_version(store, database, names)
     wanted = {names.of(collection): collection for collection in collections}
     async for found in await database.list_collections(filter={"name": {"$in": list(wanted)}}):
         _require_plain(store, found)
     for name, collection in wanted.items():
         await database[name].create_indexes(indexes(collection))
-    await database[names.quarantine].create_indexes([IndexModel(_ascending("collection", "tenant", "scope"), name="where")])
+    await database[names.quarantine].create_indexes(
+        [IndexModel(_ascending("collection", "tenant", "scope"), name="where")]
+    )
     return noted
 
 
@@ -84,9 +126,13 @@ async def versions_of(database: AsyncDatabase[Document], names: Names) -> tuple[
     return (None, None) if found is None else (int(found["version"]), found.get("format"))
 
 
-async def swap_format(database: AsyncDatabase[Document], names: Names, before: str | None, after: str) -> bool:
+async def swap_format(
+    database: AsyncDatabase[Document], names: Names, before: str | None, after: str
+) -> bool:
     """Replace the note of the format if it is still that one."""
-    changed = await database[names.schema].update_one({"_id": "schema", "format": before}, {"$set": {"format": after}})
+    changed = await database[names.schema].update_one(
+        {"_id": "schema", "format": before}, {"$set": {"format": after}}
+    )
     return changed.matched_count == 1
 
 
@@ -94,7 +140,12 @@ async def _require_version(store: str, database: AsyncDatabase[Document], names:
     version, noted = await versions_of(database, names)
     if version is None:
         try:
-            document = {"_id": "schema", "version": SCHEMA, "format": current_note(), "made_by": "memory-tiers"}
+            document = {
+                "_id": "schema",
+                "version": SCHEMA,
+                "format": current_note(),
+                "made_by": "memory-tiers",
+            }
             await database[names.schema].insert_one(document)
             return current_note()
         except DuplicateKeyError:  # another process was quicker
@@ -113,10 +164,14 @@ async def _require_version(store: str, database: AsyncDatabase[Document], names:
 
 
 def _require_plain(store: str, found: Mapping[str, Any]) -> None:
-    """A collection that somebody made beforehand, with a collation of its own, would take twins for one."""
+    """A collection that somebody made beforehand, with a collation of its own, would
+    take twins for one.
+    """
     options = found.get("options", {})
     if options.get("collation") or options.get("capped") or found.get("type") != "collection":
-        raise ConfigError(f"store '{store}': {found['name']} is a view, capped, or has a collation; drop it, or choose another prefix")
+        raise ConfigError(
+            f"store '{store}': {found['name']} is a view, capped, or has a collation; drop it, or choose another prefix"
+        )
 
 
 def _ascending(*fields: str) -> list[tuple[str, int]]:

@@ -1,7 +1,10 @@
-"""Searches by words: the server finds, and the arithmetic of `memory.ports.text` ranks by the asked records' own statistics.
+"""Searches by words: the server finds, and the arithmetic of `memory.ports.text` ranks
+by the asked records' own statistics.
 
-MongoDB's own text index is not used: it stems by rules of its own, reads operators in what is asked, and ranks by the statistics of the whole
-collection, so that other tenants' data would change the order of hits. Stems are found through an index that begins with the partition.
+MongoDB's own text index is not used: it stems by rules of its own, reads operators in
+what is asked, and ranks by the statistics of the whole collection, so that other
+tenants' data would change the order of hits. Stems are found through an index that
+begins with the partition.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from memory.ports.record import Key
 from memory.ports.text import query_words, scored
 
 COUNTED_AT_A_TIME = 25
-"""Records whose words are counted between which nobody else has a turn: it takes some five microseconds, of the largest a millisecond."""
+"""Records whose words are counted between which nobody else has a turn: it takes some
+five microseconds, of the largest a millisecond.
+"""
 HEADS_AT_A_TIME = 50
 """The same of heads that are made: one takes some ten microseconds."""
 FURTHER = 4
@@ -29,8 +34,9 @@ FURTHER = 4
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What holds one of some words, and of how many records with how many words in all. No filter is applied: what it hides still tells how rare a
-    word is."""
+    """What holds one of some words, and of how many records with how many words in all.
+    No filter is applied: what it hides still tells how rare a word is.
+    """
 
     documents: int
     words: int
@@ -38,14 +44,21 @@ class Holding:
     """Of each its key, the words' weighted counts and its length."""
 
     def ranked(self, words: Sequence[str]) -> list[tuple[Key, float]]:
-        """All that holds one of these words, by BM25F with the statistics of exactly the asked records: the best first."""
-        counted = [(key, {word: counts[word] for word in words if word in counts}, length) for key, counts, length in self.counted]
+        """All that holds one of these words, by BM25F with the statistics of exactly
+        the asked records: the best first.
+        """
+        counted = [
+            (key, {word: counts[word] for word in words if word in counts}, length)
+            for key, counts, length in self.counted
+        ]
         return sorted(scored(counted, self.documents, self.words), key=lambda one: (-one[1], one[0].id))
 
 
 async def holding(table: Table, there: Document, words: Sequence[str]) -> Holding:
     """What holds one of these words there; without words, the statistics alone."""
-    (documents, total), holders = await asyncio.gather(_statistics(table, there), _holders(table, there, words))
+    (documents, total), holders = await asyncio.gather(
+        _statistics(table, there), _holders(table, there, words)
+    )
     counted: list[tuple[Key, Mapping[str, float], int]] = []
     async for holder in paced(holders, COUNTED_AT_A_TIME):
         packed = holder.get("words", lexical.NO_WORDS)  # of a damaged one there may be none
@@ -61,14 +74,18 @@ async def search(table: Table, search: Search, text: str) -> list[Hit]:
         return []
     there = records_in(search.where, search.roles)
     scores = dict((await holding(table, there, words)).ranked(words))
-    heads = await first(table, list(scores), search.limit, both(there, table.conditions.filter(search.filter)), search.select)
+    heads = await first(
+        table, list(scores), search.limit, both(there, table.conditions.filter(search.filter)), search.select
+    )
     hits = [Hit(head, scores[head.key]) for head in heads]
     hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
     return hits[: search.limit]
 
 
 async def _statistics(table: Table, there: Document) -> tuple[int, int]:
-    """How many records are asked, and how many words they have in all. An index answers, no record is read."""
+    """How many records are asked, and how many words they have in all. An index
+    answers, no record is read.
+    """
     total = {"$group": {"_id": None, "documents": {"$sum": 1}, "words": {"$sum": "$length"}}}
     async for found in await table.settled.aggregate([{"$match": there}, total]):
         return int(found["documents"]), int(found["words"])
@@ -78,10 +95,16 @@ async def _statistics(table: Table, there: Document) -> tuple[int, int]:
 async def _holders(table: Table, there: Document, words: Sequence[str]) -> list[Document]:
     """The words of each record that holds one of these."""
     found = there | OURS | {"stems": {"$in": [lexical.token(word) for word in words]}}
-    return await table.settled.find(found, {"words": 1}, batch_size=table.thresholds.counted_at_once).to_list() if words else []
+    return (
+        await table.settled.find(found, {"words": 1}, batch_size=table.thresholds.counted_at_once).to_list()
+        if words
+        else []
+    )
 
 
-async def first(table: Table, ranked: Sequence[Key], limit: int, passing: Document, select: frozenset[str]) -> list[Head]:
+async def first(
+    table: Table, ranked: Sequence[Key], limit: int, passing: Document, select: frozenset[str]
+) -> list[Head]:
     """The heads of the first so many that pass, if not of more. Mostly all do."""
     found, start, size = list[Head](), 0, limit
     while start < len(ranked) and len(found) < limit:
@@ -91,5 +114,11 @@ async def first(table: Table, ranked: Sequence[Key], limit: int, passing: Docume
 
 
 async def heads(table: Table, wanted: Document, select: frozenset[str]) -> list[Head]:
-    found = await table.settled.find(wanted, projection(select), batch_size=table.thresholds.counted_at_once).to_list()
-    return [head async for document in paced(found, HEADS_AT_A_TIME) if (head := head_in(table.collection, document, select)) is not None]
+    found = await table.settled.find(
+        wanted, projection(select), batch_size=table.thresholds.counted_at_once
+    ).to_list()
+    return [
+        head
+        async for document in paced(found, HEADS_AT_A_TIME)
+        if (head := head_in(table.collection, document, select)) is not None
+    ]

@@ -1,6 +1,8 @@
-"""A write that is alone in its call: one command that stores it where its condition holds, and a put only under its generation (see `partitions`).
+"""A write that is alone in its call: one command that stores it where its condition
+holds, and a put only under its generation (see `partitions`).
 
-Where it does not hold, what stands there is looked at and decided on, and written over on condition that it still stands.
+Where it does not hold, what stands there is looked at and decided on, and written over
+on condition that it still stands.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Backing:
 
 
 async def put_one(backing: Backing, write: Put) -> Outcome:
-    """Store the record where the condition holds; where it does not, look, and say what stands there. Raises `Unstorable`."""
+    """Store the record where the condition holds; where it does not, look, and say what
+    stands there. Raises `Unstorable`.
+    """
     table, partition = backing.table(write.collection), write.record.partition
     row = row_of(write.collection, write.record)
     if write.record.generation is None:
@@ -58,7 +62,9 @@ async def put_one(backing: Backing, write: Put) -> Outcome:
     for _ in range(ROUNDS):
         if await _placed(backing.directory, table, write, document, place):
             return Outcome(Status.APPLIED, version=row.version, generation=row.generation)
-        found, generations = await asyncio.gather(table.documents.find_one(table.at(write.key)), backing.directory.generations([partition]))
+        found, generations = await asyncio.gather(
+            table.documents.find_one(table.at(write.key)), backing.directory.generations([partition])
+        )
         decision = decide(write, slot_of(write.collection, write.key, held_in(found)), generations[partition])
         if not decision.changes:
             return decision.outcome
@@ -74,7 +80,9 @@ _INSERTED: Mapping[str, Any] = {"whenMatched": "fail", "whenNotMatched": "insert
 
 
 def _replacing(where: Document | bool, otherwise: str = "fail") -> Mapping[str, Any]:
-    """A `$merge` puts a document in the place of what stands there and is as the expression says."""
+    """A `$merge` puts a document in the place of what stands there and is as the
+    expression says.
+    """
     return {"whenMatched": replacement("$$new", where), "whenNotMatched": otherwise}
 
 
@@ -82,13 +90,19 @@ def _blindly(write: Put) -> Mapping[str, Any]:
     """Without having looked."""
     if isinstance(write.when, Absent):
         return _INSERTED
-    return _replacing(standing(write.when, write.record.version), "fail" if isinstance(write.when, AtVersion) else "insert")
+    return _replacing(
+        standing(write.when, write.record.version), "fail" if isinstance(write.when, AtVersion) else "insert"
+    )
 
 
-async def _placed(directory: Directory, table: Table, write: Put, document: Document, place: Mapping[str, Any]) -> bool:
-    """Store the document in its place under its generation, in one step; whether both were still so.
+async def _placed(
+    directory: Directory, table: Table, write: Put, document: Document, place: Mapping[str, Any]
+) -> bool:
+    """Store the document in its place under its generation, in one step; whether both
+    were still so.
 
-    The driver repeats no `$merge`: a server that steps down meanwhile is `StoreUnavailable`.
+    The driver repeats no `$merge`: a server that steps down meanwhile is
+    `StoreUnavailable`.
     """
     under = only_under(write.record.partition, document, exactly=write.record.generation is None)
     try:
@@ -103,12 +117,18 @@ async def _placed(directory: Directory, table: Table, write: Put, document: Docu
 async def delete_one(backing: Backing, write: Delete) -> Outcome:
     """A tombstone needs no generation: one change of one document. Raises `Unstorable`."""
     table = backing.table(write.collection)
-    document = document_of(row_of(write.collection, Tombstone(write.key, write.version, write.owed, write.note, write.discard_at)))
+    document = document_of(
+        row_of(
+            write.collection, Tombstone(write.key, write.version, write.owed, write.note, write.discard_at)
+        )
+    )
     upsert = not isinstance(write.when, AtVersion)
     where = standing(write.when, write.version)
     for _ in range(ROUNDS):
         try:
-            before = await table.documents.find_one_and_update(table.at(write.key), replacement(document, where), {QUARANTINED: 1}, upsert=upsert)
+            before = await table.documents.find_one_and_update(
+                table.at(write.key), replacement(document, where), {QUARANTINED: 1}, upsert=upsert
+            )
         except Exception as exc:
             if not is_refused(exc):
                 raise
@@ -126,17 +146,35 @@ async def delete_one(backing: Backing, write: Delete) -> Outcome:
 
 
 def standing(when: When, version: int) -> Document | bool:
-    """The condition on what stands there, as an expression: what owes is to be looked at. Nothing has no version, a corrupt document perhaps none."""
+    """The condition on what stands there, as an expression: what owes is to be looked
+    at. Nothing has no version, a corrupt document perhaps none.
+    """
     match when:
         case Absent():
             return {"$lte": ["$type", None]}
         case AtVersion(n, _, tier) if not 0 < n < 2**63 or not is_text(tier or ""):
             return False  # no document has these
         case AtVersion(n, None, None):
-            return {"$and": [{"$eq": ["$version", n]}, {"$in": ["$type", [RECORD, TOMBSTONE]]}, OWING_NOTHING]}
+            return {
+                "$and": [{"$eq": ["$version", n]}, {"$in": ["$type", [RECORD, TOMBSTONE]]}, OWING_NOTHING]
+            }
         case AtVersion(n, role, tier):
-            asked: Mapping[str, Any] = {"version": n, "type": RECORD, "role": role and role.value, "tier": tier}
-            return {"$and": [*[{"$eq": [f"${name}", {"$literal": value}]} for name, value in asked.items() if value is not None], OWING_NOTHING]}
+            asked: Mapping[str, Any] = {
+                "version": n,
+                "type": RECORD,
+                "role": role and role.value,
+                "tier": tier,
+            }
+            return {
+                "$and": [
+                    *[
+                        {"$eq": [f"${name}", {"$literal": value}]}
+                        for name, value in asked.items()
+                        if value is not None
+                    ],
+                    OWING_NOTHING,
+                ]
+            }
         case Always():
             return True
         case Newer():

@@ -1,4 +1,6 @@
-"""The store on MongoDB. What it promises where, and how, is told at the top of `partitions`, `batch` and `words`."""
+"""The store on MongoDB. What it promises where, and how, is told at the top of
+`partitions`, `batch` and `words`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from memory.adapters.mongo.batch import Turns, WriteBatch
 from memory.adapters.mongo.candidates import candidates
 from memory.adapters.mongo.codec import Document, document_of
 from memory.adapters.mongo.config import CLAIMS, parse
-from memory.adapters.mongo.connection import Heartbeats, Inspection, client_of, database_of, inspect, require_uri
+from memory.adapters.mongo.connection import (
+    Heartbeats,
+    Inspection,
+    client_of,
+    database_of,
+    inspect,
+    require_uri,
+)
 from memory.adapters.mongo.errors import translate
 from memory.adapters.mongo.partitions import Directory, Idle
 from memory.adapters.mongo.quarantine import Damaged, Quarantine
@@ -50,20 +59,26 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _TURNS = 3
-"""How many times as long as one operation a call may take that others get in the way of."""
+"""How many times as long as one operation a call may take that others get in the way
+of.
+"""
 
 
 class MongoStore(BaseStore):
-    """Records in a MongoDB database of version 4.4 or later: one collection a collection. See `MongoConfig` for options.
+    """Records in a MongoDB database of version 4.4 or later: one collection a
+    collection. See `MongoConfig` for options.
 
-    Many processes may use it at once. A write is acknowledged when a majority of the members have it in their journals. On a server of its own
-    several writes are not kept whole or not at all: `atomic` is off there.
+    Many processes may use it at once. A write is acknowledged when a majority of the
+    members have it in their journals. On a server of its own several writes are not
+    kept whole or not at all: `atomic` is off there.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
     notes_format: ClassVar[bool] = True
 
-    def __init__(self, url: str, name: str = "mongodb", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
+    def __init__(
+        self, url: str, name: str = "mongodb", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
+    ) -> None:
         super().__init__(name)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         require_uri(name, self._config)
@@ -80,7 +95,7 @@ class MongoStore(BaseStore):
     def epoch(self) -> str:
         return self._epoch
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         await self._all_over()  # an opening that was cut off goes on to its end
@@ -100,8 +115,14 @@ class MongoStore(BaseStore):
             raise
         self._client, self._heartbeats, self._found = client, heartbeats, found
         thresholds, majority, sharded = self._config.thresholds, found.transactions, found.sharded
-        tables = {c.name: Table(c, database, self._names, thresholds, majority=majority, sharded=sharded) for c in collections}
-        directory, quarantine = Directory(database, self._names, thresholds, majority=majority), Quarantine(database, self._names)
+        tables = {
+            c.name: Table(c, database, self._names, thresholds, majority=majority, sharded=sharded)
+            for c in collections
+        }
+        directory, quarantine = (
+            Directory(database, self._names, thresholds, majority=majority),
+            Quarantine(database, self._names),
+        )
         self._backing = Backing(self.name, client, tables, directory, quarantine)
         self._turns = Turns(thresholds.turns)
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
@@ -110,24 +131,40 @@ class MongoStore(BaseStore):
             log.warning("store '%s' is not durable: %s", self.name, line)
 
     async def _inspected(self, client: AsyncMongoClient[Document], heartbeats: Heartbeats) -> Inspection:
-        host, _, port = self._config.hosts.partition(",")[0].rpartition(":") if ":" in self._config.hosts else (self._config.hosts, "", "27017")
+        host, _, port = (
+            self._config.hosts.partition(",")[0].rpartition(":")
+            if ":" in self._config.hosts
+            else (self._config.hosts, "", "27017")
+        )
         looking = self._of_the_named_set(inspect(self.name, client), heartbeats)
         if self._config.uri.startswith("mongodb+srv://") or not port.isdecimal() or "," in self._config.hosts:
             return await looking
         return await expecting(
-            "MongoDB", self.name, host.strip("[]"), int(port), looking, lambda error: isinstance(error, OperationFailure | ConfigError)
+            "MongoDB",
+            self.name,
+            host.strip("[]"),
+            int(port),
+            looking,
+            lambda error: isinstance(error, OperationFailure | ConfigError),
         )
 
-    async def _of_the_named_set(self, looking: Coroutine[Any, Any, Inspection], heartbeats: Heartbeats) -> Inspection:
+    async def _of_the_named_set(
+        self, looking: Coroutine[Any, Any, Inspection], heartbeats: Heartbeats
+    ) -> Inspection:
         """What is found, or an error at once if the servers are of another replica set.
 
         The driver would look for the named one until its time is up.
         """
-        work, mismatch = asyncio.ensure_future(looking), asyncio.ensure_future(heartbeats.of_another_set.wait())
+        work, mismatch = (
+            asyncio.ensure_future(looking),
+            asyncio.ensure_future(heartbeats.of_another_set.wait()),
+        )
         try:
             await asyncio.wait((work, mismatch), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                found = ", ".join(f"'{name}'" if name else "a server of no replica set" for name in sorted(heartbeats.sets))
+                found = ", ".join(
+                    f"'{name}'" if name else "a server of no replica set" for name in sorted(heartbeats.sets)
+                )
                 raise ConfigError(
                     f"store '{self.name}': the URL says replicaSet={self._config.replica_set}, "
                     f"and {self._config.hosts} is of {found}; correct replicaSet"
@@ -171,9 +208,18 @@ class MongoStore(BaseStore):
         if weaker:
             notes.insert(1, "the server changed since it was opened: it is no longer durable")
         if not found.transactions:
-            notes.append("a server on its own has no transactions: several writes together are refused; start it with --replSet for them")
+            notes.append(
+                "a server on its own has no transactions: several writes together are refused; start it with --replSet for them"
+            )
         facts: dict[str, JsonValue] = {"schema": schema, **found.facts, "durable": found.durable}
-        return Health(schema == SCHEMA and not weaker, "; ".join(notes), f"MongoDB {found.version}", self._epoch, facts, in_quarantine)
+        return Health(
+            schema == SCHEMA and not weaker,
+            "; ".join(notes),
+            f"MongoDB {found.version}",
+            self._epoch,
+            facts,
+            in_quarantine,
+        )
 
     async def _vital_signs(self) -> tuple[Inspection, int | None, int]:
         client = self._connected()
@@ -185,7 +231,9 @@ class MongoStore(BaseStore):
         return (await self._to_its_end(versions_of(self._connected()[self._config.database], self._names)))[1]
 
     async def _swap_format(self, before: str | None, after: str) -> bool:
-        return await self._to_its_end(swap_format(self._connected()[self._config.database], self._names, before, after))
+        return await self._to_its_end(
+            swap_format(self._connected()[self._config.database], self._names, before, after)
+        )
 
     def _connected(self) -> AsyncMongoClient[Document]:
         if self._client is None:
@@ -195,7 +243,8 @@ class MongoStore(BaseStore):
     async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work whether or not somebody still waits for it.
 
-        A caller that gives up leaves no connection in the middle of an answer and no transaction open; every operation ends in time by itself.
+        A caller that gives up leaves no connection in the middle of an answer and no
+        transaction open; every operation ends in time by itself.
         """
         task = asyncio.ensure_future(work)
         self._calls.add(task)
@@ -207,7 +256,7 @@ class MongoStore(BaseStore):
         if not task.cancelled():
             task.exception()  # nobody may be waiting for it
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         return await self._to_its_end(self._found_under(self._table(collection), keys))
@@ -233,12 +282,17 @@ class MongoStore(BaseStore):
                 case Delete():
                     return await delete_one(backing, write)
                 case RaiseGeneration():
-                    return Outcome(Status.APPLIED, number=await backing.directory.raise_to(write.partition, write.to))
+                    return Outcome(
+                        Status.APPLIED, number=await backing.directory.raise_to(write.partition, write.to)
+                    )
         except Unstorable as exc:
             return Outcome(Status.REJECTED, reason=str(exc))
 
     async def _several(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        atomic, patience = self.capabilities.atomic and (together or len(writes) > 1), _TURNS * self._config.timeout
+        atomic, patience = (
+            self.capabilities.atomic and (together or len(writes) > 1),
+            _TURNS * self._config.timeout,
+        )
         late = asyncio.get_running_loop().time() + patience
         batch = WriteBatch(self._ready(), self._turns, writes, atomic=atomic, together=together, late=late)
         return await carry_out(self.name, batch, writes, together=together, patience=patience)
@@ -262,25 +316,37 @@ class MongoStore(BaseStore):
     async def _candidates(self, asked: Candidates) -> Measured:
         return await self._to_its_end(candidates(self._table(asked.collection), asked))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         backing, deletion = self._ready(), Deletion(query, version, discard_at, carry)
-        return await self._to_its_end(reading.delete_matching(self._table(query.collection), backing.quarantine, deletion))
+        return await self._to_its_end(
+            reading.delete_matching(self._table(query.collection), backing.quarantine, deletion)
+        )
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Sequence[tuple[Partition, int]]:
         backing = self._ready()
         tables = [table.name for table in backing.tables.values()]
         return await self._to_its_end(backing.directory.listed(tables, where, prefix, after, limit))
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         """Mostly nothing is: that is one question about all collections."""
-        if cursor is None and not await self._to_its_end(reading.may_be_due(list(self._ready().tables.values()), now, expired)):
+        if cursor is None and not await self._to_its_end(
+            reading.may_be_due(list(self._ready().tables.values()), now, expired)
+        ):
             return Due()
         return await super()._due(now, limit, cursor, expired)
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
     async def _audit(self, repair: bool) -> Audit:
-        """`vacuum` is not offered: `compact` needs a right of its own, and WiredTiger uses the room of deleted documents again."""
+        """`vacuum` is not offered: `compact` needs a right of its own, and WiredTiger
+        uses the room of deleted documents again.
+        """
         return await self._to_its_end(self._audited(repair))
 
     async def _audited(self, repair: bool) -> Audit:
@@ -288,7 +354,13 @@ class MongoStore(BaseStore):
         for table in backing.tables.values():
             checked += await audit_words(table, problems, repair=repair)
             await audit_foreign(table, problems)
-        await audit_copies(backing.quarantine, backing.tables, problems, self._config.thresholds.audited_at_once, repair=repair)
+        await audit_copies(
+            backing.quarantine,
+            backing.tables,
+            problems,
+            self._config.thresholds.audited_at_once,
+            repair=repair,
+        )
         return Audit(checked, tuple(problems))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:

@@ -1,4 +1,6 @@
-"""One collection: its documents, its conditions, and its handles for reading and writing."""
+"""One collection: its documents, its conditions, and its handles for reading and
+writing.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,20 @@ REFUSED: Document = {"$toInt": "$_id"}
 
 
 class Table:
-    """`documents` is for writing and for looking before a write, `unwaited` for what a later write makes sure of; `settled` reads what a majority
-    has, which no failover takes back.
+    """`documents` is for writing and for looking before a write, `unwaited` for what a
+    later write makes sure of; `settled` reads what a majority has, which no failover
+    takes back.
     """
 
     def __init__(
-        self, collection: Collection, database: AsyncDatabase[Document], names: Names, thresholds: Thresholds, *, majority: bool, sharded: bool
+        self,
+        collection: Collection,
+        database: AsyncDatabase[Document],
+        names: Names,
+        thresholds: Thresholds,
+        *,
+        majority: bool,
+        sharded: bool,
     ) -> None:
         self._sharded = sharded
         self.collection = collection
@@ -36,7 +46,9 @@ class Table:
         self.conditions = Conditions(collection)
         self.documents: AsyncCollection[Document] = database[names.of(collection)]
         self.unwaited = self.documents.with_options(write_concern=WriteConcern(1))
-        self.settled = self.documents.with_options(read_concern=ReadConcern("majority")) if majority else self.documents
+        self.settled = (
+            self.documents.with_options(read_concern=ReadConcern("majority")) if majority else self.documents
+        )
 
     @property
     def name(self) -> str:
@@ -44,7 +56,9 @@ class Table:
         return self.documents.name
 
     def at(self, key: Key) -> Document:
-        """What stands under the key. A sharded cluster finds it by the tenant, which elsewhere may be damaged."""
+        """What stands under the key. A sharded cluster finds it by the tenant, which
+        elsewhere may be damaged.
+        """
         there: Document = {"_id": address(key)}
         return there | {"tenant": {"$eq": key.tenant}} if self._sharded else there
 
@@ -52,26 +66,40 @@ class Table:
         """What stands under these keys."""
         wanted = list(keys)
         there: Document = {"_id": {"$in": [address(key) for key in wanted]}}
-        return there | {"tenant": {"$in": list({key.tenant: None for key in wanted})}} if self._sharded else there
+        return (
+            there | {"tenant": {"$in": list({key.tenant: None for key in wanted})}}
+            if self._sharded
+            else there
+        )
 
     async def all_kept(self) -> None:
-        """Wait until a majority has whatever was written here before, by anyone: who decided on what `documents` showed may answer then.
+        """Wait until a majority has whatever was written here before, by anyone: who
+        decided on what `documents` showed may answer then.
 
-        A write that changes nothing is acknowledged when a majority has what the member that took it had last.
+        A write that changes nothing is acknowledged when a majority has what the member
+        that took it had last.
         """
         if self.settled is not self.documents:
-            nobody: Document = {"_id": {"tenant": "", "id": ""}} | ({"tenant": {"$eq": ""}} if self._sharded else {})
+            nobody: Document = {"_id": {"tenant": "", "id": ""}} | (
+                {"tenant": {"$eq": ""}} if self._sharded else {}
+            )
             await self.documents.update_one(nobody, {"$unset": {"nothing": ""}})
 
-    def swap(self, key: Key, found: Document | None, document: Document | None) -> InsertOne[Document] | UpdateOne | DeleteOne:
-        """Put the document, or nothing, in the place of what was found; refused where something else stands there, for each write of a bulk apart.
-        To take away what is gone does nothing."""
+    def swap(
+        self, key: Key, found: Document | None, document: Document | None
+    ) -> InsertOne[Document] | UpdateOne | DeleteOne:
+        """Put the document, or nothing, in the place of what was found; refused where
+        something else stands there, for each write of a bulk apart. To take away what
+        is gone does nothing.
+        """
         if found is None:
             assert document is not None  # noqa: S101 - nothing in the place of nothing is no change
             return InsertOne(document)
         if document is None:
             return DeleteOne(self.at(key) | {"$expr": {"$cond": [unchanged(found), True, REFUSED]}})
-        return UpdateOne(self.at(key), replacement(document, unchanged(found)), upsert=True)  # an upsert, or nobody would say that it is gone
+        return UpdateOne(
+            self.at(key), replacement(document, unchanged(found)), upsert=True
+        )  # an upsert, or nobody would say that it is gone
 
 
 def as_it_was(found: Mapping[str, Any]) -> Document:
@@ -85,9 +113,16 @@ def unchanged(found: Mapping[str, Any]) -> Document:
 
 
 def replacement(document: Document | str, where: Document | bool = True) -> Sequence[Document]:
-    """An update that puts the document (or the variable of this name) in the place of what stands there, where the expression holds; else it fails.
+    """An update that puts the document (or the variable of this name) in the place of
+    what stands there, where the expression holds; else it fails.
 
-    The document is one literal: nothing in it is an expression. That a copy is in quarantine is kept.
+    The document is one literal: nothing in it is an expression. That a copy is in
+    quarantine is kept.
     """
-    new = {"$mergeObjects": [document if isinstance(document, str) else {"$literal": document}, {QUARANTINED: f"${QUARANTINED}"}]}
+    new = {
+        "$mergeObjects": [
+            document if isinstance(document, str) else {"$literal": document},
+            {QUARANTINED: f"${QUARANTINED}"},
+        ]
+    }
     return [{"$replaceWith": new if where is True else {"$cond": [where, new, REFUSED]}}]

@@ -1,4 +1,6 @@
-"""The Qdrant adapter, under the schemes `qdrant`, `qdrants` and `qdrant+edge`. Importing this loads no driver."""
+"""The Qdrant adapter, under the schemes `qdrant`, `qdrants` and `qdrant+edge`.
+Importing this loads no driver.
+"""
 
 from __future__ import annotations
 
@@ -8,5 +10,8 @@ from memory.ports.adapter import Adapter, built_by
 __all__ = ["adapter"]
 
 adapter = Adapter(
-    schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.qdrant.store", "QdrantStore", for_code=("thresholds", "client")), extra="qdrant"
+    schemes=SCHEMES,
+    claims=CLAIMS,
+    build=built_by("memory.adapters.qdrant.store", "QdrantStore", for_code=("thresholds", "client")),
+    extra="qdrant",
 )

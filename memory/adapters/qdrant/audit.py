@@ -1,14 +1,19 @@
-"""What is derived from records and stands beside them, compared with what they say, and made anew.
+"""What is derived from records and stands beside them, compared with what they say, and
+made anew.
 
 Of each point whose checksum fits:
 
-- it stands at the point of its key, and its payload has of `partition`, `rank`, `owing`, `bytes`, `counted`, `length` and `untagged` what one made
-  now has;
-- the engine's own real numbers (`reals`) are there for each real field and no other, and may stand for what the field says (`rounding`);
-- `words` are the words of its texts, each once, with their weights; there are none where no live record stands;
-- the one dense vector is that of the record, of its number of dimensions; there is none where the record has none.
+- it stands at the point of its key, and its payload has of `partition`, `rank`,
+  `owing`, `bytes`, `counted`, `length` and `untagged` what one made now has;
+- the engine's own real numbers (`reals`) are there for each real field and no other,
+  and may stand for what the field says (`rounding`);
+- `words` are the words of its texts, each once, with their weights; there are none
+  where no live record stands;
+- the one dense vector is that of the record, of its number of dimensions; there is none
+  where the record has none.
 
-The rarity of words is counted by the engine when it is asked. Generations and counters are derived from nothing.
+The rarity of words is counted by the engine when it is asked. Generations and counters
+are derived from nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +39,9 @@ _CLOSE = 1e-5
 
 
 async def audit(engine: Engine, collections: Mapping[str, Collection], repair: bool) -> Audit:
-    """Look at every point. With `repair`, one that differs is written anew from its record, unless somebody else changed it meanwhile."""
+    """Look at every point. With `repair`, one that differs is written anew from its
+    record, unless somebody else changed it meanwhile.
+    """
     problems: list[str] = []
     checked, after = 0, None
     while True:
@@ -54,7 +61,9 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
                         f"{collection.name} {row.key.id}: stands at another point than its own"
                     )  # told, not touched: it may be the only copy
                     continue
-                change = change_to(collection, point.point, point.payload, row._replace(words=_words(collection, row)))
+                change = change_to(
+                    collection, point.point, point.payload, row._replace(words=_words(collection, row))
+                )
                 wrong = [f"{collection.name} {row.key.id}: {problem}" for problem in _problems(point, change)]
                 problems += wrong
                 if wrong:
@@ -80,20 +89,30 @@ def _problems(point: Whole, wanted: Change) -> Iterator[str]:
     vectors = wanted.vectors or Vectors()
     if not _same_words(vectors.words, point.vectors.get(WORDS)):
         yield "its words are not those of its texts"
-    if not _same_dense(vectors.dense, {name: vector for name, vector in point.vectors.items() if name != WORDS}):
+    if not _same_dense(
+        vectors.dense, {name: vector for name, vector in point.vectors.items() if name != WORDS}
+    ):
         yield "its vector is not the record's"
 
 
 def _same_reals(expected: Payload, payload: Payload) -> bool:
     wanted, there = expected.get(REALS) or {}, payload.get(REALS) or {}
-    return isinstance(there, dict) and wanted.keys() == there.keys() and all(stands_for(there[name], number) for name, number in wanted.items())
+    return (
+        isinstance(there, dict)
+        and wanted.keys() == there.keys()
+        and all(stands_for(there[name], number) for name, number in wanted.items())
+    )
 
 
 def _same_words(wanted: Sparse | None, there: Any) -> bool:
     mine = {} if wanted is None else dict(zip(wanted.indices, wanted.values, strict=True))
     theirs = dict(zip(there.indices, there.values, strict=True)) if isinstance(there, Sparse) else {}
     once = not isinstance(there, Sparse) or len(theirs) == len(there.indices)
-    return once and mine.keys() == theirs.keys() and all(abs(theirs[index] - value) <= _CLOSE * value for index, value in mine.items())
+    return (
+        once
+        and mine.keys() == theirs.keys()
+        and all(abs(theirs[index] - value) <= _CLOSE * value for index, value in mine.items())
+    )
 
 
 def _same_dense(wanted: list[float] | None, there: Mapping[str, Any]) -> bool:

@@ -1,8 +1,11 @@
-"""A call's writes, read and stored point by point: what `memory.ports.batch` asks of a Qdrant engine.
+"""A call's writes, read and stored point by point: what `memory.ports.batch` asks of a
+Qdrant engine.
 
-Where the engine is this store's alone (Edge), reading, deciding and storing are one turn, and nothing is ever decided twice. On a server each change
-is conditional on the very payload it was decided on. A record cannot be made conditional on its partition's generation, which is another point: so
-that is read again afterwards, and a record of a generation that was raised, or forgotten, meanwhile is taken back and decided again.
+Where the engine is this store's alone (Edge), reading, deciding and storing are one
+turn, and nothing is ever decided twice. On a server each change is conditional on the
+very payload it was decided on. A record cannot be made conditional on its partition's
+generation, which is another point: so that is read again afterwards, and a record of a
+generation that was raised, or forgotten, meanwhile is taken back and decided again.
 """
 
 from __future__ import annotations
@@ -27,7 +30,12 @@ from memory.ports.writes import RaiseGeneration, Write
 
 def points_changed(writes: Iterable[Write]) -> set[str]:
     """The points that the writes may change."""
-    return {generation_point(w.partition) if isinstance(w, RaiseGeneration) else record_point(w.collection.name, w.key) for w in writes}
+    return {
+        generation_point(w.partition)
+        if isinstance(w, RaiseGeneration)
+        else record_point(w.collection.name, w.key)
+        for w in writes
+    }
 
 
 def vectors_of(collection: Collection, row: Row | None) -> Vectors:
@@ -38,9 +46,16 @@ def vectors_of(collection: Collection, row: Row | None) -> Vectors:
     return Vectors(words, None if row.vector is None else unit(row.vector))
 
 
-def change_to(collection: Collection, point: str, before: Payload | None, row: Row, *, found_anew: bool = True) -> Change:
+def change_to(
+    collection: Collection, point: str, before: Payload | None, row: Row, *, found_anew: bool = True
+) -> Change:
     """The change that lets the row stand at the point."""
-    return Change(point, before, over(collection, payload_of(collection, row), before), vectors_of(collection, row) if found_anew else None)
+    return Change(
+        point,
+        before,
+        over(collection, payload_of(collection, row), before),
+        vectors_of(collection, row) if found_anew else None,
+    )
 
 
 class Points:
@@ -63,14 +78,20 @@ class Points:
         return self._engine.turn
 
     def lay_out(self, collection: Collection, row: Row) -> None:
-        """Whatever the port lets through has a payload, which is made when it is stored."""
+        """Whatever the port lets through has a payload, which is made when it is
+        stored.
+        """
 
     async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
         addresses = {record_point(c.name, key): (c, key) for c, keys in reads.keys.items() for key in keys}
         partitions = {generation_point(p): p for p in reads.partitions}
         found = await self._engine.retrieve(sorted([*addresses, *partitions]))
-        self._numbered = {partition: found[point] for point, partition in partitions.items() if point in found}
-        held = {(c.name, key): held_in(c, found[point]) for point, (c, key) in addresses.items() if point in found}
+        self._numbered = {
+            partition: found[point] for point, partition in partitions.items() if point in found
+        }
+        held = {
+            (c.name, key): held_in(c, found[point]) for point, (c, key) in addresses.items() if point in found
+        }
         return held, {partition: self._number(payload) for partition, payload in self._numbered.items()}
 
     def _number(self, payload: Payload) -> int:
@@ -81,7 +102,9 @@ class Points:
 
     async def raise_generations(self, raised: Mapping[Partition, int]) -> set[Partition]:
         changes = {
-            generation_point(p): Change(generation_point(p), self._numbered.get(p), generation_payload(p, number), Vectors())
+            generation_point(p): Change(
+                generation_point(p), self._numbered.get(p), generation_payload(p, number), Vectors()
+            )
             for p, number in raised.items()
         }
         lost = await self._engine.commit(list(changes.values()))
@@ -107,9 +130,14 @@ class Points:
         return change_to(change.collection, point, before, change.row, found_anew=change.found_anew)
 
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """As they were read once all was stored. A generation that was forgotten meanwhile counts as raised: above any there was."""
+        """As they were read once all was stored. A generation that was forgotten
+        meanwhile counts as raised: above any there was.
+        """
         payloads = {p: self._afterwards[generation_point(p)] for p in partitions}
-        return {p: _FORGOTTEN if payload is None and p in self._numbered else (payload or {}).get("number", 0) for p, payload in payloads.items()}
+        return {
+            p: _FORGOTTEN if payload is None and p in self._numbered else (payload or {}).get("number", 0)
+            for p, payload in payloads.items()
+        }
 
     async def take_back(self, changes: Sequence[batch.Change]) -> set[Address]:
         standing = await self._engine.retrieve([self._stored[c.address].point for c in changes])
@@ -118,7 +146,10 @@ class Points:
             stored, held = self._stored[change.address], change.held
             now = standing.get(stored.point)
             if now is not None and now.get("checksum") == (stored.payload or {}).get("checksum"):
-                undo[stored.point] = (change.address, Change(stored.point, now, held.token, vectors_of(change.collection, held.row)))
+                undo[stored.point] = (
+                    change.address,
+                    Change(stored.point, now, held.token, vectors_of(change.collection, held.row)),
+                )
         lost = await self._engine.commit([change for _, change in undo.values()]) if undo else set()
         return {address for point, (address, _) in undo.items() if point not in lost}
 
@@ -127,6 +158,10 @@ _FORGOTTEN = 2**63
 
 
 def raise_if_kept(engine: Engine, error: Exception, kept: bool) -> None:
-    """`StoreFull` promises that nothing of the call was kept: where something was, the call ends as one of which a part may stand."""
+    """`StoreFull` promises that nothing of the call was kept: where something was, the
+    call ends as one of which a part may stand.
+    """
     if kept and isinstance(engine.translate(error), StoreFull):
-        raise KeptInPart("no room is left, and a part of the call was kept; make room and try again") from error
+        raise KeptInPart(
+            "no room is left, and a part of the call was kept; make room and try again"
+        ) from error

@@ -1,4 +1,5 @@
-"""Candidates: found by each way, and by their points, at once; then what stands beside them. Of payloads only what is measured is read.
+"""Candidates: found by each way, and by their points, at once; then what stands beside
+them. Of payloads only what is measured is read.
 
 Their statistics are counted by the engine.
 """
@@ -25,13 +26,21 @@ from memory.ports.record import Key
 
 
 async def candidates(engine: Engine, asked: Candidates) -> Measured:
-    """One request brings the best of each way, the named ones and the words' counts, another the numbers of words."""
+    """One request brings the best of each way, the named ones and the words' counts,
+    another the numbers of words.
+    """
     make = engine.conditions
-    if engine.alone and not await engine.count(make.every(located(make, asked.collection, asked.where, asked.roles))):
-        return await measured(asked, [], none_of(asked))  # in this process that costs next to nothing, and each search a good deal more
+    if engine.alone and not await engine.count(
+        make.every(located(make, asked.collection, asked.where, asked.roles))
+    ):
+        return await measured(
+            asked, [], none_of(asked)
+        )  # in this process that costs next to nothing, and each search a good deal more
     looking = _Looking(engine, asked)
     counting = _Counting(engine, asked)
-    answers, lengths = await asyncio.gather(engine.ask([*looking.questions, *counting.questions]), counting.lengths())
+    answers, lengths = await asyncio.gather(
+        engine.ask([*looking.questions, *counting.questions]), counting.lengths()
+    )
     of_looking = len(looking.questions)
     found = {head.key.id: head for head in await looking.heads(answers[:of_looking])}
     counted = await counting.statistics(lengths, answers[of_looking:])
@@ -49,7 +58,10 @@ class _Looking:
         ways = list[Words | Near]()
         ways += [Words(asked.text)] if asked.text.strip() else []
         ways += [Near(asked.near)] if asked.near is not None else []
-        searches = [Search(asked.collection, asked.where, by, asked.limit, asked.filter, asked.roles, self._select) for by in ways]
+        searches = [
+            Search(asked.collection, asked.where, by, asked.limit, asked.filter, asked.roles, self._select)
+            for by in ways
+        ]
         rankings = [Ranking(engine, search) for search in searches]
         self._rankings = [(r, r.question) for r in rankings if r.question is not None]
         self._named = self._listing(asked.filter, self._points()) if asked.among else None
@@ -57,17 +69,25 @@ class _Looking:
     @property
     def questions(self) -> list[Ask]:
         """The best by words and by meaning, and those that are named."""
-        return [question for _, question in self._rankings] + ([self._named.question] if self._named is not None else [])
+        return [question for _, question in self._rankings] + (
+            [self._named.question] if self._named is not None else []
+        )
 
     async def heads(self, answers: Sequence[Sequence[Found]]) -> list[Head]:
         """What the answers to the questions hold, some of it twice."""
-        ranked = [hit.head for (r, _), found in zip(self._rankings, answers, strict=False) for hit in await r.hits(found)]
+        ranked = [
+            hit.head
+            for (r, _), found in zip(self._rankings, answers, strict=False)
+            for hit in await r.hits(found)
+        ]
         return ranked + (await self._named.heads(answers[-1]) if self._named is not None else [])
 
     def _points(self) -> Condition:
         assert not isinstance(self._asked.where, Everywhere)  # noqa: S101 - nobody may ask so
         keys = [Key(self._asked.where.tenant, i) for i in self._asked.among]
-        return self._engine.conditions.points([record_point(self._asked.collection.name, key) for key in keys])
+        return self._engine.conditions.points(
+            [record_point(self._asked.collection.name, key) for key in keys]
+        )
 
     async def around(self, found: Mapping[str, Head], around: Around) -> list[Head]:
         """What stands beside them."""
@@ -75,7 +95,11 @@ class _Looking:
         listings = [self._listing(all_of(self._asked.filter, part)) for part in asking_for(places, around)]
         asked = [listing for listing in listings if listing is not None]
         answers = await self._engine.ask([listing.question for listing in asked]) if asked else []
-        heads = [head for listing, points in zip(asked, answers, strict=True) for head in await listing.heads(points)]
+        heads = [
+            head
+            for listing, points in zip(asked, answers, strict=True)
+            for head in await listing.heads(points)
+        ]
         return [head for head in heads if head.key.id not in found and place_of(head, around) in places]
 
     def _listing(self, part: Filter | None, there: Part = Always.YES) -> _Listing | None:
@@ -83,7 +107,13 @@ class _Looking:
         asked = self._asked
         compiler = Compiler(asked.collection, self._engine.conditions)
         compiled = compiler.compile(part)
-        where = compiler.every([*located(self._engine.conditions, asked.collection, asked.where, asked.roles), compiled.asked, there])
+        where = compiler.every(
+            [
+                *located(self._engine.conditions, asked.collection, asked.where, asked.roles),
+                compiled.asked,
+                there,
+            ]
+        )
         if where is Always.NO:
             return None
         return _Listing(self._engine, Reading(asked.collection, self._select, compiled.rest), where)
@@ -97,21 +127,32 @@ class _Listing:
         self.question = Ask(where, engine.thresholds.read_at_once, reading.keys)
 
     async def heads(self, points: Sequence[Found]) -> list[Head]:
-        """The heads of the answer to `question`, and of all that follows where that was not all."""
+        """The heads of the answer to `question`, and of all that follows where that was
+        not all.
+        """
         if len(points) < self.question.limit:
             return await self._read(points)
-        return [h async for some in everything(self._engine, self._where, self._reading.keys) for h in await self._read(some)]
+        return [
+            h
+            async for some in everything(self._engine, self._where, self._reading.keys)
+            for h in await self._read(some)
+        ]
 
     async def _read(self, points: Sequence[Found]) -> list[Head]:
         reading = self._reading
-        return [head async for point in paced(points, reading.at_a_time) if (head := reading.head(point.payload)) is not None]
+        return [
+            head
+            async for point in paced(points, reading.at_a_time)
+            if (head := reading.head(point.payload)) is not None
+        ]
 
 
 class _Counting:
-    """The statistics. Documents and words follow from the numbers of words that points have.
+    """The statistics. Documents and words follow from the numbers of words that points
+    have.
 
-    How many points hold a word follows from its rarity, which the score of one point tells: nothing is
-    fetched to be counted.
+    How many points hold a word follows from its rarity, which the score of one point
+    tells: nothing is fetched to be counted.
     """
 
     def __init__(self, engine: Engine, asked: Candidates) -> None:
@@ -127,7 +168,10 @@ class _Counting:
         if not self._counted:
             return []
         old = Ask(self._old, self._engine.thresholds.read_at_once, ("counted",))
-        best = [Ask(self._where, 1, (), words=Sparse([w], [1.0]), corpus=self._where, with_words=True) for w in self._words]
+        best = [
+            Ask(self._where, 1, (), words=Sparse([w], [1.0]), corpus=self._where, with_words=True)
+            for w in self._words
+        ]
         return [old, *best]
 
     async def lengths(self) -> Mapping[int, int]:
@@ -160,8 +204,9 @@ def _length(point: Found) -> int:
 def _holding(best: Sequence[Found], word: int, documents: int) -> int:
     """How many of the documents hold the word, by the point that has most of it.
 
-    Its score is its weight of the word times the word's rarity, `ln((N - n + 0.5) / (n + 0.5) + 1)`.
-    Scores are 32-bit floats, which tell `n` exactly up to about a million documents.
+    Its score is its weight of the word times the word's rarity, `ln((N - n + 0.5) / (n
+    + 0.5) + 1)`. Scores are 32-bit floats, which tell `n` exactly up to about a million
+    documents.
     """
     if not best or best[0].words is None:
         return 0

@@ -1,12 +1,15 @@
 """A Qdrant server, or the client's local mode, by the requests of its REST interface.
 
-Others write at the same time, and a server says of a conditional write only that it was carried out, not whether its condition held. So
-every write leaves a token of its own in the payload, is conditional on the token of the state it was decided on (the server compares and
-writes in one step), and is read back: it was made where its token stands, or stands among those that later writers found there
-(`lineage`). Who was not first decides again.
+Others write at the same time, and a server says of a conditional write only that it was
+carried out, not whether its condition held. So every write leaves a token of its own in
+the payload, is conditional on the token of the state it was decided on (the server
+compares and writes in one step), and is read back: it was made where its token stands,
+or stands among those that later writers found there (`lineage`). Who was not first
+decides again.
 
-Reads take one replica, writes have strong ordering: one leader of a shard decides about all of them. Reading by majority failed
-while one of two holders was away, and missed records beside updates.
+Reads take one replica, writes have strong ordering: one leader of a shard decides about
+all of them. Reading by majority failed while one of two holders was away, and missed
+records beside updates.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ from memory.ports.collections import FieldType
 T = TypeVar("T")
 
 LINEAGE = 64
-"""So many earlier tokens stay with a point: as many writers may come between a write and its reading back."""
+"""So many earlier tokens stay with a point: as many writers may come between a write
+and its reading back.
+"""
 _DECIDED = {"wait": "true", "ordering": "strong"}
 
 
@@ -70,16 +75,22 @@ class ClientEngine:
         self.exact_statistics = True
         self.epoch = ""
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def open(self, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]) -> None:
         config = self._config
         if self._client is None:
             self._client = AsyncQdrantClient(
-                **({"location": ":memory:"} if config.host is None else _address(config)), timeout=config.timeout, check_compatibility=False
+                **({"location": ":memory:"} if config.host is None else _address(config)),
+                timeout=config.timeout,
+                check_compatibility=False,
             )
         local = config.host is None
-        self._wire = LocalWire(self._client, config.collection) if local else ServerWire(self._client, config.collection)
+        self._wire = (
+            LocalWire(self._client, config.collection)
+            if local
+            else ServerWire(self._client, config.collection)
+        )
         try:
             found = await make_ready(self._name, config, self._wire, self._ask, indexes, look)
         except BaseException:
@@ -104,7 +115,9 @@ class ClientEngine:
     async def version(self) -> str:
         version = await self._open_wire.version()
         await self._look()
-        return f"Qdrant {version}" if self._config.host is not None else f"local mode of qdrant-client {version}"
+        return (
+            f"Qdrant {version}" if self._config.host is not None else f"local mode of qdrant-client {version}"
+        )
 
     @property
     def _open_wire(self) -> Wire:
@@ -113,7 +126,9 @@ class ClientEngine:
         return self._wire
 
     async def _ask(self, method: str, path: str, body: Any, read: Callable[[Any], T], **parameters: str) -> T:
-        """What `read` makes of the answer to a request about the collection; `body` is JSON or made of it."""
+        """What `read` makes of the answer to a request about the collection; `body` is
+        JSON or made of it.
+        """
         sent = body if isinstance(body, bytes) else encoded(body) if body is not None else b""
         return await ask(self._open_wire, self._config.timeout, (method, path, sent), parameters, read)
 
@@ -121,7 +136,7 @@ class ClientEngine:
         """Learn which vectors the collection has."""
         self._dimensions = await self._ask("GET", "", None, dimensions_of)
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     async def retrieve(self, points: Sequence[str], keys: Sequence[str] | None = None) -> dict[str, Payload]:
         found: dict[str, Payload] = {}
@@ -130,26 +145,43 @@ class ClientEngine:
             found |= await self._ask("POST", "/points", body, _payloads)
         return found
 
-    async def scroll(self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None) -> tuple[list[Found], Any]:
-        records, following = await self._scroll(limit, {"filter": where, "with_payload": _wanted(keys)}, after)
+    async def scroll(
+        self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None
+    ) -> tuple[list[Found], Any]:
+        records, following = await self._scroll(
+            limit, {"filter": where, "with_payload": _wanted(keys)}, after
+        )
         return [Found(r.get("payload") or {}, r["id"]) for r in records], following
 
     async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
         records, following = await self._scroll(limit, {"with_payload": True, "with_vector": True}, after)
-        return [Whole(str(r["id"]), r.get("payload") or {}, _told(r.get("vector"))) for r in records], following
+        return [
+            Whole(str(r["id"]), r.get("payload") or {}, _told(r.get("vector"))) for r in records
+        ], following
 
-    async def _scroll(self, limit: int, asked: dict[str, Any], after: Any) -> tuple[list[dict[str, Any]], Any]:
+    async def _scroll(
+        self, limit: int, asked: dict[str, Any], after: Any
+    ) -> tuple[list[dict[str, Any]], Any]:
         body = {**asked, "limit": limit, **self._shards, **({} if after is None else {"offset": after})}
-        return await self._ask("POST", "/points/scroll", body, lambda a: (list(a["points"]), a.get("next_page_offset")))
+        return await self._ask(
+            "POST", "/points/scroll", body, lambda a: (list(a["points"]), a.get("next_page_offset"))
+        )
 
-    async def ordered(self, where: Condition, path: str, descending: bool, start: float | None, limit: int) -> list[Found]:
+    async def ordered(
+        self, where: Condition, path: str, descending: bool, start: float | None, limit: int
+    ) -> list[Found]:
         order: dict[str, Any] = {"key": path, "direction": "desc" if descending else "asc"}
         if start is not None:
             real = path.startswith(f"{REALS}.")  # which the server may read one step off
             edge = bound_beyond(start, FieldType.REAL, descending) if real else start
             order["start_from"] = whole_if_possible(edge)
         body = {"filter": where, "limit": limit, "order_by": order, "with_payload": True, **self._shards}
-        return await self._ask("POST", "/points/scroll", body, lambda a: [Found(r.get("payload") or {}, r["order_value"]) for r in a["points"]])
+        return await self._ask(
+            "POST",
+            "/points/scroll",
+            body,
+            lambda a: [Found(r.get("payload") or {}, r["order_value"]) for r in a["points"]],
+        )
 
     async def count(self, where: Condition) -> int:
         body = {"filter": where, "exact": True, **self._shards}
@@ -157,7 +189,9 @@ class ClientEngine:
 
     async def tally(self, path: str, where: Condition) -> dict[int, int]:
         body = {"key": path, "filter": where, "limit": MOST_VALUES, "exact": True, **self._shards}
-        return await self._ask("POST", "/facet", body, lambda a: {int(hit["value"]): int(hit["count"]) for hit in a["hits"]})
+        return await self._ask(
+            "POST", "/facet", body, lambda a: {int(hit["value"]): int(hit["count"]) for hit in a["hits"]}
+        )
 
     async def ask(self, questions: Sequence[Ask]) -> list[list[Found]]:
         if {len(q.near) for q in questions if q.near is not None} - self._dimensions:
@@ -166,7 +200,12 @@ class ClientEngine:
         answers: list[list[Found]] = []
         for some in _chunks(known, self._queries_at_once):
             body = {"searches": [self._search(q) for q in some]}
-            answers += await self._ask("POST", "/points/query/batch", body, lambda a: [[_scored(p) for p in one["points"]] for one in a])
+            answers += await self._ask(
+                "POST",
+                "/points/query/batch",
+                body,
+                lambda a: [[_scored(p) for p in one["points"]] for one in a],
+            )
         told = iter(answers)
         return [next(told) if q.near is None or len(q.near) in self._dimensions else [] for q in questions]
 
@@ -188,9 +227,11 @@ class ClientEngine:
             asked |= {"query": words, "using": WORDS, "params": {"idf": {"corpus": question.corpus}}}
         return asked
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
-    async def commit(self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None) -> set[str]:
+    async def commit(
+        self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None
+    ) -> set[str]:
         await self._make_vectors(changes)
         lost: set[str] = set()
         kept = False
@@ -199,7 +240,9 @@ class ClientEngine:
                 await self._ask("POST", "/points/batch", some.body, _must_be_completed, **_DECIDED)
             except Exception as exc:
                 if kept or (is_servers_answer(exc) and await self._any_made(some)):
-                    raise KeptInPart("Qdrant stopped in the middle of a call, and a part of it was kept; try again") from exc
+                    raise KeptInPart(
+                        "Qdrant stopped in the middle of a call, and a part of it was kept; try again"
+                    ) from exc
                 raise
             made = await self._made(some, {} if afterwards is None else afterwards)
             kept = kept or bool(made)
@@ -207,20 +250,33 @@ class ClientEngine:
         return lost
 
     async def _made(self, portion: _Portion, beside: dict[str, Payload | None]) -> set[str]:
-        """The points at which the changes were made. The same request tells how those beside are."""
-        standing = await self.retrieve([*portion.tokens, *beside], ("token", "lineage", *(("number",) if beside else ())))
+        """The points at which the changes were made. The same request tells how those
+        beside are.
+        """
+        standing = await self.retrieve(
+            [*portion.tokens, *beside], ("token", "lineage", *(("number",) if beside else ()))
+        )
         beside.update({point: standing.get(point) for point in beside})
-        return {c.point for c in portion.changes if _was_made(c, portion.tokens[c.point], standing.get(c.point))}
+        return {
+            c.point for c in portion.changes if _was_made(c, portion.tokens[c.point], standing.get(c.point))
+        }
 
     async def _any_made(self, portion: _Portion) -> bool:
-        """Whether anything of a portion that was refused stands. A server stops at its first error and keeps what came before."""
+        """Whether anything of a portion that was refused stands. A server stops at its
+        first error and keeps what came before.
+        """
         standing = await self.retrieve(list(portion.tokens), ("token", "lineage"))
         return any(
-            c.point not in standing if c.payload is None else _was_made(c, portion.tokens[c.point], standing.get(c.point)) for c in portion.changes
+            c.point not in standing
+            if c.payload is None
+            else _was_made(c, portion.tokens[c.point], standing.get(c.point))
+            for c in portion.changes
         )
 
     async def _make_vectors(self, changes: Sequence[Change]) -> None:
-        missing = {len(c.vectors.dense) for c in changes if c.vectors is not None and c.vectors.dense is not None} - self._dimensions
+        missing = {
+            len(c.vectors.dense) for c in changes if c.vectors is not None and c.vectors.dense is not None
+        } - self._dimensions
         if not missing:
             return
         await self._look()
@@ -235,13 +291,17 @@ class ClientEngine:
             self._dimensions.add(dimensions)
 
     def _portions(self, changes: Sequence[Change]) -> Iterator[_Portion]:
-        """The changes in requests that are not too large, by what they are when they are sent."""
+        """The changes in requests that are not too large, by what they are when they
+        are sent.
+        """
         most, most_bytes = self.thresholds.changed_at_once, self.thresholds.changed_bytes_at_once
         portion = _Portion()
         for change in changes:
             token = secrets.token_urlsafe(9)
             operation = encoded(self._operation(change, token))
-            if portion.changes and (len(portion.changes) == most or portion.size + len(operation) > most_bytes):
+            if portion.changes and (
+                len(portion.changes) == most or portion.size + len(operation) > most_bytes
+            ):
                 yield portion
                 portion = _Portion()
             portion.add(change, token, operation)
@@ -297,7 +357,13 @@ def _must_be_completed(results: Any) -> None:
 
 
 def _address(config: ServerConfig) -> dict[str, Any]:
-    return {"host": config.host, "port": config.port, "https": config.https, "prefix": config.prefix or None, "api_key": config.api_key}
+    return {
+        "host": config.host,
+        "port": config.port,
+        "https": config.https,
+        "prefix": config.prefix or None,
+        "api_key": config.api_key,
+    }
 
 
 def _wanted(keys: Sequence[str] | None) -> bool | list[str]:
@@ -331,7 +397,10 @@ def _named(vectors: Vectors) -> dict[str, Any]:
 
 def _told(vectors: Any) -> dict[str, Sparse | list[float]]:
     named = vectors if isinstance(vectors, dict) else {}
-    return {n: Sparse(list(v["indices"]), list(v["values"])) if isinstance(v, dict) else list(v) for n, v in named.items()}
+    return {
+        n: Sparse(list(v["indices"]), list(v["values"])) if isinstance(v, dict) else list(v)
+        for n, v in named.items()
+    }
 
 
 def _lineage(before: Payload | None) -> list[str]:
@@ -343,12 +412,18 @@ def _lineage(before: Payload | None) -> list[str]:
 def _was_made(change: Change, token: str, standing: Payload | None) -> bool:
     """Whether the change was made, by what stands there now."""
     if standing is None:
-        return change.payload is None  # else it was made and taken away, or never made: to be decided again either way
+        return (
+            change.payload is None
+        )  # else it was made and taken away, or never made: to be decided again either way
     tokens = [*standing.get("lineage", ()), standing.get("token")]
     if change.payload is None:
-        return (change.before or {}).get("token") not in tokens  # else it still stands, or others wrote over it
+        return (change.before or {}).get(
+            "token"
+        ) not in tokens  # else it still stands, or others wrote over it
     if token in tokens:
         return True
     if len(tokens) > LINEAGE and (change.before or {}).get("token") not in tokens:
-        raise Unconfirmed("so many others wrote there at once that whether this write was made cannot be told")
+        raise Unconfirmed(
+            "so many others wrote there at once that whether this write was made cannot be told"
+        )
     return False

@@ -1,8 +1,8 @@
 """Conditions as the JSON of Qdrant's REST interface.
 
-Whole numbers are sent as whole numbers. The server reads `9007199254740993.0` one step off for
-about one number in seven beyond 2**53, and `9007199254740993` exactly. Real numbers have slack
-for that (see `rounding`).
+Whole numbers are sent as whole numbers. The server reads `9007199254740993.0` one step
+off for about one number in seven beyond 2**53, and `9007199254740993` exactly. Real
+numbers have slack for that (see `rounding`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ def whole_if_possible(number: float) -> float:
 
 
 class ClientConditions:
-    """Conditions within a server's limits: of so many values each, and so many in a filter; None for no limit."""
+    """Conditions within a server's limits: of so many values each, and so many in a
+    filter; None for no limit.
+    """
 
     def __init__(self, most_values: int | None = None, most_conditions: int | None = None) -> None:
         self._most_values, self._most_conditions = most_values, most_conditions

@@ -1,4 +1,6 @@
-"""The client's errors as ours, most specific first. Nothing of a request, where the key stands, gets into a message."""
+"""The client's errors as ours, most specific first. Nothing of a request, where the key
+stands, gets into a message.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,24 @@ _INTERNAL = 500
 _FULL_TEXTS = ("no space left on device", "os error 28", "out of disk", "disk quota exceeded")
 _LATE_TEXTS = ("timed out", "timeout", "deadline")
 _AWAY_TEXTS = (
-    *("active replica", "replica set", "consistency of this update is not guaranteed", "failed to apply operation"),
+    *(
+        "active replica",
+        "replica set",
+        "consistency of this update is not guaranteed",
+        "failed to apply operation",
+    ),
     *("leader is not established", "failed to propose operation", "temporarily unavailable"),
-    *("transport error", "connection refused", "connection reset", "unable to connect", "read operations failed"),
+    *(
+        "transport error",
+        "connection refused",
+        "connection reset",
+        "unable to connect",
+        "read operations failed",
+    ),
 )
-"""What a server says of replicas, leaders and peers that it cannot reach: a node is away, and may come back."""
+"""What a server says of replicas, leaders and peers that it cannot reach: a node is
+away, and may come back.
+"""
 
 
 class Unconfirmed(Exception):
@@ -31,7 +46,9 @@ class Unconfirmed(Exception):
 
 
 class Busy(Exception):
-    """The server refuses work for now. `wait` is for how many seconds, None if it does not say."""
+    """The server refuses work for now. `wait` is for how many seconds, None if it does
+    not say.
+    """
 
     def __init__(self, wait: float | None) -> None:
         super().__init__(wait)
@@ -65,14 +82,22 @@ def translate_client(store: str, error: Exception) -> Exception | None:
             return _response(store, error)
         case ResponseHandlingException():
             source = error.source
-            return translate_client(store, source) or StoreError(store, f"the answer cannot be read: {type(source).__name__}")
+            return translate_client(store, source) or StoreError(
+                store, f"the answer cannot be read: {type(source).__name__}"
+            )
         case QdrantException():
             return StoreUnavailable(store, "Qdrant refuses work for now")
         case TimeoutError() | httpx.TimeoutException():
             return StoreTimeout(store, "Qdrant did not answer in time")
         case httpx.TransportError():
             return _unreachable(store, error)
-        case httpx.HTTPError() | httpx.InvalidURL() | httpx.StreamError() | httpx.CookieConflict() | ApiException():
+        case (
+            httpx.HTTPError()
+            | httpx.InvalidURL()
+            | httpx.StreamError()
+            | httpx.CookieConflict()
+            | ApiException()
+        ):
             return StoreError(store, f"Qdrant cannot be asked ({type(error).__name__})")
         case _:
             return None
@@ -81,7 +106,9 @@ def translate_client(store: str, error: Exception) -> Exception | None:
 def _unreachable(store: str, error: httpx.TransportError) -> StoreError:
     if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
         ended = f"the connection ended without an answer in HTTP ({type(error).__name__})"
-        return StoreUnavailable(store, f"{ended}: if Qdrant is up, this port is not its HTTP port (6333 unless changed)")
+        return StoreUnavailable(
+            store, f"{ended}: if Qdrant is up, this port is not its HTTP port (6333 unless changed)"
+        )
     return StoreUnavailable(store, f"Qdrant cannot be reached ({type(error).__name__})")
 
 
@@ -99,7 +126,10 @@ def _response(store: str, error: UnexpectedResponse) -> StoreError:
     if status >= _INTERNAL and _mentions(text, _LATE_TEXTS):
         return StoreTimeout(store, f"Qdrant did not do it in time ({said})")
     if status >= _INTERNAL and _mentions(text, _AWAY_TEXTS):
-        return StoreUnavailable(store, f"a node of Qdrant is away ({said}); if it stays away, remove its replicas and replicate again")
+        return StoreUnavailable(
+            store,
+            f"a node of Qdrant is away ({said}); if it stays away, remove its replicas and replicate again",
+        )
     return StoreError(store, f"Qdrant answered with status {status}: {said}")
 
 

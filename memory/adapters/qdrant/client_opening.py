@@ -1,4 +1,6 @@
-"""Opening a collection of a server: what is missing is made, what contradicts the options is refused by name."""
+"""Opening a collection of a server: what is missing is made, what contradicts the
+options is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEAST_SERVER = (1, 19)
-"""Conditional upserts came with 1.16, their modes with 1.17, new vectors for old collections with 1.18, rarity by tenant with 1.19. Older servers
-do not refuse what they do not know: they leave it out, and would overwrite what a condition protects."""
+"""Conditional upserts came with 1.16, their modes with 1.17, new vectors for old
+collections with 1.18, rarity by tenant with 1.19. Older servers do not refuse what they
+do not know: they leave it out, and would overwrite what a condition protects.
+"""
 LEAST_RATE = 600
 LEAST_IN_ONE = 64
-"""Requests a minute below which a server would refuse ordinary work: a write takes four, a search three."""
+"""Requests a minute below which a server would refuse ordinary work: a write takes
+four, a search three.
+"""
 _NOT_FOUND = 404
 _SCHEMAS: dict[str, Any] = {
     "keyword": "keyword",
@@ -36,11 +42,15 @@ _FILTERED = (
     *[Index(path, "keyword") for path in ("token", "untagged", "id")],
     *[Index(path, "integer") for path in ("version", "generation", "accesses", "accessed_at")],
 )
-"""What is filtered by besides the indexes that make something faster. A server in strict mode refuses filters without an index."""
+"""What is filtered by besides the indexes that make something faster. A server in
+strict mode refuses filters without an index.
+"""
 
 
 class Asking(Protocol):
-    def __call__(self, method: str, path: str, body: Any, read: Callable[[Any], T], **parameters: str) -> Awaitable[T]: ...
+    def __call__(
+        self, method: str, path: str, body: Any, read: Callable[[Any], T], **parameters: str
+    ) -> Awaitable[T]: ...
 
 
 @dataclass(slots=True)
@@ -56,7 +66,12 @@ class Opened:
 
 
 async def make_ready(
-    store: str, config: ServerConfig, wire: Wire, ask: Asking, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]
+    store: str,
+    config: ServerConfig,
+    wire: Wire,
+    ask: Asking,
+    indexes: Sequence[Index],
+    look: Callable[[], Awaitable[None]],
 ) -> Opened:
     """Make the collection, its shard key and its indexes where they are missing."""
     if config.host is None:  # the local mode has neither shards nor indexes
@@ -81,7 +96,9 @@ async def make_ready(
         if index.path not in standing:
             schema = {"field_name": index.path, "field_schema": _SCHEMAS[index.kind]}
             await ask("PUT", "/index", schema, bool, wait="true")
-    limits = [strict.get(name) for name in ("search_max_batchsize", "condition_max_size", "filter_max_conditions")]
+    limits = [
+        strict.get(name) for name in ("search_max_batchsize", "condition_max_size", "filter_max_conditions")
+    ]
     return Opened(dimensions_of(info), _has_one_shard(store, settings["params"]), *limits)
 
 
@@ -99,7 +116,9 @@ async def _version(wire: Wire, seconds: float) -> str:
 def _check_version(store: str, version: str) -> None:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < LEAST_SERVER:
-        raise ConfigError(f"store '{store}': this server is Qdrant {version}; at least {'.'.join(map(str, LEAST_SERVER))} is needed")
+        raise ConfigError(
+            f"store '{store}': this server is Qdrant {version}; at least {'.'.join(map(str, LEAST_SERVER))} is needed"
+        )
 
 
 def _collection(config: ServerConfig) -> dict[str, Any]:
@@ -116,8 +135,12 @@ def _collection(config: ServerConfig) -> dict[str, Any]:
     }
 
 
-async def _made(ask: Asking, method: str, path: str, body: Any, stands: Callable[[], Awaitable[bool]], seconds: float) -> None:
-    """Make something that another opening may make at the same moment: then the server refuses it, for a time also with status 500."""
+async def _made(
+    ask: Asking, method: str, path: str, body: Any, stands: Callable[[], Awaitable[bool]], seconds: float
+) -> None:
+    """Make something that another opening may make at the same moment: then the server
+    refuses it, for a time also with status 500.
+    """
     late = time.monotonic() + seconds
     while True:
         try:
@@ -158,7 +181,9 @@ def _check_collection(store: str, config: ServerConfig, params: Mapping[str, Any
 
 
 async def _make_shard_key(store: str, config: ServerConfig, ask: Asking, params: Mapping[str, Any]) -> None:
-    """A crash between making the collection and its key leaves a collection without any: the key is made then."""
+    """A crash between making the collection and its key leaves a collection without
+    any: the key is made then.
+    """
     custom, key = params.get("sharding_method") == "custom", config.shard_key
     if not custom and key is None:
         return

@@ -1,12 +1,17 @@
-"""Rows as payloads and back, and the checksum that tells whether a payload is as it was written.
+"""Rows as payloads and back, and the checksum that tells whether a payload is as it was
+written.
 
-A payload holds all there is to a record, readable in any Qdrant tool; vectors beside it are only for finding it and can be made again
-from it. Declared fields stand under the name of their collection (`entries.type`), so that two collections may declare one name with
-two types. What is JSON in a record (body, owed steps, notes) is JSON text here: engines reorder keys and round numbers, text they keep.
+A payload holds all there is to a record, readable in any Qdrant tool; vectors beside it
+are only for finding it and can be made again from it. Declared fields stand under the
+name of their collection (`entries.type`), so that two collections may declare one name
+with two types. What is JSON in a record (body, owed steps, notes) is JSON text here:
+engines reorder keys and round numbers, text they keep.
 
-So are real numbers, as the shortest text that reads back as the same 64 bits: engines keep payloads as JSON, and the double they read from it
-may be the neighbour of the one that was written (Edge 0.9 changes one in five of those with 17 digits). The engine's own number stands beside it
-under `reals`, for filters and orders only: nobody is handed it, the checksum leaves it out, and `NEAR` says how far off it may be.
+So are real numbers, as the shortest text that reads back as the same 64 bits: engines
+keep payloads as JSON, and the double they read from it may be the neighbour of the one
+that was written (Edge 0.9 changes one in five of those with 17 digits). The engine's
+own number stands beside it under `reals`, for filters and orders only: nobody is handed
+it, the checksum leaves it out, and `NEAR` says how far off it may be.
 """
 
 from __future__ import annotations
@@ -39,18 +44,62 @@ UNTAGGED = "untagged"
 LENGTH = "length"
 """Where it has the number of words. What earlier releases wrote has none."""
 QUARANTINED = "quarantined"
-"""Where it has a 1 if it is damaged and somebody has met it. Nothing else of it changes: what the engine's indexes know it by is what it was, and an
-erasure must reach it."""
+"""Where it has a 1 if it is damaged and somebody has met it. Nothing else of it
+changes: what the engine's indexes know it by is what it was, and an erasure must reach
+it.
+"""
 GENERATION = "generation"
 
 _SEALED = (
-    *("schema", "collection", "kind", "tenant", "id", "scope", "version", "generation", "role", "tier", "created_at", "updated_at", "expires_at"),
-    *("discard_at", "accesses", "accessed_at", "cached_at", "epoch", "previous", "owed", "note", "body", "vector", "partition", "number"),
+    *(
+        "schema",
+        "collection",
+        "kind",
+        "tenant",
+        "id",
+        "scope",
+        "version",
+        "generation",
+        "role",
+        "tier",
+        "created_at",
+        "updated_at",
+        "expires_at",
+    ),
+    *(
+        "discard_at",
+        "accesses",
+        "accessed_at",
+        "cached_at",
+        "epoch",
+        "previous",
+        "owed",
+        "note",
+        "body",
+        "vector",
+        "partition",
+        "number",
+    ),
 )
-"""What the checksum covers beside fields and texts, in this order. Not in it are tokens of writers, which change nothing of what is said, and what is
-derived for filters and searches."""
+"""What the checksum covers beside fields and texts, in this order. Not in it are tokens
+of writers, which change nothing of what is said, and what is derived for filters and
+searches.
+"""
 _SAME = (
-    *("tenant", "id", "version", "scope", "generation", "role", "tier", "created_at", "updated_at", "expires_at", "discard_at", "accesses"),
+    *(
+        "tenant",
+        "id",
+        "version",
+        "scope",
+        "generation",
+        "role",
+        "tier",
+        "created_at",
+        "updated_at",
+        "expires_at",
+        "discard_at",
+        "accesses",
+    ),
     *("accessed_at", "cached_at", "epoch", "previous", "owed", "note", "body"),
 )
 """What a payload has as a row has it."""
@@ -62,20 +111,38 @@ def pack_bytes(value: bytes) -> str:
     return b2a_base64(value, newline=False).decode("ascii")
 
 
-_PACK: dict[FieldType, Callable[[Any], Any]] = {FieldType.REAL: repr, FieldType.TAGS: list, FieldType.BYTES: pack_bytes}
-_UNPACK: dict[FieldType, Callable[[Any], Any]] = {FieldType.REAL: float, FieldType.TAGS: tuple, FieldType.BYTES: a2b_base64}
-_VALUES: dict[FieldType, Callable[[Any], FieldValue]] = {**_UNPACK, FieldType.BOOLEAN: bool, FieldType.TIME: cached_moment}
+_PACK: dict[FieldType, Callable[[Any], Any]] = {
+    FieldType.REAL: repr,
+    FieldType.TAGS: list,
+    FieldType.BYTES: pack_bytes,
+}
+_UNPACK: dict[FieldType, Callable[[Any], Any]] = {
+    FieldType.REAL: float,
+    FieldType.TAGS: tuple,
+    FieldType.BYTES: a2b_base64,
+}
+_VALUES: dict[FieldType, Callable[[Any], FieldValue]] = {
+    **_UNPACK,
+    FieldType.BOOLEAN: bool,
+    FieldType.TIME: cached_moment,
+}
 """Of those fields whose payload does not hold the value itself."""
 
 
-# -- the checksum -----------------------------------------------------------------------------------------------------
+# -- the checksum ----------------------------------------------------------------------
 
 
 def checksum(payload: Mapping[str, Any]) -> str:
-    """A 64-bit digest of everything the payload says, as marshal's version 2 writes it: type, length and content of each value."""
+    """A 64-bit digest of everything the payload says, as marshal's version 2 writes it:
+    type, length and content of each value.
+    """
     get = payload.get
     fields, texts = get(get("collection") or ""), get("texts")
-    said: Any = (list(map(get, _SEALED)), sorted(fields.items()) if fields else None, sorted(texts.items()) if texts else None)
+    said: Any = (
+        list(map(get, _SEALED)),
+        sorted(fields.items()) if fields else None,
+        sorted(texts.items()) if texts else None,
+    )
     return blake2b(marshal.dumps(said, 2), digest_size=8).hexdigest()
 
 
@@ -88,7 +155,9 @@ def is_sound(payload: Mapping[str, Any]) -> bool:
 
 
 def to_quarantine(payload: Payload) -> bool:
-    """Whether the payload is damaged and not in quarantine yet. What another release may have written is not touched."""
+    """Whether the payload is damaged and not in quarantine yet. What another release
+    may have written is not touched.
+    """
     return payload.get("schema") == SCHEMA and QUARANTINED not in payload and not is_sound(payload)
 
 
@@ -99,7 +168,7 @@ def _sealed(payload: Payload) -> Payload:
     return said
 
 
-# -- to payloads ------------------------------------------------------------------------------------------------------
+# -- to payloads -----------------------------------------------------------------------
 
 
 def payload_of(collection: Collection, row: Row) -> Payload:
@@ -116,7 +185,10 @@ def payload_of(collection: Collection, row: Row) -> Payload:
     }
     if row.type == RECORD:
         types = _types(collection)
-        packed = {name: _PACK[types[name]](value) if types.get(name) in _PACK else value for name, value in row.fields.items()}
+        packed = {
+            name: _PACK[types[name]](value) if types.get(name) in _PACK else value
+            for name, value in row.fields.items()
+        }
         payload |= {
             "partition": partition_word(collection.name, Partition(row.tenant, row.scope or "")),
             "vector": None if row.vector is None else pack_bytes(row.vector),
@@ -125,33 +197,51 @@ def payload_of(collection: Collection, row: Row) -> Payload:
             "counted": None if row.words is None else row.words.decode(),
             LENGTH: None if row.words is None else lexical.length(row.words),
             UNTAGGED: [name for name, value in row.fields.items() if value == () and name in types] or None,
-            REALS: {name: value for name, value in row.fields.items() if types.get(name) is FieldType.REAL} or None,
+            REALS: {name: value for name, value in row.fields.items() if types.get(name) is FieldType.REAL}
+            or None,
             collection.name: packed or None,
         }
     return _sealed(payload)
 
 
 def over(collection: Collection, payload: Payload, before: Payload | None) -> Payload:
-    """The payload as it goes in the place of one that has fields which are declared elsewhere: of these it keeps what the engine compares them by."""
-    others = {*((before or {}).get(collection.name) or {})} - _types(collection).keys() & (payload.get(collection.name) or {}).keys()
+    """The payload as it goes in the place of one that has fields which are declared
+    elsewhere: of these it keeps what the engine compares them by.
+    """
+    others = {*((before or {}).get(collection.name) or {})} - _types(collection).keys() & (
+        payload.get(collection.name) or {}
+    ).keys()
     if not before or not others:
         return payload
     reals = {name: number for name, number in (before.get(REALS) or {}).items() if name in others}
     untagged = [name for name in before.get(UNTAGGED) or () if name in others]
-    kept = {REALS: {**(payload.get(REALS) or {}), **reals}, UNTAGGED: [*(payload.get(UNTAGGED) or ()), *untagged]}
+    kept = {
+        REALS: {**(payload.get(REALS) or {}), **reals},
+        UNTAGGED: [*(payload.get(UNTAGGED) or ()), *untagged],
+    }
     return {**payload, **{name: value for name, value in kept.items() if value}}
 
 
 def generation_payload(partition: Partition, number: int) -> Payload:
     """A partition's generation, as the point that holds it."""
-    return _sealed({"schema": SCHEMA, "kind": GENERATION, "tenant": partition.tenant, "scope": partition.scope, "number": number})
+    return _sealed(
+        {
+            "schema": SCHEMA,
+            "kind": GENERATION,
+            "tenant": partition.tenant,
+            "scope": partition.scope,
+            "number": number,
+        }
+    )
 
 
-# -- from payloads ----------------------------------------------------------------------------------------------------
+# -- from payloads ---------------------------------------------------------------------
 
 
 def row_in(collection: Collection, payload: Payload) -> Row:
-    """The row of a sound payload. Raises `TypeError`, `ValueError`, `KeyError` or `AttributeError` for what is none."""
+    """The row of a sound payload. Raises `TypeError`, `ValueError`, `KeyError` or
+    `AttributeError` for what is none.
+    """
     get = payload.get
     if payload["schema"] != SCHEMA:
         raise ValueError(f"schema {payload['schema']}")
@@ -177,7 +267,10 @@ def row_in(collection: Collection, payload: Payload) -> Row:
         get("owed"),
         get("note"),
         get("body"),
-        {name: _UNPACK[types[name]](value) if types.get(name) in _UNPACK else value for name, value in (get(collection.name) or {}).items()},
+        {
+            name: _UNPACK[types[name]](value) if types.get(name) in _UNPACK else value
+            for name, value in (get(collection.name) or {}).items()
+        },
         get("texts") or {},
         None if vector is None else a2b_base64(vector),
         None if counted is None else counted.encode(),
@@ -209,18 +302,26 @@ def key_of(payload: Payload) -> Key:
     return Key(str(payload.get("tenant", "")), str(payload.get("id", "")))
 
 
-# -- heads ------------------------------------------------------------------------------------------------------------
+# -- heads -----------------------------------------------------------------------------
 
 
 def head_keys(collection: Collection, select: frozenset[str]) -> tuple[str, ...]:
     """What of payloads their heads take."""
     system = sorted(name for name in select if name in SYSTEM_TYPES)
     declared = [collection.name] if select - BESIDE - set(system) else []
-    return (*_OF_HEADS, *system, *declared, *(["counted"] if WORDS in select else []), *(["vector"] if VECTOR in select else []))
+    return (
+        *_OF_HEADS,
+        *system,
+        *declared,
+        *(["counted"] if WORDS in select else []),
+        *(["vector"] if VECTOR in select else []),
+    )
 
 
 def head_in(collection: Collection, payload: Payload, select: frozenset[str]) -> Head | None:
-    """The head of a payload, of which the `head_keys` are there; None where one of its values is none."""
+    """The head of a payload, of which the `head_keys` are there; None where one of its
+    values is none.
+    """
     get = payload.get
     try:
         vector, declared = get("vector") if VECTOR in select else None, get(collection.name) or {}
@@ -248,10 +349,17 @@ def _words(collection: Collection, counted: str | None) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _told(collection: Collection, select: frozenset[str]) -> Sequence[tuple[str, bool, Callable[[Any], FieldValue] | None]]:
-    """Of each field that is named, whether it is the system's, and what makes its value of the payload's; None where that is the value."""
+def _told(
+    collection: Collection, select: frozenset[str]
+) -> Sequence[tuple[str, bool, Callable[[Any], FieldValue] | None]]:
+    """Of each field that is named, whether it is the system's, and what makes its value
+    of the payload's; None where that is the value.
+    """
     types = {name: SYSTEM_TYPES.get(name) or _types(collection)[name] for name in select - BESIDE}
-    return [(name, name in SYSTEM_TYPES, _ROLES.__getitem__ if name == "role" else _VALUES.get(kind)) for name, kind in types.items()]
+    return [
+        (name, name in SYSTEM_TYPES, _ROLES.__getitem__ if name == "role" else _VALUES.get(kind))
+        for name, kind in types.items()
+    ]
 
 
 @lru_cache(maxsize=256)

@@ -2,12 +2,15 @@
 
 What `qdrant-edge-py` 0.9 is, as found by trying it:
 
-- Every call holds the interpreter's lock from beginning to end. A thread would free nobody and cost a tenth of a millisecond, a whole
-  search: so calls are made where they stand, and what is long is cut into pieces (`pages.everything`, `commit`).
-- An acknowledged update is in the write-ahead log: killing the process loses none. The log is not waited for on the disk: the death of the
-  machine may cost the last updates. It grows until the shard is closed, and is read again after a kill: see `log_bytes`.
-- Nothing is indexed by graph until `optimize`: searches look at all that the filter leaves, exactly. 20,000 vectors of 256 take 1.4 ms, and
-  optimising them 27 s: not worth it far beyond that, and done in a process of its own (`EdgeEngine.optimise`).
+- Every call holds the interpreter's lock from beginning to end. A thread would free
+  nobody and cost a tenth of a millisecond, a whole search: so calls are made where they
+  stand, and what is long is cut into pieces (`pages.everything`, `commit`).
+- An acknowledged update is in the write-ahead log: killing the process loses none. The
+  log is not waited for on the disk: the death of the machine may cost the last updates.
+  It grows until the shard is closed, and is read again after a kill: see `log_bytes`.
+- Nothing is indexed by graph until `optimize`: searches look at all that the filter
+  leaves, exactly. 20,000 vectors of 256 take 1.4 ms, and optimising them 27 s: not
+  worth it far beyond that, and done in a process of its own (`EdgeEngine.optimise`).
 - On a full disk the process is killed (SIGBUS): see `reserve_bytes`.
 - Errors are bare exceptions, and panics no exceptions at all (`BaseException`).
 """
@@ -26,7 +29,20 @@ import qdrant_edge as edge
 from memory.adapters.qdrant.codec import Payload
 from memory.adapters.qdrant.config import EdgeConfig
 from memory.adapters.qdrant.edge_folder import Folder
-from memory.adapters.qdrant.engine import MOST_VALUES, WORDS, Ask, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
+from memory.adapters.qdrant.engine import (
+    MOST_VALUES,
+    WORDS,
+    Ask,
+    Change,
+    Condition,
+    Conditions,
+    Found,
+    Index,
+    Sparse,
+    Vectors,
+    Whole,
+    dense_name,
+)
 from memory.adapters.qdrant.errors import EdgeFailure, translate_edge
 from memory.domain.errors import StoreError
 from memory.ports.pace import paced
@@ -53,7 +69,13 @@ class EdgeConditions:
         return edge.FieldCondition(path, match=edge.MatchAny(list(values)))  # type: ignore[arg-type]
 
     def between(
-        self, path: str, *, gt: float | None = None, gte: float | None = None, lt: float | None = None, lte: float | None = None
+        self,
+        path: str,
+        *,
+        gt: float | None = None,
+        gte: float | None = None,
+        lt: float | None = None,
+        lte: float | None = None,
     ) -> Condition:
         return edge.FieldCondition(path, range=edge.RangeFloat(gt=gt, gte=gte, lt=lt, lte=lte))
 
@@ -97,7 +119,7 @@ class EdgeEngine:
         self._upkeep = asyncio.Lock()
         self.turn = asyncio.Lock()
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def open(self, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]) -> None:
         indexes = [index for index in indexes if not index.optional]
@@ -127,7 +149,9 @@ class EdgeEngine:
         self._logged = 0
 
     async def close(self) -> None:
-        """Closing writes what is in memory to disk, which may take a second for some ten thousand new points; writes and upkeep are waited for."""
+        """Closing writes what is in memory to disk, which may take a second for some
+        ten thousand new points; writes and upkeep are waited for.
+        """
         async with self.turn, self._upkeep:
             self._let_go()
 
@@ -152,27 +176,38 @@ class EdgeEngine:
         return f"Qdrant Edge, {info.points_count} points in {info.segments_count} segments"
 
     async def optimise(self) -> None:
-        """Merge and index segments, in a process of its own; calls wait until it is done, the event loop does not.
+        """Merge and index segments, in a process of its own; calls wait until it is
+        done, the event loop does not.
 
-        Worth its time (a minute for each hundred thousand points, or more) where searches look at more than some fifty thousand points.
+        Worth its time (a minute for each hundred thousand points, or more) where
+        searches look at more than some fifty thousand points.
         """
         await self._in_a_child("edge_optimise", str(self._folder.shard))
 
     async def rewrite(self) -> int:
-        """Write the shard anew, without what was deleted, and take it in the place of the old one; how many bytes that gave back.
+        """Write the shard anew, without what was deleted, and take it in the place of
+        the old one; how many bytes that gave back.
 
-        Calls wait until it is done. It takes as much room as the shard again, and a crash leaves the old one or the new one whole.
+        Calls wait until it is done. It takes as much room as the shard again, and a
+        crash leaves the old one or the new one whole.
         """
         await self._until_ready()
         before = self._folder.size()
         self._folder.make_sure_of_room(before)
         indexes = json.dumps([[index.path, index.kind] for index in self._indexes])
-        folders, at_once = (str(self._folder.shard), str(self._folder.new)), str(self.thresholds.rewritten_at_once)
+        folders, at_once = (
+            (str(self._folder.shard), str(self._folder.new)),
+            str(self.thresholds.rewritten_at_once),
+        )
         await self._in_a_child("edge_rewrite", *folders, indexes, at_once, then=self._folder.swap)
         return max(0, before - self._folder.size())
 
-    async def _in_a_child(self, module: str, *arguments: str, then: Callable[[], None] = lambda: None) -> None:
-        """Run a module on the closed shard in a process of its own, then do what is left, and open the shard again."""
+    async def _in_a_child(
+        self, module: str, *arguments: str, then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Run a module on the closed shard in a process of its own, then do what is
+        left, and open the shard again.
+        """
         async with self._upkeep:
             await self._until_ready()
             self._ready.clear()
@@ -211,17 +246,25 @@ class EdgeEngine:
         while not self._ready.is_set():  # it may be closed again before who was woken has its turn
             await self._ready.wait()
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     async def retrieve(self, points: Sequence[str], keys: Sequence[str] | None = None) -> dict[str, Payload]:
         await self._until_ready()
         wanted = True if keys is None else list(keys)
         try:
-            return {str(r.id): r.payload or {} for r in _call(self._open_shard.retrieve, list(points), wanted, False)}
+            return {
+                str(r.id): r.payload or {}
+                for r in _call(self._open_shard.retrieve, list(points), wanted, False)
+            }
         except EdgeFailure:
-            return {str(r.id): self._alone(r.id, wanted) for r in _call(self._open_shard.retrieve, list(points), False, False)}
+            return {
+                str(r.id): self._alone(r.id, wanted)
+                for r in _call(self._open_shard.retrieve, list(points), False, False)
+            }
 
-    async def scroll(self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None) -> tuple[list[Found], Any]:
+    async def scroll(
+        self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None
+    ) -> tuple[list[Found], Any]:
         await self._until_ready()
         following: Any = None
 
@@ -236,18 +279,31 @@ class EdgeEngine:
     async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
         await self._until_ready()
         try:
-            records, following = _call(self._open_shard.scroll, edge.ScrollRequest(offset=after, limit=limit, with_payload=True, with_vector=True))
+            records, following = _call(
+                self._open_shard.scroll,
+                edge.ScrollRequest(offset=after, limit=limit, with_payload=True, with_vector=True),
+            )
         except EdgeFailure:
-            records, following = _call(self._open_shard.scroll, edge.ScrollRequest(offset=after, limit=limit, with_payload=False, with_vector=True))
+            records, following = _call(
+                self._open_shard.scroll,
+                edge.ScrollRequest(offset=after, limit=limit, with_payload=False, with_vector=True),
+            )
             return [Whole(str(r.id), self._alone(r.id, True), _told(r.vector)) for r in records], following
         return [Whole(str(r.id), r.payload or {}, _told(r.vector)) for r in records], following
 
-    async def ordered(self, where: Condition, path: str, descending: bool, start: float | None, limit: int) -> list[Found]:
+    async def ordered(
+        self, where: Condition, path: str, descending: bool, start: float | None, limit: int
+    ) -> list[Found]:
         await self._until_ready()
-        order = edge.OrderBy(path, direction=edge.Direction.Desc if descending else edge.Direction.Asc, start_from=start)
+        order = edge.OrderBy(
+            path, direction=edge.Direction.Desc if descending else edge.Direction.Asc, start_from=start
+        )
 
         def ask(payload: bool | list[str]) -> list[Any]:
-            return _call(self._open_shard.scroll, edge.ScrollRequest(limit=limit, filter=where, with_payload=payload, order_by=order))[0]
+            return _call(
+                self._open_shard.scroll,
+                edge.ScrollRequest(limit=limit, filter=where, with_payload=payload, order_by=order),
+            )[0]
 
         return self._found(ask, None, lambda record: record.order_value)
 
@@ -256,7 +312,9 @@ class EdgeEngine:
         return _call(self._open_shard.count, edge.CountRequest(filter=where, exact=True))
 
     async def tally(self, path: str, where: Condition) -> dict[int, int]:
-        """The engine's quick way adds up over its segments. No point stands in two of them, as on a server at work: so it is exact."""
+        """The engine's quick way adds up over its segments. No point stands in two of
+        them, as on a server at work: so it is exact.
+        """
         await self._until_ready()
         request = edge.FacetRequest(path, limit=MOST_VALUES, exact=False, filter=where)
         return {int(hit.value): hit.count for hit in _call(self._open_shard.facet, request).hits}
@@ -275,7 +333,9 @@ class EdgeEngine:
     def _ranked(self, question: Ask) -> list[Found]:
         params: edge.SearchParams | None = None
         if question.words is not None:
-            query = edge.Query.Nearest(edge.SparseVector(question.words.indices, question.words.values), using=WORDS)
+            query = edge.Query.Nearest(
+                edge.SparseVector(question.words.indices, question.words.values), using=WORDS
+            )
             params = edge.SearchParams(idf=edge.IdfParams(corpus=question.corpus))
         else:
             vector = question.near or []
@@ -284,14 +344,26 @@ class EdgeEngine:
 
         def ask(payload: bool | list[str]) -> list[Any]:
             request = edge.QueryRequest(
-                limit=question.limit, query=query, filter=question.where, params=params, with_payload=payload, with_vector=vectors
+                limit=question.limit,
+                query=query,
+                filter=question.where,
+                params=params,
+                with_payload=payload,
+                with_vector=vectors,
             )
             return _call(self._open_shard.query, request)
 
         return self._found(ask, question.keys, lambda point: point.score)
 
-    def _found(self, ask: Callable[[bool | list[str]], list[Any]], keys: Sequence[str] | None, value: Callable[[Any], Any]) -> list[Found]:
-        """What is asked, with payloads. One that Edge cannot read fails the whole call: then each is read alone."""
+    def _found(
+        self,
+        ask: Callable[[bool | list[str]], list[Any]],
+        keys: Sequence[str] | None,
+        value: Callable[[Any], Any],
+    ) -> list[Found]:
+        """What is asked, with payloads. One that Edge cannot read fails the whole call:
+        then each is read alone.
+        """
         wanted = True if keys is None else list(keys)
         try:
             return [Found(point.payload or {}, value(point), _words(point)) for point in ask(wanted)]
@@ -299,28 +371,40 @@ class EdgeEngine:
             return [Found(self._alone(point.id, wanted), value(point), _words(point)) for point in ask(False)]
 
     def _alone(self, point: Any, wanted: bool | list[str]) -> Payload:
-        """One payload; where Edge cannot read it, one that no checksum fits, named by its point: whose it was is not known any more."""
+        """One payload; where Edge cannot read it, one that no checksum fits, named by
+        its point: whose it was is not known any more.
+        """
         try:
             records = _call(self._open_shard.retrieve, [point], wanted, False)
         except EdgeFailure:
             return {"tenant": "", "id": str(point)}
         return records[0].payload or {} if records else {}
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
-    async def commit(self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None) -> set[str]:
-        """Nobody else is there, so nothing is ever lost. Many are changed some at a time, each of them at once."""
+    async def commit(
+        self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None
+    ) -> set[str]:
+        """Nobody else is there, so nothing is ever lost. Many are changed some at a
+        time, each of them at once.
+        """
         await self._until_ready()
         size = sum([500 + (c.payload or {}).get("bytes", 0) * 3 for c in changes])
-        self._folder.make_sure_of_room(size, deleting=all(c.payload is None or c.payload.get("kind") != RECORD for c in changes))
+        self._folder.make_sure_of_room(
+            size, deleting=all(c.payload is None or c.payload.get("kind") != RECORD for c in changes)
+        )
         kept = [c for c in changes if c.payload is not None and c.vectors is not None]
-        for dimensions in {len(c.vectors.dense) for c in kept if c.vectors and c.vectors.dense} - self._dimensions:
+        for dimensions in {
+            len(c.vectors.dense) for c in kept if c.vectors and c.vectors.dense
+        } - self._dimensions:
             _call(make_vector, self._open_shard, dimensions)
             self._dimensions.add(dimensions)
         most = self.thresholds.changed_in_a_turn
         async for some in self._portions(kept, most):
             self._update(edge.UpdateOperation.upsert_points([_point(c) for c in some]))
-        async for (change,) in self._portions([c for c in changes if c.payload is not None and c.vectors is None], 1):
+        async for (change,) in self._portions(
+            [c for c in changes if c.payload is not None and c.vectors is None], 1
+        ):
             self._update(_rewritten(change))
         async for some in self._portions([c for c in changes if c.payload is None], most):
             self._remove(some)
@@ -331,16 +415,22 @@ class EdgeEngine:
         return set()
 
     async def _portions(self, changes: Sequence[Change], size: int) -> AsyncIterator[Sequence[Change]]:
-        """So many of the changes at a time; others have a turn in between, and what they did to the shard is waited for."""
+        """So many of the changes at a time; others have a turn in between, and what
+        they did to the shard is waited for.
+        """
         async for start in paced(range(0, len(changes), size), self.thresholds.changed_in_a_turn // size):
             await self._until_ready()
             yield changes[start : start + size]
 
     def _remove(self, changes: Sequence[Change]) -> None:
-        """Edge reads what it removes, and after an update that failed it takes no other: what it cannot read is written over first."""
+        """Edge reads what it removes, and after an update that failed it takes no
+        other: what it cannot read is written over first.
+        """
         unreadable = [c.point for c in changes if "kind" not in (c.before or {})]
         if unreadable:
-            self._update(edge.UpdateOperation.upsert_points([edge.Point(point, {}, {}) for point in unreadable]))
+            self._update(
+                edge.UpdateOperation.upsert_points([edge.Point(point, {}, {}) for point in unreadable])
+            )
         self._update(edge.UpdateOperation.delete_points([c.point for c in changes]))
 
     def _update(self, operation: edge.UpdateOperation) -> None:
@@ -351,7 +441,9 @@ class EdgeEngine:
 
 
 def new_shard(shard: str) -> edge.EdgeShard:
-    config = edge.EdgeConfig(sparse_vectors={WORDS: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}, wal_enabled=True)
+    config = edge.EdgeConfig(
+        sparse_vectors={WORDS: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}, wal_enabled=True
+    )
     return edge.EdgeShard.create(shard, config)
 
 
@@ -360,7 +452,9 @@ def make_index(shard: edge.EdgeShard, index: Index) -> None:
 
 
 def make_vector(shard: edge.EdgeShard, dimensions: int) -> None:
-    shard.update(edge.UpdateOperation.create_dense_vector(dense_name(dimensions), dimensions, edge.Distance.Dot))
+    shard.update(
+        edge.UpdateOperation.create_dense_vector(dense_name(dimensions), dimensions, edge.Distance.Dot)
+    )
 
 
 def _point(change: Change) -> edge.Point:
@@ -374,11 +468,16 @@ def _point(change: Change) -> edge.Point:
 
 
 def _rewritten(change: Change) -> edge.UpdateOperation:
-    """Another payload beside the same vectors: what of it is new, where nothing of the payload before goes, is all that is written and indexed."""
+    """Another payload beside the same vectors: what of it is new, where nothing of the
+    payload before goes, is all that is written and indexed.
+    """
     before, after = change.before or {}, change.payload or {}
     if not before or not before.keys() <= after.keys() or None in after.values():  # a null takes a key away
         return edge.UpdateOperation.overwrite_payload([change.point], after)
-    return edge.UpdateOperation.set_payload([change.point], {name: value for name, value in after.items() if not _is_same(before.get(name), value)})
+    return edge.UpdateOperation.set_payload(
+        [change.point],
+        {name: value for name, value in after.items() if not _is_same(before.get(name), value)},
+    )
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -394,7 +493,9 @@ def _words(point: Any) -> Sparse | None:
 
 def _told(vectors: Any) -> dict[str, Sparse | list[float]]:
     return {
-        name: Sparse(list(vector.indices), list(vector.values)) if isinstance(vector, edge.SparseVector) else list(vector)
+        name: Sparse(list(vector.indices), list(vector.values))
+        if isinstance(vector, edge.SparseVector)
+        else list(vector)
         for name, vector in (vectors or {}).items()
     }
 

@@ -1,10 +1,12 @@
-"""The folder of an Edge shard: who has it open, where the shard is, and which vectors it has.
+"""The folder of an Edge shard: who has it open, where the shard is, and which vectors
+it has.
 
 folder/owner.json   who has it open (process, machine, since when); locked by that process while it is
 folder/shard.new/   while the shard is written anew: becomes the shard when it is whole, and `shard.old` is what was the shard until then
 folder/shard/       Edge's own: nobody but the owner can enter it, whatever the umask and the modes of what Edge makes in it
 
-The folder itself is made so too; one that was there already keeps the mode that it was given.
+The folder itself is made so too; one that was there already keeps the mode that it was
+given.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ except ImportError:  # pragma: no cover - on Windows the lock of Edge's own log 
 
 def dimensions_of(shard: Path) -> set[int]:
     config = json.loads((shard / "edge_config.json").read_text())
-    return {int(name.removeprefix("dense_")) for name in config.get("vectors") or {} if name.startswith("dense_")}
+    return {
+        int(name.removeprefix("dense_")) for name in config.get("vectors") or {} if name.startswith("dense_")
+    }
 
 
 class Folder:
@@ -49,7 +53,9 @@ class Folder:
         return sum(file.stat().st_blocks * 512 for file in self.shard.rglob("*") if file.is_file())
 
     def swap(self) -> None:
-        """Let the new shard be the shard. Whenever this stops, `put_right` finds one of the two whole."""
+        """Let the new shard be the shard. Whenever this stops, `put_right` finds one of
+        the two whole.
+        """
         self.shard.rename(self._old)
         try:
             self.new.rename(self.shard)
@@ -66,7 +72,9 @@ class Folder:
             shutil.rmtree(left, ignore_errors=True)
 
     def make_sure_of_room(self, size: int, deleting: bool = False) -> None:
-        """Raise `StoreFull` unless so much can be written and the reserve stays free; what only deletes, and opening, may use half of that."""
+        """Raise `StoreFull` unless so much can be written and the reserve stays free;
+        what only deletes, and opening, may use half of that.
+        """
         reserve = self._reserve // 2 if deleting else self._reserve
         free = shutil.disk_usage(self._path).free
         if free < reserve + size:
@@ -77,7 +85,9 @@ class Folder:
             )
 
     def take(self) -> None:
-        """Make the folder this process's own until it is given back or the process ends, however that ends."""
+        """Make the folder this process's own until it is given back or the process
+        ends, however that ends.
+        """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             self._path.mkdir(mode=0o700)
@@ -91,12 +101,18 @@ class Folder:
         self._lock = lock
         self.put_right()
         self.make_sure_of_room(0, deleting=True)
-        note = {"process": os.getpid(), "machine": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
+        note = {
+            "process": os.getpid(),
+            "machine": socket.gethostname(),
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
         os.ftruncate(lock, 0)
         os.pwrite(lock, json.dumps(note).encode(), 0)
 
     def seal_shard(self) -> None:
-        """Make sure that there is a folder for the shard, and that only the owner can enter it."""
+        """Make sure that there is a folder for the shard, and that only the owner can
+        enter it.
+        """
         with suppress(FileExistsError):
             self.shard.mkdir(mode=0o700)
         self.shard.chmod(0o700)

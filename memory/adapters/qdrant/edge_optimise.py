@@ -1,4 +1,6 @@
-"""Optimises one shard and ends: run in a process of its own, because Edge holds the interpreter's lock for all of it."""
+"""Optimises one shard and ends: run in a process of its own, because Edge holds the
+interpreter's lock for all of it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""What the store asks of a Qdrant engine. Two answer: Edge in this process (`edge`), and a server or the client's local mode (`client`).
+"""What the store asks of a Qdrant engine. Two answer: Edge in this process (`edge`),
+and a server or the client's local mode (`client`).
 
-One design of the data serves both, so that what was gathered in Edge can be moved to a server point by point: one Qdrant collection for
-all collections of records, payloads as `codec` makes them, one sparse vector `words`, and one dense vector for each number of
-dimensions met (`dense_256`), unit vectors under the dot product, whose scores are cosines.
+One design of the data serves both, so that what was gathered in Edge can be moved to a
+server point by point: one Qdrant collection for all collections of records, payloads as
+`codec` makes them, one sparse vector `words`, and one dense vector for each number of
+dimensions met (`dense_256`), unit vectors under the dot product, whose scores are
+cosines.
 """
 
 from __future__ import annotations
@@ -24,14 +27,22 @@ Condition: TypeAlias = Any
 
 
 class Conditions(Protocol):
-    """Makes a driver's conditions. Values are data: no text becomes syntax. `every`, `some` and `none` take at least one part."""
+    """Makes a driver's conditions. Values are data: no text becomes syntax. `every`,
+    `some` and `none` take at least one part.
+    """
 
     def equals(self, path: str, value: str | int) -> Condition: ...
 
     def among(self, path: str, values: Sequence[str] | Sequence[int]) -> Condition: ...
 
     def between(
-        self, path: str, *, gt: float | None = None, gte: float | None = None, lt: float | None = None, lte: float | None = None
+        self,
+        path: str,
+        *,
+        gt: float | None = None,
+        gte: float | None = None,
+        lt: float | None = None,
+        lte: float | None = None,
     ) -> Condition: ...
 
     def points(self, points: Sequence[str]) -> Condition:
@@ -49,7 +60,9 @@ class Conditions(Protocol):
     def none(self, parts: Sequence[Condition]) -> Condition: ...
 
     def fits(self, condition: Condition) -> bool:
-        """Whether a filter may hold all this beside where it looks. What does not is applied to what comes back."""
+        """Whether a filter may hold all this beside where it looks. What does not is
+        applied to what comes back.
+        """
         ...
 
 
@@ -69,7 +82,9 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A point as the engine has it. `value` is its score in a search, what it was ordered by in an ordered scroll, its id in another."""
+    """A point as the engine has it. `value` is its score in a search, what it was
+    ordered by in an ordered scroll, its id in another.
+    """
 
     payload: Payload
     value: Any
@@ -80,9 +95,10 @@ class Found:
 class Ask:
     """One of the questions of a request: the best by `near` or by `words`, best first.
 
-    Without both it asks for the first points by their ids. Words are ranked by the sum of their
-    rarity in the `corpus` times their weight in the point. `keys` are the parts of the payload that
-    are read, None for all of it. `with_words` asks for the words of the points as well.
+    Without both it asks for the first points by their ids. Words are ranked by the sum
+    of their rarity in the `corpus` times their weight in the point. `keys` are the
+    parts of the payload that are read, None for all of it. `with_words` asks for the
+    words of the points as well.
     """
 
     where: Condition
@@ -96,7 +112,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A point with all that it is found by: vectors by their names, sparse ones as `Sparse`."""
+    """A point with all that it is found by: vectors by their names, sparse ones as
+    `Sparse`.
+    """
 
     point: str
     payload: Payload
@@ -105,9 +123,11 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to stand at a point: `payload` of None takes the point away, `vectors` of None leaves them as they are.
+    """What is to stand at a point: `payload` of None takes the point away, `vectors` of
+    None leaves them as they are.
 
-    `before` is the payload it was decided on, None where nothing stood there. Engines that are not alone make the change only on that.
+    `before` is the payload it was decided on, None where nothing stood there. Engines
+    that are not alone make the change only on that.
     """
 
     point: str
@@ -120,8 +140,8 @@ class Change:
 class Index:
     """A payload index: `kind` is keyword, tenant, integer or float.
 
-    `optional` ones make nothing faster that is asked often. They are made if the server refuses to
-    filter without them.
+    `optional` ones make nothing faster that is asked often. They are made if the server
+    refuses to filter without them.
     """
 
     path: str
@@ -130,7 +150,9 @@ class Index:
 
 
 class Engine(Protocol):
-    """One Qdrant collection. Failures are raised as the driver's own and translated by the engine's `translate`."""
+    """One Qdrant collection. Failures are raised as the driver's own and translated by
+    the engine's `translate`.
+    """
 
     @property
     def conditions(self) -> Conditions: ...
@@ -140,12 +162,16 @@ class Engine(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Nobody else writes: what was read within a turn stands until it is changed there."""
+        """Nobody else writes: what was read within a turn stands until it is changed
+        there.
+        """
         ...
 
     @property
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Held from reading to committing. Where the engine is alone one task at a time has it; elsewhere commits are conditional, and all have."""
+        """Held from reading to committing. Where the engine is alone one task at a time
+        has it; elsewhere commits are conditional, and all have.
+        """
         ...
 
     @property
@@ -159,7 +185,9 @@ class Engine(Protocol):
         ...
 
     async def open(self, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]) -> None:
-        """Connect, and make what is missing. `look` is called once the collection can be read, and before anything of one that is there changes."""
+        """Connect, and make what is missing. `look` is called once the collection can
+        be read, and before anything of one that is there changes.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -172,32 +200,46 @@ class Engine(Protocol):
         """The payloads that stand at these points, whole or only these keys of them."""
         ...
 
-    async def scroll(self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None) -> tuple[list[Found], Any]:
+    async def scroll(
+        self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None
+    ) -> tuple[list[Found], Any]:
         """The next points by their ids, and where to go on; None at the end."""
         ...
 
     async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
-        """The next points by their ids, whatever they hold, with their vectors, and where to go on; None at the end."""
+        """The next points by their ids, whatever they hold, with their vectors, and
+        where to go on; None at the end.
+        """
         ...
 
-    async def ordered(self, where: Condition, path: str, descending: bool, start: float | None, limit: int) -> list[Found]:
-        """The first points with an indexed number there, in its order, from `start` on; those without are left out."""
+    async def ordered(
+        self, where: Condition, path: str, descending: bool, start: float | None, limit: int
+    ) -> list[Found]:
+        """The first points with an indexed number there, in its order, from `start` on;
+        those without are left out.
+        """
         ...
 
     async def count(self, where: Condition) -> int: ...
 
     async def tally(self, path: str, where: Condition) -> dict[int, int]:
-        """How many points have each of the whole numbers there, exactly; those without one are left out. Of an indexed path."""
+        """How many points have each of the whole numbers there, exactly; those without
+        one are left out. Of an indexed path.
+        """
         ...
 
     async def ask(self, questions: Sequence[Ask]) -> list[list[Found]]:
         """The answers to these questions, in one request."""
         ...
 
-    async def commit(self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None) -> set[str]:
-        """Make the changes and return the points where something else stood by then: there nothing was changed.
+    async def commit(
+        self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None
+    ) -> set[str]:
+        """Make the changes and return the points where something else stood by then:
+        there nothing was changed.
 
-        An engine that is not alone fills in how the points of `afterwards` are once all changes are made: their numbers, None where nothing stands.
+        An engine that is not alone fills in how the points of `afterwards` are once all
+        changes are made: their numbers, None where nothing stands.
         """
         ...
 

@@ -1,4 +1,6 @@
-"""The drivers' errors as ours, most specific first. Nothing of a request, where a key could stand, gets into a message."""
+"""The drivers' errors as ours, most specific first. Nothing of a request, where a key
+could stand, gets into a message.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ class EdgeFailure(Exception):
 
 
 class KeptInPart(Exception):
-    """A call failed after a part of it was stored: whether it took place is neither yes nor no."""
+    """A call failed after a part of it was stored: whether it took place is neither yes
+    nor no.
+    """
 
 
 _FULL = ("no space left", "os error 28", "disk quota", "storagefull", "out of disk")

@@ -1,8 +1,10 @@
-"""Filters to the engine's conditions, exactly or with a rest that is applied to what comes back.
+"""Filters to the engine's conditions, exactly or with a rest that is applied to what
+comes back.
 
-Qdrant compares keywords whole, numbers as 64-bit floats, and of real numbers it may hold a neighbour (`rounding`). So text is never compared by
-order in the engine, and real numbers and whole ones from 2**53 on only roughly: there the engine gets a wider condition, and `Compiled.rest` holds
-the filter itself.
+Qdrant compares keywords whole, numbers as 64-bit floats, and of real numbers it may
+hold a neighbour (`rounding`). So text is never compared by order in the engine, and
+real numbers and whole ones from 2**53 on only roughly: there the engine gets a wider
+condition, and `Compiled.rest` holds the filter itself.
 """
 
 from __future__ import annotations
@@ -23,7 +25,25 @@ from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.comparing import SYSTEM_TYPES
-from memory.ports.query import SYSTEM_FIELDS, And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Partitions, RowType, Tenant, Where
+from memory.ports.query import (
+    SYSTEM_FIELDS,
+    And,
+    Eq,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Not,
+    Or,
+    Partitions,
+    RowType,
+    Tenant,
+    Where,
+)
 from memory.ports.record import FieldValue, Role
 from memory.ports.rows import RECORD
 
@@ -49,22 +69,27 @@ def path_of(collection: Collection, field: str) -> str:
     """Where the payload has what the engine compares the field by."""
     if field in SYSTEM_FIELDS:
         return field
-    return f"{REALS}.{field}" if type_of(collection, field) is FieldType.REAL else f"{collection.name}.{field}"
+    return (
+        f"{REALS}.{field}" if type_of(collection, field) is FieldType.REAL else f"{collection.name}.{field}"
+    )
 
 
 def is_indexed(field: Field) -> bool:
-    """Moments always are: with an index the engine answers "empty or later" from it, without one it opens the payload of every candidate, and what is
-    visible now is asked so in every search (10,000 points: 5 times as long).
+    """Moments always are: with an index the engine answers "empty or later" from it,
+    without one it opens the payload of every candidate, and what is visible now is
+    asked so in every search (10,000 points: 5 times as long).
     """
     return field.indexed or field.required or field.type is FieldType.TIME
 
 
-# -- asked of the engine ----------------------------------------------------------------------------------------------
+# -- asked of the engine ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What the engine is asked, and what is left to apply to its answers; None where the engine's answer is exact."""
+    """What the engine is asked, and what is left to apply to its answers; None where
+    the engine's answer is exact.
+    """
 
     asked: Part
     rest: Filter | None
@@ -88,7 +113,9 @@ class Compiler:
         return Compiled(asked, None if self._exact else part)
 
     def _part(self, part: Filter, wide: bool) -> Part:
-        """What the part implies (`wide`), or what implies it (below a `Not`); the same where it can be said exactly."""
+        """What the part implies (`wide`), or what implies it (below a `Not`); the same
+        where it can be said exactly.
+        """
         match part:
             case And(parts):
                 return self.every([self._part(p, wide) for p in parts])
@@ -109,7 +136,7 @@ class Compiler:
             case _:
                 raise AssertionError(part)
 
-    # -- combining ----------------------------------------------------------------------------------------------------
+    # -- combining ---------------------------------------------------------------------
 
     def every(self, parts: Sequence[Part]) -> Part:
         if any(p is Always.NO for p in parts):
@@ -129,17 +156,21 @@ class Compiler:
         return self._make.none([part])
 
     def _roughly(self, part: Part, wide: bool) -> Part:
-        """A part that is wider than what is meant: the rest has to be applied afterwards."""
+        """A part that is wider than what is meant: the rest has to be applied
+        afterwards.
+        """
         self._exact = False
         return part if wide else Always.NO
 
-    # -- comparisons --------------------------------------------------------------------------------------------------
+    # -- comparisons -------------------------------------------------------------------
 
     def _missing(self, field: str) -> Part:
         missing = self._make.missing(path_of(self._collection, field))
         if type_of(self._collection, field) is not FieldType.TAGS:
             return missing
-        return self._make.every([missing, self._make.none([self._make.equals(UNTAGGED, field)])])  # no tags are a value
+        return self._make.every(
+            [missing, self._make.none([self._make.equals(UNTAGGED, field)])]
+        )  # no tags are a value
 
     def _equals(self, field: str, value: FieldValue, wide: bool) -> Part:
         kind, path = type_of(self._collection, field), path_of(self._collection, field)
@@ -148,9 +179,18 @@ class Compiler:
             if number is None:
                 return Always.NO
             bounds = {"gte": bound_beyond(number, kind, False), "lte": bound_beyond(number, kind, True)}
-            return self._roughly(self._make.between(path, **{side: edge for side, edge in bounds.items() if math.isfinite(edge)}), wide)
+            return self._roughly(
+                self._make.between(
+                    path, **{side: edge for side, edge in bounds.items() if math.isfinite(edge)}
+                ),
+                wide,
+            )
         if kind is FieldType.TAGS:
-            return self._roughly(self._negated(self._missing(field)), wide) if isinstance(value, tuple) else Always.NO
+            return (
+                self._roughly(self._negated(self._missing(field)), wide)
+                if isinstance(value, tuple)
+                else Always.NO
+            )
         plain = _plain(kind, value)
         return Always.NO if plain is None else self._make.equals(path, plain)
 
@@ -179,8 +219,14 @@ class Compiler:
         return self._make.between(path, **{"gte" if upwards else "lte": edge})
 
 
-_LARGEST: dict[FieldType, float] = {FieldType.INTEGER: 2**63, FieldType.TIME: 2**63, FieldType.REAL: sys.float_info.max}
-"""Numbers of this size and NaN are not asked of the engine: every number that can be there is on one side of them."""
+_LARGEST: dict[FieldType, float] = {
+    FieldType.INTEGER: 2**63,
+    FieldType.TIME: 2**63,
+    FieldType.REAL: sys.float_info.max,
+}
+"""Numbers of this size and NaN are not asked of the engine: every number that can be
+there is on one side of them.
+"""
 _COMPARABLE: dict[FieldType, tuple[type, ...]] = {
     FieldType.TEXT: (str,),
     FieldType.INTEGER: (int, float),
@@ -193,14 +239,21 @@ _COMPARABLE: dict[FieldType, tuple[type, ...]] = {
 
 
 def _plain(kind: FieldType, value: FieldValue) -> str | int | None:
-    """The value as the payload has it, None for one that no field of this type can have."""
+    """The value as the payload has it, None for one that no field of this type can
+    have.
+    """
     if kind is FieldType.TEXT:
         return _whole_text(value) if isinstance(value, str) else None
     if kind is FieldType.BYTES:
         return pack_bytes(value) if isinstance(value, bytes) else None
     if kind is FieldType.TIME:
         return micros(value) if isinstance(value, datetime) else None
-    if not isinstance(value, int | float) or value != value or value in (math.inf, -math.inf) or value != int(value):
+    if (
+        not isinstance(value, int | float)
+        or value != value
+        or value in (math.inf, -math.inf)
+        or value != int(value)
+    ):
         return None
     if kind is FieldType.BOOLEAN:
         return int(value) if value in (0, 1) else None
@@ -214,7 +267,9 @@ def _whole_text(text: str) -> str:
 
 
 def _float_of(value: float) -> float | None:
-    """The float that equals the number; None where there is none, or none that is finite."""
+    """The float that equals the number; None where there is none, or none that is
+    finite.
+    """
     try:
         number = float(value)
     except OverflowError:
@@ -222,16 +277,22 @@ def _float_of(value: float) -> float | None:
     return number if number == value and math.isfinite(number) else None
 
 
-# -- where a question looks ------------------------------------------------------------------------------------------
+# -- where a question looks ------------------------------------------------------------
 
 EVERY_ROLE = frozenset(Role)
 ONLY_RECORDS = frozenset({RowType.RECORD})
 
 
 def located(
-    make: Conditions, collection: Collection, where: Where, roles: frozenset[Role], types: frozenset[RowType] = ONLY_RECORDS
+    make: Conditions,
+    collection: Collection,
+    where: Where,
+    roles: frozenset[Role],
+    types: frozenset[RowType] = ONLY_RECORDS,
 ) -> list[Condition]:
-    """Conditions that all hold for what stands there. Only live records carry the keyword of their partition."""
+    """Conditions that all hold for what stands there. Only live records carry the
+    keyword of their partition.
+    """
     if isinstance(where, Partitions):
         words = list(dict.fromkeys(partition_word(collection.name, p) for p in where.partitions))
         return [_one_of(make, "partition", words), *_in_roles(make, roles)]

@@ -1,7 +1,8 @@
-"""The client's local mode behind the requests of a server: for tests, and to try the adapter out.
+"""The client's local mode behind the requests of a server: for tests, and to try the
+adapter out.
 
-Each body is read back from its JSON into the client's models, which refuse fields that Qdrant does
-not have.
+Each body is read back from its JSON into the client's models, which refuse fields that
+Qdrant does not have.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _DONE = {"operation_id": 0, "status": "completed"}
 
 
 class LocalWire:
-    """Answers requests from the memory of a client. What it holds is in the client, and stays there."""
+    """Answers requests from the memory of a client. What it holds is in the client, and
+    stays there.
+    """
 
     def __init__(self, client: AsyncQdrantClient, collection: str) -> None:
         self._client = client
@@ -44,7 +47,9 @@ class LocalWire:
             case "GET", "":
                 return (await client.get_collection(name)).model_dump(mode="json")
             case "PUT", "":
-                words = {n: models.SparseVectorParams.model_validate(p) for n, p in asked["sparse_vectors"].items()}
+                words = {
+                    n: models.SparseVectorParams.model_validate(p) for n, p in asked["sparse_vectors"].items()
+                }
                 return await client.create_collection(name, vectors_config={}, sparse_vectors_config=words)
             case "PUT", _ if path.startswith("/vectors/"):
                 config = models.DenseVectorNameConfig.model_validate(asked)
@@ -52,7 +57,9 @@ class LocalWire:
                 return _DONE
             case "POST", "/points":
                 request = models.PointRequest.model_validate(asked)
-                found = await client.retrieve(name, request.ids, request.with_payload or False, request.with_vector or False)
+                found = await client.retrieve(
+                    name, request.ids, request.with_payload or False, request.with_vector or False
+                )
                 return [_told(record) for record in found]
             case "POST", "/points/scroll":
                 return await self._scroll(models.ScrollRequest.model_validate(asked))
@@ -90,7 +97,10 @@ def _told(point: models.Record | models.ScoredPoint) -> dict[str, Any]:
     """A point as the server's JSON has it."""
     told: dict[str, Any] = {"id": point.id, "payload": point.payload}
     if isinstance(point.vector, dict):
-        told["vector"] = {name: v.model_dump() if isinstance(v, models.SparseVector) else v for name, v in point.vector.items()}
+        told["vector"] = {
+            name: v.model_dump() if isinstance(v, models.SparseVector) else v
+            for name, v in point.vector.items()
+        }
     if point.order_value is not None:
         told["order_value"] = point.order_value
     if isinstance(point, models.ScoredPoint):

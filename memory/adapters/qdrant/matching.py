@@ -22,7 +22,9 @@ from memory.ports.record import Corrupt, Record
 from memory.ports.rows import row_of
 
 SAMPLE = 256
-"""Points whose sizes tell how large all of them are. Their ids are digests, so the first ones are as good as drawn by lot."""
+"""Points whose sizes tell how large all of them are. Their ids are digests, so the
+first ones are as good as drawn by lot.
+"""
 
 
 async def count(engine: Engine, query: Query) -> Count:
@@ -32,7 +34,9 @@ async def count(engine: Engine, query: Query) -> Count:
     compiled = compiler.compile(query.filter)
     if compiled.asked is Always.NO:
         return Count(0, 0)
-    where = compiler.every([*located(make, query.collection, query.where, query.roles, query.types), compiled.asked])
+    where = compiler.every(
+        [*located(make, query.collection, query.where, query.roles, query.types), compiled.asked]
+    )
     if compiled.rest is None:
         records = await engine.count(where)
         sample, _ = await engine.scroll(where, SAMPLE, keys=("bytes",))
@@ -40,7 +44,10 @@ async def count(engine: Engine, query: Query) -> Count:
     lets_through, records, size = condition(compiled.rest), 0, 0
     async for found in everything(engine, where):
         matching = [
-            f async for f in paced(found) if not isinstance(stored := stored_in(query.collection, f.payload), Corrupt) and lets_through(stored)
+            f
+            async for f in paced(found)
+            if not isinstance(stored := stored_in(query.collection, f.payload), Corrupt)
+            and lets_through(stored)
         ]
         records += len(matching)
         size += _sizes(matching)
@@ -51,8 +58,12 @@ def _sizes(found: Sequence[Found]) -> int:
     return sum([size for f in found if isinstance(size := f.payload.get("bytes"), int)])
 
 
-async def delete_matching(engine: Engine, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-    """Tombstones for what matches and for every corrupt record there, whatever the filter: so the filter is applied here."""
+async def delete_matching(
+    engine: Engine, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+) -> int:
+    """Tombstones for what matches and for every corrupt record there, whatever the
+    filter: so the filter is applied here.
+    """
     deletion = _Deletion(engine, query, version, discard_at, carry)
     where = engine.conditions.every(located(engine.conditions, query.collection, query.where, query.roles))
     deleted, most = 0, query.collection.at_once(engine.thresholds.read_at_once)
@@ -71,16 +82,24 @@ async def delete_matching(engine: Engine, query: Query, version: int, discard_at
 
 
 class _Deletion:
-    def __init__(self, engine: Engine, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> None:
+    def __init__(
+        self, engine: Engine, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> None:
         self._engine, self._query = engine, query
         self._version, self._discard_at, self._carry = version, discard_at, carry
         self._lets_through = condition(query.filter)
 
     async def delete(self, standing: dict[str, Payload]) -> int:
-        """How many of these there were to delete. Those that others changed meanwhile are looked at again."""
+        """How many of these there were to delete. Those that others changed meanwhile
+        are looked at again.
+        """
         deleted = 0
         while standing:
-            changes = [change async for point, payload in paced(standing.items()) if (change := self._change(point, payload))]
+            changes = [
+                change
+                async for point, payload in paced(standing.items())
+                if (change := self._change(point, payload))
+            ]
             lost = await self._engine.commit(changes) if changes else set()
             deleted += len(changes) - len(lost)
             standing = await self._engine.retrieve(sorted(lost)) if lost else {}
@@ -91,9 +110,15 @@ class _Deletion:
         slot = slot_of(collection, key, held_in(collection, payload))
         stored = slot.stored
         if isinstance(stored, Corrupt):
-            if record_point(collection.name, key) != point:  # whose it was is damaged too: a tombstone would be nobody's
+            if (
+                record_point(collection.name, key) != point
+            ):  # whose it was is damaged too: a tombstone would be nobody's
                 return Change(point, payload, None)
-        elif not isinstance(stored, Record) or stored.role not in self._query.roles or not self._lets_through(stored):
+        elif (
+            not isinstance(stored, Record)
+            or stored.role not in self._query.roles
+            or not self._lets_through(stored)
+        ):
             return None
         tombstone = tombstone_over(key, slot, self._version, self._discard_at, self._carry)
         return change_to(collection, point, payload, row_of(collection, tombstone))

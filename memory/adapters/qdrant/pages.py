@@ -1,8 +1,11 @@
-"""Pages in a total order, from an engine that orders by one number at a time and leaves ties as they fall.
+"""Pages in a total order, from an engine that orders by one number at a time and leaves
+ties as they fall.
 
-The first order is walked in the engine where it has an index of numbers: so many points are taken that the last tie is whole, ties are
-sorted here by everything else. What has no value there comes before or after, walked by the next order. Ids are walked by their rank.
-An order by text, or by a field without an index, is sorted here over all that matches.
+The first order is walked in the engine where it has an index of numbers: so many points
+are taken that the last tie is whole, ties are sorted here by everything else. What has
+no value there comes before or after, walked by the next order. Ids are walked by their
+rank. An order by text, or by a field without an index, is sorted here over all that
+matches.
 """
 
 from __future__ import annotations
@@ -17,7 +20,16 @@ from typing import Any
 
 from memory.adapters.qdrant.codec import stored_in, to_quarantine
 from memory.adapters.qdrant.engine import Condition, Engine, Found
-from memory.adapters.qdrant.filters import ONLY_RECORDS, Always, Compiler, Part, is_indexed, located, path_of, type_of
+from memory.adapters.qdrant.filters import (
+    ONLY_RECORDS,
+    Always,
+    Compiler,
+    Part,
+    is_indexed,
+    located,
+    path_of,
+    type_of,
+)
 from memory.adapters.qdrant.keys import rank
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.domain.errors import InvalidInput
@@ -36,7 +48,9 @@ BY_ID = Order("id")
 _FOREIGN_CURSOR = "this cursor was made for a query with another order"
 
 
-async def everything(engine: Engine, where: Condition, keys: Sequence[str] | None = None) -> AsyncIterator[list[Found]]:
+async def everything(
+    engine: Engine, where: Condition, keys: Sequence[str] | None = None
+) -> AsyncIterator[list[Found]]:
     """All that matches, in chunks; other tasks run in between."""
     after: Any = None
     while True:
@@ -63,14 +77,16 @@ class Pager:
         compiler = Compiler(query.collection, make)
         compiled = compiler.compile(query.filter)
         self._lets_through = condition(compiled.rest)
-        part: Part = compiler.every([*located(make, query.collection, query.where, query.roles, query.types), compiled.asked])
+        part: Part = compiler.every(
+            [*located(make, query.collection, query.where, query.roles, query.types), compiled.asked]
+        )
         if part is Always.NO:
             return Page(())
         await self._walk(part, query.order or (BY_ID,), query.order, self._position)
         records, cursor = page_of(list(self._found.values()), self._first)
         return Page(tuple(records), cursor, tuple(self._corrupt))
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     async def _all(self, part: Condition) -> None:
         """Look at all that matches, and keep of it what the page may need."""
@@ -80,8 +96,12 @@ class Pager:
             if len(self._found) > most:
                 self._found = {s.key: s for s in leading(list(self._found.values()), self._first)}
 
-    async def _walk(self, part: Condition, order: Sequence[Order], rest: Sequence[Order], position: Position | None) -> None:
-        """Take what comes first by these orders, until the page is full; `position` says what need not be looked at."""
+    async def _walk(
+        self, part: Condition, order: Sequence[Order], rest: Sequence[Order], position: Position | None
+    ) -> None:
+        """Take what comes first by these orders, until the page is full; `position`
+        says what need not be looked at.
+        """
         by = order[0]
         path = self._path(by)
         if path is None:
@@ -104,7 +124,9 @@ class Pager:
             await self._walk(missing, further, rest[1:], position if at_missing else None)
 
     async def _numbers(self, part: Condition, path: str, by: Order, start: float | None) -> None:
-        """Take points in the engine's order, whole ties at a time: what it may have in another order than ours counts as tied."""
+        """Take points in the engine's order, whole ties at a time: what it may have in
+        another order than ours counts as tied.
+        """
         limit = self._wanted + self._wanted // 4 + self._thresholds.beyond_a_page
         while True:
             found = await self._engine.ordered(part, path, by.descending, start, limit)
@@ -132,7 +154,9 @@ class Pager:
 
     @property
     def _full(self) -> bool:
-        """Whether the page is there, and what tells that another follows: records of several tenants may stand at one position, all on one page."""
+        """Whether the page is there, and what tells that another follows: records of
+        several tenants may stand at one position, all on one page.
+        """
         if len(self._found) < self._wanted or not isinstance(self._query.where, Everywhere):
             return len(self._found) >= self._wanted
         return page_of(list(self._found.values()), self._first)[1] is not None
@@ -157,12 +181,16 @@ class Pager:
         return self._back(by, number)
 
     def _back(self, by: Order, number: float) -> float:
-        """Where to begin so that all that may be tied with the number is among what is found; engines round the number they begin at, too."""
+        """Where to begin so that all that may be tied with the number is among what is
+        found; engines round the number they begin at, too.
+        """
         kind = FieldType.INTEGER if by.field == "id" else type_of(self._query.collection, by.field)
         edge = bound_beyond(number, kind, by.descending)
         return edge if math.isfinite(edge) else math.copysign(sys.float_info.max, edge)
 
     def _is_wanted(self, standing: Standing) -> bool:
-        """Whether it passes what the engine could not filter, and stands after where the last page ended."""
+        """Whether it passes what the engine could not filter, and stands after where
+        the last page ended.
+        """
         after = self._position is None or is_after(standing, self._position, self._query.order)
         return after and self._lets_through(standing)

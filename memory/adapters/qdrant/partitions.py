@@ -1,8 +1,11 @@
-"""Which partitions there are; those of which a generation is kept though nothing stands in them, and forgetting them.
+"""Which partitions there are; those of which a generation is kept though nothing stands
+in them, and forgetting them.
 
-A partition's generation is a point of its own; there is no other registry. One is idle when it has a generation and
-no record or mark of any collection: tombstones name no scope and are not asked. On a server a put may come between looking and forgetting, so the
-forgetter looks again and puts the generation back, and a writer that finds its generation gone takes its record back (see `applying`).
+A partition's generation is a point of its own; there is no other registry. One is idle
+when it has a generation and no record or mark of any collection: tombstones name no
+scope and are not asked. On a server a put may come between looking and forgetting, so
+the forgetter looks again and puts the generation back, and a writer that finds its
+generation gone takes its record back (see `applying`).
 """
 
 from __future__ import annotations
@@ -23,10 +26,17 @@ _NAMES = ("schema", "kind", "tenant", "scope", "number", "checksum")
 """All that the payload of a generation has."""
 
 
-async def named(engine: Engine, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
-    """The first so many behind `after` of which there is a record or a generation. Of every record there its tenant and scope are read."""
+async def named(
+    engine: Engine, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+) -> list[tuple[Partition, int]]:
+    """The first so many behind `after` of which there is a record or a generation. Of
+    every record there its tenant and scope are read.
+    """
     make, generations = engine.conditions, dict[Partition, int]()
-    there = [make.among("kind", [RECORD, GENERATION]), *([make.equals("tenant", where.tenant)] if isinstance(where, Tenant) else [])]
+    there = [
+        make.among("kind", [RECORD, GENERATION]),
+        *([make.equals("tenant", where.tenant)] if isinstance(where, Tenant) else []),
+    ]
     async for points in everything(engine, make.every(there), _NAMES):
         for point in points:
             partition = Partition(str(point.payload.get("tenant")), str(point.payload.get("scope")))
@@ -52,7 +62,9 @@ async def forget(engine: Engine, wanted: Sequence[tuple[Partition, int]]) -> int
     """Forget each that is idle and of this generation; how many were."""
     generations = dict(wanted)
     busy = await _busy(engine, list(generations))
-    standing = await engine.retrieve([generation_point(partition) for partition in generations if partition not in busy])
+    standing = await engine.retrieve(
+        [generation_point(partition) for partition in generations if partition not in busy]
+    )
     changes: dict[str, tuple[Partition, Change]] = {}
     for partition, generation in generations.items():
         point = generation_point(partition)
@@ -72,7 +84,9 @@ async def forget(engine: Engine, wanted: Sequence[tuple[Partition, int]]) -> int
 
 
 def _generation_of(payload: Payload) -> tuple[Partition, int] | None:
-    """The partition whose generation this is, and the generation; None for what cannot be read."""
+    """The partition whose generation this is, and the generation; None for what cannot
+    be read.
+    """
     if payload.get("kind") != GENERATION or not is_sound(payload):
         return None
     return Partition(payload["tenant"], payload["scope"]), payload["number"]
@@ -83,12 +97,16 @@ def _plain(payload: Payload | None) -> Payload:
 
 
 async def _busy(engine: Engine, partitions: Sequence[Partition]) -> set[Partition]:
-    """Those of them in which something stands. However much stands in them, little of it is read."""
+    """Those of them in which something stands. However much stands in them, little of
+    it is read.
+    """
     busy, most = set[Partition](), engine.thresholds.partitions_at_once
     for tenant, of_tenant in groupby(sorted(partitions), key=lambda partition: partition.tenant):
         scopes = [partition.scope for partition in of_tenant]
         while scopes:
-            found, _ = await engine.scroll(_in_use(engine.conditions, tenant, scopes[:most]), most, keys=("scope",))
+            found, _ = await engine.scroll(
+                _in_use(engine.conditions, tenant, scopes[:most]), most, keys=("scope",)
+            )
             held = {f.payload.get("scope") for f in found}
             busy |= {Partition(tenant, scope) for scope in scopes if scope in held}
             scopes = [scope for scope in scopes if scope not in held] if held else scopes[most:]
@@ -97,4 +115,6 @@ async def _busy(engine: Engine, partitions: Sequence[Partition]) -> set[Partitio
 
 def _in_use(make: Conditions, tenant: str, scopes: Sequence[str]) -> Condition:
     """Records and marks of these scopes."""
-    return make.every([make.equals("tenant", tenant), make.among("scope", scopes), make.among("kind", [RECORD, MARK])])
+    return make.every(
+        [make.equals("tenant", tenant), make.among("scope", scopes), make.among("kind", [RECORD, MARK])]
+    )

@@ -1,7 +1,10 @@
-"""How near the engine's numbers are to those that were stored, and bounds that allow for it.
+"""How near the engine's numbers are to those that were stored, and bounds that allow
+for it.
 
-Whole numbers compare as 64-bit floats, which from 2**53 on tell only some of them apart. Of a real number the engine may hold a neighbour of the
-one it was given (see `payloads`), and another neighbour each time it was read and written again: `REAL_SLACK` is thousands of them.
+Whole numbers compare as 64-bit floats, which from 2**53 on tell only some of them
+apart. Of a real number the engine may hold a neighbour of the one it was given (see
+`payloads`), and another neighbour each time it was read and written again: `REAL_SLACK`
+is thousands of them.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ LEAST_SLACK = 2.0**-1060
 
 
 def bound_beyond(number: float, kind: FieldType, upwards: bool) -> float:
-    """A bound on the other side of which, seen from here, the engine has no number that stands for this one or for any before it.
+    """A bound on the other side of which, seen from here, the engine has no number that
+    stands for this one or for any before it.
 
     Infinite where no finite number is far enough.
     """
@@ -27,12 +31,20 @@ def bound_beyond(number: float, kind: FieldType, upwards: bool) -> float:
         slack = abs(float(number)) * REAL_SLACK + LEAST_SLACK
         return number + slack if upwards else number - slack
     whole = math.ceil(number) if upwards else math.floor(number)
-    edge = float(whole) if abs(whole) < EXACT else math.nextafter(float(whole), math.inf if upwards else -math.inf)
-    return edge if -(2**63) <= edge < 2**63 else math.copysign(math.inf, edge)  # an engine takes a greater one for the last number there is
+    edge = (
+        float(whole)
+        if abs(whole) < EXACT
+        else math.nextafter(float(whole), math.inf if upwards else -math.inf)
+    )
+    return (
+        edge if -(2**63) <= edge < 2**63 else math.copysign(math.inf, edge)
+    )  # an engine takes a greater one for the last number there is
 
 
 def stands_for(engines: object, number: float) -> bool:
     """Whether the engine's number may be what it made of this real one."""
     if isinstance(engines, bool) or not isinstance(engines, int | float):
         return False
-    return bound_beyond(number, FieldType.REAL, False) <= engines <= bound_beyond(number, FieldType.REAL, True)
+    return (
+        bound_beyond(number, FieldType.REAL, False) <= engines <= bound_beyond(number, FieldType.REAL, True)
+    )

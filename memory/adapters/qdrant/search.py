@@ -1,4 +1,6 @@
-"""Search by words and by meaning: the engine ranks, ties are settled here by id, and what it could only ask roughly is applied."""
+"""Search by words and by meaning: the engine ranks, ties are settled here by id, and
+what it could only ask roughly is applied.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ HEADS_AT_A_TIME = 50
 
 
 async def search(engine: Engine, wanted: Search) -> list[Hit]:
-    """The best hits. A record that cannot be read is passed over and the next one taken."""
+    """The best hits. A record that cannot be read is passed over and the next one
+    taken.
+    """
     ranking = Ranking(engine, wanted)
     if ranking.question is None:
         return []
@@ -30,7 +34,9 @@ async def search(engine: Engine, wanted: Search) -> list[Hit]:
 
 
 class Ranking:
-    """One search: its first `question`, None if nothing can be found, and what is made of the answer."""
+    """One search: its first `question`, None if nothing can be found, and what is made
+    of the answer.
+    """
 
     def __init__(self, engine: Engine, wanted: Search) -> None:
         self._engine, self._wanted = engine, wanted
@@ -50,16 +56,22 @@ class Ranking:
             # what the filter hides still tells how rare a word is
             corpus = where if compiled.asked is Always.YES else engine.conditions.every(there)
             ties = wanted.limit // 4 + engine.thresholds.beyond_a_page
-            self.question = Ask(where, wanted.limit + ties + 1, self._reading.keys, words=words, corpus=corpus)
+            self.question = Ask(
+                where, wanted.limit + ties + 1, self._reading.keys, words=words, corpus=corpus
+            )
 
     async def hits(self, found: Sequence[Found]) -> list[Hit]:
-        """The best hits, given the answer to `question`. More is asked where ties or unreadable records leave too few."""
+        """The best hits, given the answer to `question`. More is asked where ties or
+        unreadable records leave too few.
+        """
         question, limit = self.question, self._wanted.limit
         if question is None:
             return []
         while True:
             all_of_them = len(found) < question.limit
-            if not all_of_them:  # the last ones may have ties that were not taken: they wait for the next round
+            if (
+                not all_of_them
+            ):  # the last ones may have ties that were not taken: they wait for the next round
                 found = [point for point in found if point.value > found[-1].value]
             hits = await _hits(self._reading, found, limit)
             if all_of_them or len(hits) >= limit:
@@ -69,7 +81,9 @@ class Ranking:
 
 
 class Reading:
-    """How heads are read: of the payloads' `keys`, or where something of the filter is left to apply, of whole records."""
+    """How heads are read: of the payloads' `keys`, or where something of the filter is
+    left to apply, of whole records.
+    """
 
     def __init__(self, collection: Collection, select: frozenset[str], rest: Filter | None) -> None:
         self._collection, self._select = collection, select
@@ -82,11 +96,17 @@ class Reading:
         if self._lets_through is None:
             return head_in(self._collection, payload, self._select)
         record = stored_in(self._collection, payload)
-        return head_of(self._collection, record, self._select) if isinstance(record, Record) and self._lets_through(record) else None
+        return (
+            head_of(self._collection, record, self._select)
+            if isinstance(record, Record) and self._lets_through(record)
+            else None
+        )
 
 
 async def _hits(reading: Reading, found: Sequence[Found], limit: int) -> list[Hit]:
-    """The best first, ties by id: at least so many, if there are, and whoever is as good as the last of them."""
+    """The best first, ties by id: at least so many, if there are, and whoever is as
+    good as the last of them.
+    """
     hits: list[Hit] = []
     async for point in paced(found, reading.at_a_time):
         if len(hits) >= limit and point.value < hits[-1].score:

@@ -45,7 +45,19 @@ PATIENCE = 30.0
 _SYSTEM_INDEXES = (
     Index("partition", "tenant"),
     *[Index(path, "keyword") for path in ("tenant", "scope", "collection", "kind", "role", "tier")],
-    *[Index(path, "integer") for path in ("rank", "created_at", "updated_at", "expires_at", "discard_at", "owing", LENGTH, QUARANTINED)],
+    *[
+        Index(path, "integer")
+        for path in (
+            "rank",
+            "created_at",
+            "updated_at",
+            "expires_at",
+            "discard_at",
+            "owing",
+            LENGTH,
+            QUARANTINED,
+        )
+    ],
 )
 _KINDS = {
     FieldType.TEXT: "keyword",
@@ -59,18 +71,30 @@ _KINDS = {
 
 
 class QdrantStore(BaseStore):
-    """Records in Qdrant: in a folder of Qdrant Edge (one opener at a time), on a server, or for tests in the client's memory.
+    """Records in Qdrant: in a folder of Qdrant Edge (one opener at a time), on a
+    server, or for tests in the client's memory.
 
-    Words are ranked by BM25F with the asked partitions' own statistics, but for one fixed average length (`words`). Conditions are decided
-    in one step; on a server by conditional writes that are read back (`client`). `count` tells bytes from a sample.
+    Words are ranked by BM25F with the asked partitions' own statistics, but for one
+    fixed average length (`words`). Conditions are decided in one step; on a server by
+    conditional writes that are read back (`client`). `count` tells bytes from a sample.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
     notes_format: ClassVar[bool] = True
     """At best; Edge and the local mode are not shared, and the local mode forgets."""
 
-    def __init__(self, url: str, name: str = "qdrant", *, client: Any = None, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
-        """`client` is an `AsyncQdrantClient` of the caller's to use for a server; it is not closed."""
+    def __init__(
+        self,
+        url: str,
+        name: str = "qdrant",
+        *,
+        client: Any = None,
+        thresholds: Thresholds = THRESHOLDS,
+        **options: JsonValue,
+    ) -> None:
+        """`client` is an `AsyncQdrantClient` of the caller's to use for a server; it is
+        not closed.
+        """
         super().__init__(name)
         config = replace(parse(name, url, options), thresholds=thresholds)
         self._capabilities = claims_of(config)
@@ -87,12 +111,14 @@ class QdrantStore(BaseStore):
     def path(self) -> Path | None:
         return self._path
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         several = {c.name: {name for index in c.indexes for name in index} for c in collections}
         declared = [
-            Index(path_of(c, f.name), _KINDS[f.type], optional=not (is_indexed(f) or f.name in several[c.name]))
+            Index(
+                path_of(c, f.name), _KINDS[f.type], optional=not (is_indexed(f) or f.name in several[c.name])
+            )
             for c in collections
             for f in c.fields
         ]
@@ -121,7 +147,9 @@ class QdrantStore(BaseStore):
         facts: dict[str, JsonValue] = {} if self._folder is None else {"path": str(self._folder.resolve())}
         try:
             version = await self._engine.version()
-            in_quarantine = await self._engine.count(self._engine.conditions.every([self._engine.conditions.equals(QUARANTINED, 1)]))
+            in_quarantine = await self._engine.count(
+                self._engine.conditions.every([self._engine.conditions.equals(QUARANTINED, 1)])
+            )
         except Exception as exc:
             if (ours := self._ours(exc)) is None:
                 raise
@@ -129,7 +157,9 @@ class QdrantStore(BaseStore):
         return Health(ok=True, version=version, epoch=self.epoch, facts=facts, quarantined=in_quarantine)
 
     async def optimise(self) -> None:
-        """Index a folder of Qdrant Edge with much data in it, in another process; calls wait until it is done. Servers do it themselves."""
+        """Index a folder of Qdrant Edge with much data in it, in another process; calls
+        wait until it is done. Servers do it themselves.
+        """
         self._must_be_open()
         from memory.adapters.qdrant.edge import EdgeEngine
 
@@ -137,26 +167,47 @@ class QdrantStore(BaseStore):
             raise Unsupported("optimise", store=self.name)
         await self._work(self._engine.optimise())
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        return await sound(lambda: self._found(collection, keys), lambda damaged: self._quarantine(collection, damaged))
+        return await sound(
+            lambda: self._found(collection, keys), lambda damaged: self._quarantine(collection, damaged)
+        )
 
-    async def _found(self, collection: Collection, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Key]]:
+    async def _found(
+        self, collection: Collection, keys: Sequence[Key]
+    ) -> tuple[list[Stored | None], list[Key]]:
         points = [record_point(collection.name, key) for key in keys]
         standing = await self._engine.retrieve(list(dict.fromkeys(points)))
-        answers = [_stored(collection, key, standing.get(point)) async for key, point in paced(zip(keys, points, strict=True))]
-        damaged = [(key, point) for key, point, answer in zip(keys, points, answers, strict=True) if isinstance(answer, Corrupt)]
+        answers = [
+            _stored(collection, key, standing.get(point))
+            async for key, point in paced(zip(keys, points, strict=True))
+        ]
+        damaged = [
+            (key, point)
+            for key, point, answer in zip(keys, points, answers, strict=True)
+            if isinstance(answer, Corrupt)
+        ]
         return answers, [key for key, point in damaged if to_quarantine(standing[point])]
 
     async def _quarantine(self, collection: Collection, damaged: Sequence[Key]) -> bool:
-        """Whether any of what stands under these keys was damaged, and is in quarantine now."""
+        """Whether any of what stands under these keys was damaged, and is in quarantine
+        now.
+        """
         changes: list[Change] = []
 
         async def mark(keys: Sequence[Key]) -> None:
             async with self._engine.turn:
-                standing = await self._engine.retrieve([record_point(collection.name, key) for key in dict.fromkeys(keys)])
-                changes.extend([Change(p, found, {**found, QUARANTINED: 1}) for p, found in standing.items() if to_quarantine(found)])
+                standing = await self._engine.retrieve(
+                    [record_point(collection.name, key) for key in dict.fromkeys(keys)]
+                )
+                changes.extend(
+                    [
+                        Change(p, found, {**found, QUARANTINED: 1})
+                        for p, found in standing.items()
+                        if to_quarantine(found)
+                    ]
+                )
                 await self._engine.commit(changes)
 
         return await quarantined(self.name, mark, damaged, self._ours) and bool(changes)
@@ -168,10 +219,14 @@ class QdrantStore(BaseStore):
         async with AsyncExitStack() as turns:
             for point in [] if self._engine.alone else sorted(points_changed(writes)):
                 await turns.enter_async_context(self._turns.at(point))
-            return await carry_out(self.name, Points(self.name, self._engine), writes, together=together, patience=PATIENCE)
+            return await carry_out(
+                self.name, Points(self.name, self._engine), writes, together=together, patience=PATIENCE
+            )
 
     async def _query(self, query: Query) -> Page:
-        return await sound(lambda: self._page(query), lambda damaged: self._quarantine(query.collection, damaged))
+        return await sound(
+            lambda: self._page(query), lambda damaged: self._quarantine(query.collection, damaged)
+        )
 
     async def _page(self, query: Query) -> tuple[Page, list[Key]]:
         pager = Pager(self._engine, query)
@@ -189,21 +244,33 @@ class QdrantStore(BaseStore):
     async def _candidates(self, asked: Candidates) -> Measured:
         return await candidates(self._engine, asked)
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         return await matching.delete_matching(self._engine, query, version, discard_at, carry)
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
-        """Mostly nothing is: that is asked at once of all collections, which lie in one of Qdrant's."""
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
+        """Mostly nothing is: that is asked at once of all collections, which lie in one
+        of Qdrant's.
+        """
         if cursor is None and not await self._may_be_due(now, expired.values()):
             return Due()
         return await super()._due(now, limit, cursor, expired)
 
     async def _may_be_due(self, now: datetime, expired: Iterable[datetime]) -> bool:
         make = self._engine.conditions
-        before = {"discard_at": now, **({"expires_at": latest} if (latest := max(expired, default=None)) is not None else {})}
-        over = [make.between(path, lte=bound_beyond(micros(moment), FieldType.TIME, True)) for path, moment in before.items()]
+        before = {
+            "discard_at": now,
+            **({"expires_at": latest} if (latest := max(expired, default=None)) is not None else {}),
+        }
+        over = [
+            make.between(path, lte=bound_beyond(micros(moment), FieldType.TIME, True))
+            for path, moment in before.items()
+        ]
         may_be = make.some([make.equals("owing", 1), make.equals("role", Role.ARRIVING.value), *over])
         found, _ = await self._engine.scroll(may_be, 1, keys=("owing",))
         return bool(found)
@@ -212,12 +279,16 @@ class QdrantStore(BaseStore):
         return await audit.audit(self._engine, self._collections, repair)
 
     async def _vacuum(self) -> int:
-        """Edge keeps deleted text in its files for good: they are written anew. A server sees to it by itself."""
+        """Edge keeps deleted text in its files for good: they are written anew. A
+        server sees to it by itself.
+        """
         from memory.adapters.qdrant.edge import EdgeEngine
 
         return await self._engine.rewrite() if isinstance(self._engine, EdgeEngine) else 0
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
         return await partitions.named(self._engine, where, prefix, after, limit)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
@@ -251,4 +322,6 @@ def _engine(name: str, config: EdgeConfig | ServerConfig, client: Any) -> Engine
         return ClientEngine(name, config, client)
     except ImportError as exc:
         extra = "qdrant-edge" if isinstance(config, EdgeConfig) else "qdrant"
-        raise ConfigError(f"store '{name}': its adapter needs '{exc.name}'; pip install 'memory-tiers[{extra}]'") from exc
+        raise ConfigError(
+            f"store '{name}': its adapter needs '{exc.name}'; pip install 'memory-tiers[{extra}]'"
+        ) from exc

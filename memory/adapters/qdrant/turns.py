@@ -1,4 +1,6 @@
-"""Turns at a point: tasks of one store that write to the same point do so one after the other, and do not make each other try again."""
+"""Turns at a point: tasks of one store that write to the same point do so one after the
+other, and do not make each other try again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ class Turns:
 
     @asynccontextmanager
     async def at(self, point: str) -> AsyncIterator[None]:
-        """Hold the point's turn. Who needs several takes them in one order, the same as everybody else."""
+        """Hold the point's turn. Who needs several takes them in one order, the same as
+        everybody else.
+        """
         lock, waiting = self._locks.get(point, (asyncio.Lock(), 0))
         self._locks[point] = (lock, waiting + 1)
         try:

@@ -1,7 +1,8 @@
-"""Requests to a Qdrant server as JSON, over the HTTP connection of an `AsyncQdrantClient`.
+"""Requests to a Qdrant server as JSON, over the HTTP connection of an
+`AsyncQdrantClient`.
 
-Bodies are made and read here, not by the client's models. Building and validating these took
-most of a search's processor time, and they turn whole numbers into floats.
+Bodies are made and read here, not by the client's models. Building and validating these
+took most of a search's processor time, and they turn whole numbers into floats.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Wire(Protocol):
     async def version(self) -> str: ...
 
     async def send(self, method: str, path: str, body: bytes, parameters: dict[str, str]) -> dict[str, Any]:
-        """The whole answer of a request about the collection; `path` goes behind its name."""
+        """The whole answer of a request about the collection; `path` goes behind its
+        name.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -60,7 +63,9 @@ class ServerWire:
         name = quote(self._collection, safe="").replace("{", "{{").replace("}", "}}")
         return await self._request(method, f"/collections/{name}{path}", body, parameters)
 
-    async def _request(self, method: str, url: str, body: bytes, parameters: dict[str, str]) -> dict[str, Any]:
+    async def _request(
+        self, method: str, url: str, body: bytes, parameters: dict[str, str]
+    ) -> dict[str, Any]:
         api: Any = self._client.http.client
         try:
             answer: dict[str, Any] = await api.request(
@@ -84,7 +89,9 @@ class ServerWire:
 
 
 def _seconds_until(said: str) -> float | None:
-    """The wait of a `Retry-After` that is a date, from the client's error, which repeats it."""
+    """The wait of a `Retry-After` that is a date, from the client's error, which
+    repeats it.
+    """
     try:
         until = parsedate_to_datetime(said.partition(": ")[2])
     except (ValueError, TypeError):
@@ -102,8 +109,8 @@ async def ask(
 ) -> T:
     """What `read` makes of the result of a request.
 
-    The request ends in time, also if the server answers a byte at a time. If the server asks for a
-    wait that ends in time (`Retry-After`), it is asked again after it.
+    The request ends in time, also if the server answers a byte at a time. If the server
+    asks for a wait that ends in time (`Retry-After`), it is asked again after it.
     """
     late = time.monotonic() + seconds
     while True:

@@ -1,8 +1,12 @@
-"""What points are found by: words as sparse vectors, by the library's own analysis, and unit vectors.
+"""What points are found by: words as sparse vectors, by the library's own analysis, and
+unit vectors.
 
-A word's index is 32 bits of a digest of its stem, its value the part of BM25F that depends on the record alone. The engine multiplies each
-with the word's rarity in the partitions asked and adds them up: BM25F with the partitions' own statistics, but for the average length, which a
-value stored once cannot follow: it is taken to be `AVERAGE_LENGTH` words everywhere. (Two words share an index once in four thousand million.)
+A word's index is 32 bits of a digest of its stem, its value the part of BM25F that
+depends on the record alone. The engine multiplies each with the word's rarity in the
+partitions asked and adds them up: BM25F with the partitions' own statistics, but for
+the average length, which a value stored once cannot follow: it is taken to be
+`AVERAGE_LENGTH` words everywhere. (Two words share an index once in four thousand
+million.)
 """
 
 from __future__ import annotations
@@ -25,7 +29,9 @@ def index_of(token: str) -> int:
 
 
 def sparse_record(collection: Collection, packed: bytes) -> Sparse:
-    """What a record's words, as `memory.ports.lexical` packs them, are found by; of no words, empty."""
+    """What a record's words, as `memory.ports.lexical` packs them, are found by; of no
+    words, empty.
+    """
     found: dict[int, float] = {}
     for token, weight in lexical.weighted(collection, packed).items():
         index = index_of(token)

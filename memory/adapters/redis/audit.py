@@ -1,6 +1,7 @@
 """What is derived from records, compared with them: see `lua/audit.lua`.
 
-All keys of the prefix are gone through once, some at a time: what is changed meanwhile is judged as it stands when its turn comes.
+All keys of the prefix are gone through once, some at a time: what is changed meanwhile
+is judged as it stands when its turn comes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ class Audit:
     """One look at everything."""
 
     def __init__(self, connections: Connections, *, repair: bool) -> None:
-        self._connections, self._options, self._thresholds = connections, [int(repair)], connections.config.thresholds
+        self._connections, self._options, self._thresholds = (
+            connections,
+            [int(repair)],
+            connections.config.thresholds,
+        )
         self._missing: Counter[tuple[str, str]] = Counter()
         self._wrong: Counter[tuple[str, str]] = Counter()
         self.checked = 0
@@ -44,11 +49,19 @@ class Audit:
             for bucket, kind, rest in named:
                 if kind in "tagxdu":
                     await self._members(bucket, kind, rest)
-        problems = [f"{of}: {n} records are missing in the index of {_INDEXES[i]}, or wrongly in it" for (of, i), n in sorted(self._missing.items())]
-        return problems + [f"{of}: the index of {_INDEXES[i]} names {n} that do not stand there" for (of, i), n in sorted(self._wrong.items())]
+        problems = [
+            f"{of}: {n} records are missing in the index of {_INDEXES[i]}, or wrongly in it"
+            for (of, i), n in sorted(self._missing.items())
+        ]
+        return problems + [
+            f"{of}: the index of {_INDEXES[i]} names {n} that do not stand there"
+            for (of, i), n in sorted(self._wrong.items())
+        ]
 
     def _parts(self, key: bytes) -> Iterable[tuple[str, str, str]]:
-        """The bucket of a key, its letter and what follows; nothing for keys of another form."""
+        """The bucket of a key, its letter and what follows; nothing for keys of another
+        form.
+        """
         head, _, rest = key.decode("utf-8", "replace").partition("}:")
         kind, _, rest = rest.partition(":")
         if head == tagged(self._connections.config.prefix, head[-2:])[:-1] and len(kind) == 1:
@@ -56,7 +69,11 @@ class Audit:
 
     async def _records(self, addresses: Sequence[tuple[str, ...]]) -> None:
         calls = [Call(address[0], ("record", *address)) for address in addresses]
-        for address, answer in zip(addresses, await self._connections.run("audit", calls, self._options, repeatable=True), strict=True):
+        for address, answer in zip(
+            addresses,
+            await self._connections.run("audit", calls, self._options, repeatable=True),
+            strict=True,
+        ):
             self.checked += 1
             self._missing.update([(address[1], letter) for letter in set(answer.decode())])
 

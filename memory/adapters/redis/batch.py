@@ -1,6 +1,8 @@
-"""Writes. What a script can decide by itself takes one trip; other calls are read, decided here, and stored over exactly what was read.
+"""Writes. What a script can decide by itself takes one trip; other calls are read,
+decided here, and stored over exactly what was read.
 
-The script knows one write of a key: let this stand, or nothing, where the condition holds (`lua/batch.lua`).
+The script knows one write of a key: let this stand, or nothing, where the condition
+holds (`lua/batch.lua`).
 """
 
 from __future__ import annotations
@@ -22,7 +24,18 @@ from memory.ports.pace import paced
 from memory.ports.record import Partition, Tombstone
 from memory.ports.rows import Row, row_of
 from memory.ports.storable import Unstorable
-from memory.ports.writes import Absent, AtVersion, Delete, Newer, Outcome, Put, RaiseGeneration, Status, When, Write
+from memory.ports.writes import (
+    Absent,
+    AtVersion,
+    Delete,
+    Newer,
+    Outcome,
+    Put,
+    RaiseGeneration,
+    Status,
+    When,
+    Write,
+)
 
 Direct: TypeAlias = Put | Delete | RaiseGeneration
 """What the script decides."""
@@ -30,19 +43,25 @@ Direct: TypeAlias = Put | Delete | RaiseGeneration
 _NOTHING = Parts("", "", "", "", "", b"", "")
 
 
-async def apply(store: str, connections: Connections, writes: Sequence[Write], together: bool) -> list[Outcome]:
+async def apply(
+    store: str, connections: Connections, writes: Sequence[Write], together: bool
+) -> list[Outcome]:
     """What became of each write of a call."""
     raises = any(isinstance(write, RaiseGeneration) for write in writes)
     if not all(isinstance(write, Direct) for write in writes) and (connections.one_server or not raises):
-        return await _by_desk(store, connections, writes, together)  # stored in one step a server, whatever it is cut off by
+        return await _by_desk(
+            store, connections, writes, together
+        )  # stored in one step a server, whatever it is cut off by
     outcomes: list[Outcome] = []
     for is_direct, some in groupby(writes, lambda write: isinstance(write, Direct)):
         run = list(some)
-        outcomes += await (_at_once(connections, run, together) if is_direct else _by_desk(store, connections, run, together))  # type: ignore[arg-type]
+        outcomes += await (
+            _at_once(connections, run, together) if is_direct else _by_desk(store, connections, run, together)  # type: ignore[arg-type]
+        )
     return outcomes
 
 
-# -- by the script ----------------------------------------------------------------------------------------------------
+# -- by the script ---------------------------------------------------------------------
 
 
 async def _at_once(connections: Connections, writes: Sequence[Direct], together: bool) -> list[Outcome]:
@@ -55,7 +74,9 @@ async def _at_once(connections: Connections, writes: Sequence[Direct], together:
             outcomes[number] = Outcome(Status.REJECTED, reason=str(exc))
     if not (together and outcomes):
         answers = await send(connections, list(calls.values()), together)
-        outcomes |= {number: _outcome_of(writes[number], answer) for number, answer in zip(calls, answers, strict=True)}
+        outcomes |= {
+            number: _outcome_of(writes[number], answer) for number, answer in zip(calls, answers, strict=True)
+        }
     done = [outcomes.get(number, Outcome(Status.SKIPPED)) for number in range(len(writes))]
     return skipped(done) if together and not all(outcome.applied for outcome in done) else done
 
@@ -68,10 +89,20 @@ def _call_for(write: Direct) -> Call:
             address = address_of(collection.name, record.key)
             generation = "" if record.generation is None else str(record.generation)
             parts = lay_out(collection, row_of(collection, record))
-            return write_call(address, _condition(when), parts, generation, settles=settles, fenced=True, upkeep=collection.upkeep or erases)
+            return write_call(
+                address,
+                _condition(when),
+                parts,
+                generation,
+                settles=settles,
+                fenced=True,
+                upkeep=collection.upkeep or erases,
+            )
         case Delete(collection, key, version, when, owed, note, discard_at, settles):
             row = row_of(collection, Tombstone(key, version, owed, note, discard_at))
-            return write_call(address_of(collection.name, key), _condition(when), lay_out(collection, row), settles=settles)
+            return write_call(
+                address_of(collection.name, key), _condition(when), lay_out(collection, row), settles=settles
+            )
 
 
 def write_call(
@@ -84,8 +115,10 @@ def write_call(
     fenced: bool = False,
     upkeep: bool = False,
 ) -> Call:
-    """Lets the parts stand at the address, nothing where they are None. `fenced`: only while the partition's generation is not above this one; then
-    an empty `generation` is that of the partition. A server at its memory limit stores `upkeep` too."""
+    """Lets the parts stand at the address, nothing where they are None. `fenced`: only
+    while the partition's generation is not above this one; then an empty `generation`
+    is that of the partition. A server at its memory limit stores `upkeep` too.
+    """
     p = parts or _NOTHING
     said = (p.kind, p.head, generation, int(fenced), p.tail, p.tier, p.owed, p.content, p.name, int(upkeep))
     return Call(address.bucket, ("write", *address.arguments, when, *said, len(settles), *settles))
@@ -94,7 +127,17 @@ def write_call(
 def _raise_call(partition: Partition, to: int | None, expected: int | None = None) -> Call:
     bucket = home_bucket(partition)
     wanted = ("" if to is None else to, "" if expected is None else expected)
-    return Call(bucket, ("raise", bucket, tenant_token(partition.tenant), partition_token(partition), *wanted, name_of(partition)))
+    return Call(
+        bucket,
+        (
+            "raise",
+            bucket,
+            tenant_token(partition.tenant),
+            partition_token(partition),
+            *wanted,
+            name_of(partition),
+        ),
+    )
 
 
 def still(token: bytes) -> bytes:
@@ -107,7 +150,9 @@ def _condition(when: When) -> str:
         case Absent():
             return "A"
         case AtVersion(version, role, tier):
-            wanted = f"{version:019d}" if 0 <= version < 2**63 else "-" * 19  # one that no record can have equals none
+            wanted = (
+                f"{version:019d}" if 0 <= version < 2**63 else "-" * 19
+            )  # one that no record can have equals none
             return f"V{wanted}{role[0] if role else '-'}{'' if tier is None else '=' + tier}"
         case Newer():
             return "N"
@@ -117,7 +162,9 @@ def _condition(when: When) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the script said of one call: A(pplied), C(onflict) or G(eneration), and then what stands there."""
+    """What the script said of one call: A(pplied), C(onflict) or G(eneration), and then
+    what stands there.
+    """
 
     status: str
     generation: int
@@ -147,15 +194,21 @@ def _outcome_of(write: Direct, answer: Answer) -> Outcome:
     return Outcome(Status.CONFLICT, slot.version, stored=slot.stored)
 
 
-# -- by the desk ------------------------------------------------------------------------------------------------------
+# -- by the desk -----------------------------------------------------------------------
 
 
-async def _by_desk(store: str, connections: Connections, writes: Sequence[Write], together: bool) -> list[Outcome]:
-    return await carry_out(store, _Backend(connections), writes, together=together, patience=connections.config.timeout)
+async def _by_desk(
+    store: str, connections: Connections, writes: Sequence[Write], together: bool
+) -> list[Outcome]:
+    return await carry_out(
+        store, _Backend(connections), writes, together=together, patience=connections.config.timeout
+    )
 
 
 class _Backend:
-    """Reads with one script, stores with another. Generations are raised in the same step: no call that does comes here on a cluster."""
+    """Reads with one script, stores with another. Generations are raised in the same
+    step: no call that does comes here on a cluster.
+    """
 
     fenced = True
 
@@ -178,16 +231,25 @@ class _Backend:
     async def read(self, reads: Reads) -> tuple[Mapping[BatchAddress, Held], Mapping[Partition, int]]:
         wanted = [(collection, key) for collection, keys in reads.keys.items() for key in keys]
         calls = [_reading("value", address_of(collection.name, key)) for collection, key in wanted]
-        calls += [Call(bucket, ("generation", bucket, partition_token(p))) for p in reads.partitions for bucket in (home_bucket(p),)]
+        calls += [
+            Call(bucket, ("generation", bucket, partition_token(p)))
+            for p in reads.partitions
+            for bucket in (home_bucket(p),)
+        ]
         answers = await self._connections.run("read", calls, [0], repeatable=True)
         held: dict[BatchAddress, Held] = {}
         async for (collection, key), answer in paced(zip(wanted, answers, strict=False)):
             held[collection.name, key] = held_in(collection, key, answer[1:] if answer else None)
-        self._generations = {p: int(answer) for p, answer in zip(reads.partitions, answers[len(wanted) :], strict=True)}
+        self._generations = {
+            p: int(answer) for p, answer in zip(reads.partitions, answers[len(wanted) :], strict=True)
+        }
         return held, self._generations
 
     async def raise_generations(self, raised: Mapping[Partition, int]) -> set[Partition]:
-        self._raises = [_raise_call(partition, to, self._generations.get(partition, 0)) for partition, to in raised.items()]
+        self._raises = [
+            _raise_call(partition, to, self._generations.get(partition, 0))
+            for partition, to in raised.items()
+        ]
         return set()
 
     async def store(self, changes: Sequence[Change]) -> set[BatchAddress]:
@@ -207,7 +269,8 @@ class _Backend:
 
     async def _send(self, calls: Sequence[Call]) -> list[Answer]:
         raises, self._raises = self._raises, []
-        # What is stored is judged by the generations that were read: the call may raise one after it has put a record.
+        # What is stored is judged by the generations that were read: the call may raise
+        # one after it has put a record.
         answers = await send(self._connections, [*calls, *raises], self.atomic)
         if not all(answer.applied for answer in answers[len(calls) :]):
             raise Collided

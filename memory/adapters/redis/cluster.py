@@ -18,7 +18,9 @@ from memory.domain.errors import NotOpen
 
 
 class ClusterConnections(Connections):
-    """A cluster: the calls of each bucket go to the node that has its slot, buckets beside each other."""
+    """A cluster: the calls of each bucket go to the node that has its slot, buckets
+    beside each other.
+    """
 
     one_server = False
 
@@ -30,7 +32,13 @@ class ClusterConnections(Connections):
         self.runs.clear()
         nodes = [ClusterNode(host, port) for host, port in self.config.nodes]
         tls = {"ssl": True, **self._tls()} if self.config.tls else {}
-        self._client = _Cluster(self._introduce, startup_nodes=nodes, max_connections=self.config.connections, **self._options(), **tls)
+        self._client = _Cluster(
+            self._introduce,
+            startup_nodes=nodes,
+            max_connections=self.config.connections,
+            **self._options(),
+            **tls,
+        )
         await self._in_time(self._client.initialize)
 
     async def close(self) -> None:
@@ -49,7 +57,12 @@ class ClusterConnections(Connections):
 
     async def servers(self, *command: str) -> list[Any]:
         nodes = self._connected.get_primaries()
-        return [await self._in_time(lambda node=node: self._connected.execute_command(*command, target_nodes=[node])) for node in nodes]  # type: ignore[misc]
+        return [
+            await self._in_time(
+                lambda node=node: self._connected.execute_command(*command, target_nodes=[node])  # type: ignore[misc]
+            )
+            for node in nodes
+        ]
 
     async def command(self, *command: Argument) -> Any:
         return await self._in_time(lambda: self._connected.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
@@ -59,7 +72,9 @@ class ClusterConnections(Connections):
             cursor = 0
             while True:
                 scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", self.config.thresholds.keys_at_once)
-                answer = await self._in_time(lambda node=node, scan=scan: self._connected.execute_command(*scan, target_nodes=[node]))  # type: ignore[misc]
+                answer = await self._in_time(
+                    lambda node=node, scan=scan: self._connected.execute_command(*scan, target_nodes=[node])  # type: ignore[misc]
+                )
                 told, found = answer
                 yield found
                 cursor = int(next(iter(told.values())) if isinstance(told, Mapping) else told)
@@ -71,17 +86,23 @@ class ClusterConnections(Connections):
         found: list[bytes | None] = [None] * len(addresses)
 
         async def ask(numbers: list[int]) -> None:
-            for number, value in zip(numbers, await self.command("MGET", *[keys[n] for n in numbers]), strict=True):
+            for number, value in zip(
+                numbers, await self.command("MGET", *[keys[n] for n in numbers]), strict=True
+            ):
                 found[number] = value
 
         await _all(ask(numbers) for numbers in _by_bucket([address.bucket for address in addresses]).values())
         return found
 
-    async def run(self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool) -> list[bytes]:
+    async def run(
+        self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool
+    ) -> list[bytes]:
         found: list[bytes] = [b""] * len(calls)
 
         async def ask(numbers: list[int]) -> None:
-            answers = await self._evaluated(self._connected, name, [calls[n] for n in numbers], options, repeatable)
+            answers = await self._evaluated(
+                self._connected, name, [calls[n] for n in numbers], options, repeatable
+            )
             for number, answer in zip(numbers, answers, strict=True):
                 found[number] = answer
 
@@ -93,7 +114,9 @@ class ClusterConnections(Connections):
 
 
 class _Cluster(RedisCluster):
-    """The driver's cluster client, whose nodes' connections introduce themselves: it has no argument for that."""
+    """The driver's cluster client, whose nodes' connections introduce themselves: it
+    has no argument for that.
+    """
 
     def __init__(self, introduce: Callable[[AbstractConnection], Awaitable[None]], **options: Any) -> None:
         super().__init__(**options)

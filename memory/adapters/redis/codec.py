@@ -1,4 +1,5 @@
-"""Rows as Redis holds them: one value a key, in a layout whose header scripts read and write.
+"""Rows as Redis holds them: one value a key, in a layout whose header scripts read and
+write.
 
     at    size  what
     0     1     format, "4"
@@ -17,7 +18,8 @@
                 content: a line of JSON, and behind it body, note, vector and words, whose sizes the line tells;
                 words begin with the version of the tokenizer
 
-Numbers are digits because a script's own numbers have 53 bits. Checksum and content digest together cover every byte.
+Numbers are digits because a script's own numbers have 53 bits. Checksum and content
+digest together cover every byte.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ FORMAT = ord("4")
 CHECKSUM_END, HEAD = 17, 170
 NEVER = "-" * 16
 WORDS_OF = b"%d:" % TOKENIZER
-"""Words begin with it. Those of another tokenizer are not read: whoever needs them counts them from the texts."""
+"""Words begin with it. Those of another tokenizer are not read: whoever needs them
+counts them from the texts.
+"""
 MOST_BYTES = 500 * 2**20
 """A value in Redis has at most 512 MiB (`proto-max-bulk-len`)."""
 
@@ -58,7 +62,9 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the script puts together to a value: the server knows the generation of a record that brings none, and adds the checksum."""
+    """What the script puts together to a value: the server knows the generation of a
+    record that brings none, and adds the checksum.
+    """
 
     kind: str
     head: str
@@ -73,9 +79,20 @@ class Parts:
 def lay_out(collection: Collection, row: Row) -> Parts:
     """Raises `Unstorable` where no value can hold it."""
     body, note, vector = (row.body or "").encode(), (row.note or "").encode(), row.vector or b""
-    line: list[Any] = [row.tenant, row.id, row.scope, row.previous, row.accesses, row.accessed_at, row.cached_at, row.epoch]
+    line: list[Any] = [
+        row.tenant,
+        row.id,
+        row.scope,
+        row.previous,
+        row.accesses,
+        row.accessed_at,
+        row.cached_at,
+        row.epoch,
+    ]
     line += [_written(row.fields), row.texts, len(body), len(note), len(vector)]
-    content = b"\n".join((json_of(line).encode(), b"".join((body, note, vector, WORDS_OF + row.words if row.words else b""))))
+    content = b"\n".join(
+        (json_of(line).encode(), b"".join((body, note, vector, WORDS_OF + row.words if row.words else b"")))
+    )
     if len(content) > MOST_BYTES:
         raise Unstorable(f"record: Redis takes values of at most {MOST_BYTES} bytes, not {len(content)}")
     partition = None if row.scope is None else Partition(row.tenant, row.scope)
@@ -95,7 +112,9 @@ def lay_out(collection: Collection, row: Row) -> Parts:
 
 
 def note_of(key: Key, version: int, problem: str, partition: str, created: str) -> Parts:
-    """What stands in the place of a value that is in quarantine; `partition` and `created` say where indexes list it."""
+    """What stands in the place of a value that is in quarantine; `partition` and
+    `created` say where indexes list it.
+    """
     row = Row(key.tenant, key.id, CORRUPT, version, note=problem)
     parts = lay_out(Collection("any"), row)
     return Parts(parts.kind, parts.head, f"{created}{partition}{parts.tail[48:]}", "", "", parts.content, "")
@@ -119,11 +138,13 @@ def _digest(content: bytes) -> str:
     return sha1(content, usedforsecurity=False).hexdigest()[:16]
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------
 
 
 def row_in(collection: Collection, value: bytes) -> Row:
-    """What the value says. Raises `Damaged` where it is not as it was written, or is but the note of what is in quarantine."""
+    """What the value says. Raises `Damaged` where it is not as it was written, or is
+    but the note of what is in quarantine.
+    """
     start = _content_start(value)
     if start is None:
         raise Damaged("the checksum of its header does not match")
@@ -133,12 +154,16 @@ def row_in(collection: Collection, value: bytes) -> Row:
     try:
         return _row(collection, value, start, content)
     except (ValueError, TypeError, KeyError, IndexError) as exc:
-        raise Damaged(str(exc) if isinstance(exc, Damaged) else f"it cannot be read: {type(exc).__name__}") from exc
+        raise Damaged(
+            str(exc) if isinstance(exc, Damaged) else f"it cannot be read: {type(exc).__name__}"
+        ) from exc
 
 
 def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Row:
     line, _, rest = content.partition(b"\n")
-    tenant, record_id, scope, previous, accesses, accessed, cached, epoch, fields, texts, *sizes = _from_json(line.decode())[0]
+    tenant, record_id, scope, previous, accesses, accessed, cached, epoch, fields, texts, *sizes = _from_json(
+        line.decode()
+    )[0]
     body_end = sizes[0]
     note_end = body_end + sizes[1]
     vector_end = note_end + sizes[2]
@@ -180,14 +205,18 @@ def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Ro
 
 
 def held_in(collection: Collection, key: Key, value: bytes | None) -> Held:
-    """What stands under the key. By the token it is known again: by its checksum, or, where that is wrong, by all of it."""
+    """What stands under the key. By the token it is known again: by its checksum, or,
+    where that is wrong, by all of it.
+    """
     if value is None:
         return Held(token=b"")
     try:
         row = row_in(collection, value)
         problem = "" if row.key == key else "another record stands in its place"
     except Damaged as exc:
-        return Held(None, sha1(value, usedforsecurity=False).hexdigest().encode(), str(exc), version_in(value))
+        return Held(
+            None, sha1(value, usedforsecurity=False).hexdigest().encode(), str(exc), version_in(value)
+        )
     return Held(None if problem else row, value[:CHECKSUM_END], problem, row.version)
 
 
@@ -197,12 +226,16 @@ def version_in(value: bytes) -> int | None:
 
 
 def listed_in(value: bytes) -> tuple[str, str] | None:
-    """The partition and creation by which indexes list the value; None where its header cannot be trusted."""
+    """The partition and creation by which indexes list the value; None where its header
+    cannot be trusted.
+    """
     return (value[74:106].decode(), value[58:74].decode()) if _content_start(value) is not None else None
 
 
 def changed_in(value: bytes) -> bytes | None:
-    """When a record changed last, as indexes sort it; None of anything else, and where the value is not as it was written."""
+    """When a record changed last, as indexes sort it; None of anything else, and where
+    the value is not as it was written.
+    """
     start = _content_start(value)
     sound = start is not None and _digest(value[start:]) == value[122:138].decode("latin-1")
     return value[154:HEAD] if sound and _TYPES.get(value[17]) == RECORD else None
@@ -228,10 +261,14 @@ def _content_start(value: bytes) -> int | None:
         end = HEAD + int(value[138:146]) + int(value[146:154])
     except ValueError:
         return None
-    return end if value[0] == FORMAT and _digest(value[CHECKSUM_END:end]) == value[1:CHECKSUM_END].decode("latin-1") else None
+    return (
+        end
+        if value[0] == FORMAT and _digest(value[CHECKSUM_END:end]) == value[1:CHECKSUM_END].decode("latin-1")
+        else None
+    )
 
 
-# -- fields -----------------------------------------------------------------------------------------------------------
+# -- fields ----------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
@@ -243,4 +280,7 @@ def _decoders(collection: Collection) -> tuple[tuple[str, Callable[[Any], Any]],
 
 def _written(fields: Mapping[str, Any]) -> dict[str, Any]:
     """As JSON takes them."""
-    return {name: b64encode(value).decode() if value.__class__ is bytes else value for name, value in fields.items()}
+    return {
+        name: b64encode(value).decode() if value.__class__ is bytes else value
+        for name, value in fields.items()
+    }

@@ -16,12 +16,38 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.options import Count, Flag, MaybeText, Seconds, SecondsOrZero, StoreOptions, Whole, wrong
 from memory.ports.record import JsonValue
 
-CLAIMS = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
-"""`durable` is as the server's settings say at open (see `settings`). On a cluster, where a call may touch several nodes, `atomic` is off."""
+CLAIMS = Capabilities(
+    durable=True,
+    shared=True,
+    ttl=True,
+    conditional=True,
+    atomic=True,
+    filter=True,
+    order=True,
+    tenant_wide=True,
+    fenced=True,
+)
+"""`durable` is as the server's settings say at open (see `settings`). On a cluster,
+where a call may touch several nodes, `atomic` is off.
+"""
 
-SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "valkey", "valkeys")
+SCHEMES = (
+    "redis",
+    "rediss",
+    "redis+sentinel",
+    "rediss+sentinel",
+    "redis+cluster",
+    "rediss+cluster",
+    "valkey",
+    "valkeys",
+)
 _ALIASES = {"valkey": "redis", "valkeys": "rediss"}
-Prefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="made of up to 64 letters, digits, '_', '.' and '-'")]
+Prefix = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="made of up to 64 letters, digits, '_', '.' and '-'"
+    ),
+]
 _PORTS = {"sentinel": 26379}
 
 
@@ -29,10 +55,13 @@ _PORTS = {"sentinel": 26379}
 class RedisConfig(StoreOptions):
     """Where the server is and how it is used.
 
-    `kind` is "single", "sentinel" or "cluster"; `nodes` are the server, the sentinels, or some nodes of the cluster. Every round trip ends within
-    `timeout` seconds, waiting for one of the `connections` and connecting (`connect_timeout` at most) included. `prefix` begins
-    every key: stores with different prefixes may share a server. `grace` is how many seconds after its end the server forgets a cached copy, a mark
-    or a tombstone. `cache_bytes` bounds what the process keeps of the partitions that were searched last.
+    `kind` is "single", "sentinel" or "cluster"; `nodes` are the server, the sentinels,
+    or some nodes of the cluster. Every round trip ends within `timeout` seconds,
+    waiting for one of the `connections` and connecting (`connect_timeout` at most)
+    included. `prefix` begins every key: stores with different prefixes may share a
+    server. `grace` is how many seconds after its end the server forgets a cached copy,
+    a mark or a tombstone. `cache_bytes` bounds what the process keeps of the partitions
+    that were searched last.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"kind", "nodes", "database", "service", "tls", "thresholds"})
@@ -68,9 +97,11 @@ class RedisConfig(StoreOptions):
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> RedisConfig:
     """The config of a URL, with options in its query part or apart.
 
-    redis://[user:password@]host[:port][/database], rediss:// for TLS, valkey:// and valkeys:// for the same;
-    redis+sentinel://[user:password@]host[:port][,host…]/service[/database]; redis+cluster://[user:password@]host[:port][,host…].
-    User and password are the server's; the sentinels' own are options.
+    redis://[user:password@]host[:port][/database], rediss:// for TLS, valkey:// and
+    valkeys:// for the same;
+    redis+sentinel://[user:password@]host[:port][,host…]/service[/database];
+    redis+cluster://[user:password@]host[:port][,host…]. User and password are the
+    server's; the sentinels' own are options.
     """
     return _Reading(name).config(url, options)
 
@@ -84,7 +115,9 @@ class _Reading:
     def config(self, url: str, options: Mapping[str, JsonValue]) -> RedisConfig:
         scheme, separator, rest = url.partition("://")
         if not separator or scheme not in SCHEMES:
-            raise self._wrong(f"the URL of a Redis store begins with one of {', '.join(s + '://' for s in SCHEMES)}")
+            raise self._wrong(
+                f"the URL of a Redis store begins with one of {', '.join(s + '://' for s in SCHEMES)}"
+            )
         protocol, _, kind = _ALIASES.get(scheme, scheme).partition("+")
         rest, _, query = rest.partition("?")
         authority, _, path = rest.partition("/")
@@ -93,11 +126,15 @@ class _Reading:
         nodes = tuple(self._node(host, _PORTS.get(kind, 6379)) for host in hosts.split(","))
         if not kind and len(nodes) > 1:
             raise self._wrong("several hosts need redis+sentinel:// or redis+cluster://")
-        found: dict[str, Any] = {"username": unquote(user) or None, "password": unquote(password) or None} if at else {}
+        found: dict[str, Any] = (
+            {"username": unquote(user) or None, "password": unquote(password) or None} if at else {}
+        )
         found |= self._path(kind, path)
         if kind == "cluster" and found.get("database"):
             raise self._wrong("a cluster has no databases but 0")
-        return RedisConfig.read(self._name, query, options, kind=kind or "single", nodes=nodes, tls=protocol == "rediss", **found)
+        return RedisConfig.read(
+            self._name, query, options, kind=kind or "single", nodes=nodes, tls=protocol == "rediss", **found
+        )
 
     def _node(self, text: str, port: int) -> tuple[str, int]:
         matched = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+))(?::(\d{1,5}))?", text)

@@ -1,4 +1,6 @@
-"""The way to the server, whichever kind it is: time limits, scripts and which run of a server answers; and that to a single one."""
+"""The way to the server, whichever kind it is: time limits, scripts and which run of a
+server answers; and that to a single one.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,19 @@ T = TypeVar("T")
 
 
 _DEMOTED = "previous master is now a slave"
-"""What the driver makes of a refusal by a master that became a replica, where Sentinel named it."""
+"""What the driver makes of a refusal by a master that became a replica, where Sentinel
+named it.
+"""
 
 
 class Connections(ABC):
     """Connected to a server or cluster. Errors are the driver's.
 
-    Every round trip ends within `timeout` seconds, waiting for one of the `connections` included. The driver's own time limits are off but for
-    connecting: one clock for the whole is simpler and quicker than one for each read. A call that is cut off closes its connection, so that no
-    late answer is taken for another's.
-    Writes are never sent twice; reads are, once, when the connection was lost (servers close idle ones).
+    Every round trip ends within `timeout` seconds, waiting for one of the `connections`
+    included. The driver's own time limits are off but for connecting: one clock for the
+    whole is simpler and quicker than one for each read. A call that is cut off closes
+    its connection, so that no late answer is taken for another's. Writes are never sent
+    twice; reads are, once, when the connection was lost (servers close idle ones).
     """
 
     one_server: bool
@@ -41,7 +46,9 @@ class Connections(ABC):
         self.config = config
         self._room = asyncio.Semaphore(config.connections)
         self.runs: dict[str, str] = {}
-        """The run id of each server as last connected to. A restart breaks every connection, so no answer of a new run is taken for the old one's."""
+        """The run id of each server as last connected to. A restart breaks every
+        connection, so no answer of a new run is taken for the old one's.
+        """
 
     @property
     def epoch(self) -> str:
@@ -55,7 +62,9 @@ class Connections(ABC):
 
     @abstractmethod
     async def leave(self) -> None:
-        """Let go of the connections that no call uses: they lead to a server that became a replica."""
+        """Let go of the connections that no call uses: they lead to a server that
+        became a replica.
+        """
 
     @abstractmethod
     async def servers(self, *command: str) -> list[Any]:
@@ -67,17 +76,23 @@ class Connections(ABC):
 
     @abstractmethod
     def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
-        """The keys of this glob pattern, some at a time: each that stands there all the while, some perhaps twice."""
+        """The keys of this glob pattern, some at a time: each that stands there all the
+        while, some perhaps twice.
+        """
 
     @abstractmethod
     async def values(self, addresses: Sequence[Address]) -> list[bytes | None]:
         """What stands at these addresses."""
 
     @abstractmethod
-    async def run(self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool) -> list[bytes]:
-        """The answers of a script to these calls, carried out in order within each bucket; on one server in order and all in one step."""
+    async def run(
+        self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool
+    ) -> list[bytes]:
+        """The answers of a script to these calls, carried out in order within each
+        bucket; on one server in order and all in one step.
+        """
 
-    # -- shared -------------------------------------------------------------------------------------------------------
+    # -- shared ------------------------------------------------------------------------
 
     async def _in_time(self, work: Callable[[], Awaitable[T]], repeatable: bool = True) -> T:
         async with asyncio.timeout(self.config.timeout), self._room:
@@ -88,17 +103,29 @@ class Connections(ABC):
             except driver.ConnectionError as error:
                 if _DEMOTED in str(error):
                     await self.leave()
-                elif not repeatable or isinstance(error, driver.AuthenticationError | driver.AuthorizationError | driver.BusyLoadingError):
+                elif not repeatable or isinstance(
+                    error, driver.AuthenticationError | driver.AuthorizationError | driver.BusyLoadingError
+                ):
                     raise
             return await work()
 
-    async def _evaluated(self, client: Any, name: str, calls: Sequence[Call], options: Sequence[Argument], repeatable: bool) -> list[bytes]:
+    async def _evaluated(
+        self, client: Any, name: str, calls: Sequence[Call], options: Sequence[Argument], repeatable: bool
+    ) -> list[bytes]:
         known, config = script(name), self.config
         given = [*options, *[argument for call in calls for argument in call.arguments]]
 
         async def send() -> Any:
             once = secrets.token_bytes(8)
-            arguments = (1, tagged(config.prefix, calls[0].bucket), config.prefix, int(self.one_server), once, config.thresholds.changes_told, *given)
+            arguments = (
+                1,
+                tagged(config.prefix, calls[0].bucket),
+                config.prefix,
+                int(self.one_server),
+                once,
+                config.thresholds.changes_told,
+                *given,
+            )
             try:
                 return await client.execute_command("EVALSHA", known.digest, *arguments)
             except driver.NoScriptError:
@@ -117,14 +144,18 @@ class Connections(ABC):
             answer = await connection.read_response(disable_decoding=True)
         except driver.NoPermissionError:  # which run it is cannot be known: each connection counts as another
             answer = b""
-        lines = dict(line.partition(b":")[::2] for line in answer.replace(b"\r", b"").split(b"\n") if b":" in line)
+        lines = dict(
+            line.partition(b":")[::2] for line in answer.replace(b"\r", b"").split(b"\n") if b":" in line
+        )
         self.runs[self._server(connection)] = lines.get(b"run_id", b"").decode() or secrets.token_hex(20)
 
     @abstractmethod
     def _server(self, connection: AbstractConnection) -> str: ...
 
     def _options(self) -> dict[str, Any]:
-        """What every connection is made with. The driver retries nothing: a write may have been applied."""
+        """What every connection is made with. The driver retries nothing: a write may
+        have been applied.
+        """
         config = self.config
         options: dict[str, Any] = {
             "socket_timeout": None,
@@ -147,7 +178,9 @@ class Connections(ABC):
 
 
 class ServerConnections(Connections):
-    """One server, named by the URL or by its sentinels. Every script call is one step, whatever it touches."""
+    """One server, named by the URL or by its sentinels. Every script call is one step,
+    whatever it touches.
+    """
 
     one_server = True
 
@@ -163,15 +196,23 @@ class ServerConnections(Connections):
             self._client = self._master(options)
         else:
             host, port = self.config.nodes[0]
-            tls = {"connection_class": SSLConnection, **self._tls()} if self.config.tls else {"connection_class": Connection}
-            pool = ConnectionPool(host=host, port=port, max_connections=self.config.connections, **options, **tls)
+            tls = (
+                {"connection_class": SSLConnection, **self._tls()}
+                if self.config.tls
+                else {"connection_class": Connection}
+            )
+            pool = ConnectionPool(
+                host=host, port=port, max_connections=self.config.connections, **options, **tls
+            )
             self._client = Redis.from_pool(pool)
 
     def _master(self, options: dict[str, Any]) -> Redis:
         config = self.config
         own = {"username": config.sentinel_username, "password": config.sentinel_password}
         tls = {"ssl": True, **self._tls()} if config.tls else {}
-        quiet = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "retry", "protocol")}
+        quiet = {
+            name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "retry", "protocol")
+        }
         self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
             list(config.nodes), sentinel_kwargs={**quiet, **own, **tls}, **options
         )
@@ -205,7 +246,9 @@ class ServerConnections(Connections):
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
         cursor = 0
         while True:
-            cursor, found = await self.command("SCAN", cursor, "MATCH", pattern, "COUNT", self.config.thresholds.keys_at_once)
+            cursor, found = await self.command(
+                "SCAN", cursor, "MATCH", pattern, "COUNT", self.config.thresholds.keys_at_once
+            )
             yield found
             if not cursor:
                 return
@@ -214,7 +257,9 @@ class ServerConnections(Connections):
         found: list[bytes | None] = await self.command("MGET", *self._keys(addresses))
         return found
 
-    async def run(self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool) -> list[bytes]:
+    async def run(
+        self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool
+    ) -> list[bytes]:
         return await self._evaluated(self._connected, name, calls, options, repeatable) if calls else []
 
     def _server(self, connection: AbstractConnection) -> str:

@@ -1,4 +1,6 @@
-"""What is due, from the sets that the script keeps which stores: bucket after bucket, in one trip where there is nothing, two where little."""
+"""What is due, from the sets that the script keeps which stores: bucket after bucket,
+in one trip where there is nothing, two where little.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,28 @@ _WHY = {b"o": Why.OWES, b"a": Why.ARRIVING, b"d": Why.DISCARD}
 
 
 async def due(
-    connections: Connections, collections: Sequence[Collection], now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    connections: Connections,
+    collections: Sequence[Collection],
+    now: datetime,
+    limit: int,
+    cursor: str | None,
+    expired: Mapping[Collection, datetime],
 ) -> Due:
     """A cursor is the number of a set and the member that was told last."""
     known = {collection.name: collection for collection in collections}
     indexes = [Source("", "", "d", until=_before(now))]
-    indexes += [Source(collection.name, "", "x", until=_before(at)) for collection, at in sorted(expired.items(), key=lambda one: one[0].name)]
+    indexes += [
+        Source(collection.name, "", "x", until=_before(at))
+        for collection, at in sorted(expired.items(), key=lambda one: one[0].name)
+    ]
     sets = len(indexes) * len(BUCKETS)
     begin, told = place_of(cursor, sets)
     if told is not None and not (_MOMENT.fullmatch(told[:16]) and is_id(told[16:52])):
         raise InvalidInput("cursor", "this is not a cursor that `due` returned")
     reader = Reader(connections)
-    waiting = {number: source for number, source in (await reader.waiting(indexes)).items() if number >= begin}
+    waiting = {
+        number: source for number, source in (await reader.waiting(indexes)).items() if number >= begin
+    }
     if told is not None and begin in waiting:
         waiting[begin].bound = f"({told}".encode()
     if waiting:
@@ -57,11 +69,15 @@ def _before(at: datetime) -> bytes:
 
 
 def _row_of(entry: Entry, known: Mapping[str, Collection]) -> Iterator[DueRow]:
-    """Nothing of what cannot be read, or is of a collection that this store was not opened with."""
+    """Nothing of what cannot be read, or is of a collection that this store was not
+    opened with.
+    """
     collection = known.get(entry.address.collection)
     if collection is None:
         return
     _, found = entry.read(collection)
     if not isinstance(found, Corrupt):
         why = _WHY[entry.member[84:85]] if entry.source.index == "d" else Why.EXPIRED
-        yield DueRow(collection, found.key, found.version, why, found.tier if isinstance(found, Record) else "")
+        yield DueRow(
+            collection, found.key, found.version, why, found.tier if isinstance(found, Record) else ""
+        )

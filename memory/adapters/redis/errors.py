@@ -1,4 +1,6 @@
-"""redis-py's errors as ours, most specific first. What is not known here is not retryable."""
+"""redis-py's errors as ours, most specific first. What is not known here is not
+retryable.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,41 @@ import re
 
 from redis import exceptions as driver
 
-from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.domain.errors import (
+    ConfigError,
+    InvalidInput,
+    StoreError,
+    StoreFull,
+    StoreTimeout,
+    StoreUnavailable,
+)
 
 _MOVING = "non local key"
-_FOR_NOW = ("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY ", "MISCONF", "UNBLOCKED")
+_FOR_NOW = (
+    "LOADING",
+    "READONLY",
+    "CLUSTERDOWN",
+    "MASTERDOWN",
+    "TRYAGAIN",
+    "NOREPLICAS",
+    "BUSY ",
+    "MISCONF",
+    "UNBLOCKED",
+)
 
 
 def translate(store: str, error: BaseException, prefix: str = "memory") -> Exception | None:
     """Our error for the driver's; None for what is not the driver's."""
-    if isinstance(error, driver.NoPermissionError) or (isinstance(error, driver.ResponseError) and "NOPERM" in str(error)):
+    if isinstance(error, driver.NoPermissionError) or (
+        isinstance(error, driver.ResponseError) and "NOPERM" in str(error)
+    ):
         return StoreError(store, _denied(str(error), prefix))
     if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
         return StoreError(store, f"the server refuses this user, password or command ({_short(error)})")
     if isinstance(error, driver.OutOfMemoryError):
-        return StoreFull(store, "the server has reached its memory limit (maxmemory); nothing of the call was kept")
+        return StoreFull(
+            store, "the server has reached its memory limit (maxmemory); nothing of the call was kept"
+        )
     if isinstance(error, driver.TimeoutError | asyncio.TimeoutError):
         return StoreTimeout(store, "no answer in time")
     if isinstance(error, driver.BusyLoadingError):
@@ -30,7 +53,9 @@ def translate(store: str, error: BaseException, prefix: str = "memory") -> Excep
     if isinstance(error, driver.ConnectionError | OSError):
         return StoreUnavailable(store, f"cannot be reached ({_short(error)})")
     if isinstance(error, driver.RedisClusterException) and "Cluster mode is not enabled" in str(error):
-        return ConfigError(f"store '{store}': this server is in no cluster; begin the URL with redis:// instead of redis+cluster://")
+        return ConfigError(
+            f"store '{store}': this server is in no cluster; begin the URL with redis:// instead of redis+cluster://"
+        )
     if isinstance(error, driver.RedisClusterException) and "cannot be connected" in str(error):
         return StoreUnavailable(store, f"no node of the cluster can be reached ({_short(error)})")
     if isinstance(error, driver.ResponseError | driver.RedisClusterException | driver.RedisError):
@@ -47,7 +72,9 @@ def _denied(said: str, prefix: str) -> str:
         return f"the ACL of this user does not allow the command '{command[1]}'; docs/backends.md lists the commands and keys that it needs"
     if "key" in said:
         return f"the ACL of this user does not allow the keys of this store: allow the pattern ~{{{prefix}*"
-    return "the ACL of this user does not allow this; docs/backends.md lists the commands and keys that it needs"
+    return (
+        "the ACL of this user does not allow this; docs/backends.md lists the commands and keys that it needs"
+    )
 
 
 def _tls(said: str) -> str:
@@ -62,7 +89,9 @@ def _refusal(store: str, error: Exception) -> Exception:
     text = str(error)
     if "No space left" in text:
         return StoreFull(store, "the server's disk is full; nothing of the call was kept")
-    if isinstance(error, driver.ClusterError | driver.SlotNotCoveredError | driver.TryAgainError | driver.ReadOnlyError) or text.startswith(_FOR_NOW):
+    if isinstance(
+        error, driver.ClusterError | driver.SlotNotCoveredError | driver.TryAgainError | driver.ReadOnlyError
+    ) or text.startswith(_FOR_NOW):
         return StoreUnavailable(store, f"refuses work for now ({_short(error)})")
     if "MISCONF" in text or "OOM " in text:
         return StoreFull(store, f"the server takes no writes for now ({_short(error)})")

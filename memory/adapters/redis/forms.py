@@ -1,7 +1,9 @@
-"""Scored forms of the partitions that were searched last: kept in the process, and compared with the server in one trip before they answer.
+"""Scored forms of the partitions that were searched last: kept in the process, and
+compared with the server in one trip before they answer.
 
-Each is kept under a stamp (`lua/common.lua`), which the server never gives twice: what it does not know any more, because it was emptied, set back or
-has told too much since, is read anew.
+Each is kept under a stamp (`lua/common.lua`), which the server never gives twice: what
+it does not know any more, because it was emptied, set back or has told too much since,
+is read anew.
 """
 
 from __future__ import annotations
@@ -41,12 +43,16 @@ class _Kept:
 
 
 class Forms:
-    """Those of one store, at most `most` bytes of them. What cannot be read on the way goes to `quarantine`.
+    """Those of one store, at most `most` bytes of them. What cannot be read on the way
+    goes to `quarantine`.
 
-    Copies that the server forgets by itself are in none of them: nobody would tell that they are gone.
+    Copies that the server forgets by itself are in none of them: nobody would tell that
+    they are gone.
     """
 
-    def __init__(self, connections: Connections, most: int, quarantine: Callable[[Entry, Corrupt], Awaitable[None]]) -> None:
+    def __init__(
+        self, connections: Connections, most: int, quarantine: Callable[[Entry, Corrupt], Awaitable[None]]
+    ) -> None:
         self._connections, self._most, self._quarantine = connections, most, quarantine
         self._kept: OrderedDict[_Name, _Kept] = OrderedDict()
         self._turns: WeakValueDictionary[_Name, asyncio.Lock] = WeakValueDictionary()
@@ -54,8 +60,12 @@ class Forms:
         self.bytes = 0
 
     @asynccontextmanager
-    async def current(self, collection: Collection, partitions: Sequence[Partition]) -> AsyncIterator[list[Form]]:
-        """The forms of these partitions, with every write that was acknowledged before. They stay as they are until the block is left."""
+    async def current(
+        self, collection: Collection, partitions: Sequence[Partition]
+    ) -> AsyncIterator[list[Form]]:
+        """The forms of these partitions, with every write that was acknowledged before.
+        They stay as they are until the block is left.
+        """
         named = {_name(collection, partition): partition for partition in partitions}
         async with AsyncExitStack() as turns:
             for name in sorted(named):
@@ -63,7 +73,9 @@ class Forms:
             yield await self._brought_up(collection, named)
 
     async def differing(self, drop: bool) -> list[str]:
-        """Where what is kept is not what the server holds, a sentence each. With `drop` that is kept no longer."""
+        """Where what is kept is not what the server holds, a sentence each. With `drop`
+        that is kept no longer.
+        """
         problems = []
         for name in list(self._kept):
             collection, partition = self._declared[name[0]], Partition(*name[1:])
@@ -73,15 +85,22 @@ class Forms:
                 await self._brought_up(collection, {name: partition})
                 if before is None or self._kept.get(name) != before or fresh.content() == form.content():
                     continue  # the same, or written meanwhile
-                problems.append(f"{name[0]}: what the process keeps of a partition is not what the server holds")
+                problems.append(
+                    f"{name[0]}: what the process keeps of a partition is not what the server holds"
+                )
                 if drop:
                     self._drop(name)
         return problems
 
     async def _brought_up(self, collection: Collection, named: dict[_Name, Partition]) -> list[Form]:
         self._declared[collection.name] = collection
-        kept = {name: one for name in named if (one := self._kept.get(name)) is not None and not one.form.worn}
-        asked = [(partition, kept[name].stamp, kept[name].form) if name in kept else (partition, b"", None) for name, partition in named.items()]
+        kept = {
+            name: one for name in named if (one := self._kept.get(name)) is not None and not one.form.worn
+        }
+        asked = [
+            (partition, kept[name].stamp, kept[name].form) if name in kept else (partition, b"", None)
+            for name, partition in named.items()
+        ]
         found, names = list[Form](), iter(named)
         async for one in self._read(collection, asked):
             self._keep(next(names), one)
@@ -100,22 +119,35 @@ class Forms:
         dropped = self._kept.pop(name, None)
         self.bytes -= dropped.bytes if dropped is not None else 0
 
-    async def _read(self, collection: Collection, asked: Sequence[tuple[Partition, bytes, Form | None]]) -> AsyncIterator[_Kept]:
-        """The forms as they stand now, from what they were under their stamps: in one trip, unless one has to be read anew and is long."""
+    async def _read(
+        self, collection: Collection, asked: Sequence[tuple[Partition, bytes, Form | None]]
+    ) -> AsyncIterator[_Kept]:
+        """The forms as they stand now, from what they were under their stamps: in one
+        trip, unless one has to be read anew and is long.
+        """
         config = self._connections.config
-        sources = [Source(collection.name, home_bucket(p), "t", partition=partition_token(p), known=p) for p, _, _ in asked]
+        sources = [
+            Source(collection.name, home_bucket(p), "t", partition=partition_token(p), known=p)
+            for p, _, _ in asked
+        ]
         size = config.thresholds.page
         calls = [
-            Call(s.bucket, ("since", s.bucket, s.collection, tenant_token(p.tenant), s.partition, stamp, size))
+            Call(
+                s.bucket, ("since", s.bucket, s.collection, tenant_token(p.tenant), s.partition, stamp, size)
+            )
             for s, (p, stamp, _) in zip(sources, asked, strict=True)
         ]
-        answers = await self._connections.run("read", calls, [config.thresholds.answer_bytes // len(calls)], repeatable=True)
+        answers = await self._connections.run(
+            "read", calls, [config.thresholds.answer_bytes // len(calls)], repeatable=True
+        )
         for source, answer, (_, _, form) in zip(sources, answers, asked, strict=True):
             if form is None or answer[:1] == b"*":
                 source.take(answer[1 + STAMP :])
                 form = await self._anew(collection, source)
             else:  # all at once, and under its stamp at once: cut off in the middle, it would be what never was
-                for change in [change async for change in self._changes(collection, entries(source, answer[1 + STAMP :]))]:
+                for change in [
+                    change async for change in self._changes(collection, entries(source, answer[1 + STAMP :]))
+                ]:
                     _put(form, change)
             yield _Kept(form, answer[1 : 1 + STAMP], form.bytes)
 
@@ -144,7 +176,9 @@ def _name(collection: Collection, partition: Partition) -> _Name:
 
 
 def _words_of(collection: Collection, row: Row | None) -> bytes | None:
-    return (row.words or lexical.index(collection, row.texts)) if row is not None and collection.texts else None
+    return (
+        (row.words or lexical.index(collection, row.texts)) if row is not None and collection.texts else None
+    )
 
 
 def _put(form: Form, change: _Change) -> None:

@@ -1,4 +1,6 @@
-"""Reading by the indexes: which of them a question needs, their pages, and several of them as one in order."""
+"""Reading by the indexes: which of them a question needs, their pages, and several of
+them as one in order.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Source:
     partition: str = ""
     """Whose it is: a partition's token, or a tier."""
     known: Partition | str | None = None
-    """The partition or the tenant that everything in the index belongs to, None where it holds several tenants."""
+    """The partition or the tenant that everything in the index belongs to, None where
+    it holds several tenants.
+    """
     until: bytes = b"+"
     """Where it ends; backwards it ends where the index begins."""
     more: bool = True
@@ -79,7 +83,9 @@ class Entry:
                 return NOWHERE, "0" * 16
 
     def read(self, collection: Collection) -> tuple[Row | None, Stored]:
-        """What it says; `Corrupt` where it cannot be read, or is not of the partition or tenant that was asked."""
+        """What it says; `Corrupt` where it cannot be read, or is not of the partition
+        or tenant that was asked.
+        """
         address, known = self.address, self.source.known
         try:
             row = row_in(collection, self.value)
@@ -112,15 +118,22 @@ class Reader:
         self._connections, self._thresholds = connections, connections.config.thresholds
         self._backwards = backwards
 
-    # -- sources ------------------------------------------------------------------------------------------------------
+    # -- sources -----------------------------------------------------------------------
 
     async def by_creation(self, collection: str, where: Where, after: bytes | None) -> list[Source]:
-        """The records of these partitions or this tenant, by creation and id; `after` is the index position to continue behind."""
+        """The records of these partitions or this tenant, by creation and id; `after`
+        is the index position to continue behind.
+        """
         bound = self._bound(after)
         if isinstance(where, Partitions):
-            return [Source(collection, home_bucket(p), "t", bound, partition_token(p), p) for p in dict.fromkeys(where.partitions)]
+            return [
+                Source(collection, home_bucket(p), "t", bound, partition_token(p), p)
+                for p in dict.fromkeys(where.partitions)
+            ]
         assert not isinstance(where, Everywhere)  # noqa: S101  indexes by creation are a partition's
-        calls = [Call(bucket, ("partitions", bucket, collection, tenant_token(where.tenant))) for bucket in BUCKETS]
+        calls = [
+            Call(bucket, ("partitions", bucket, collection, tenant_token(where.tenant))) for bucket in BUCKETS
+        ]
         answers = await self._connections.run("read", calls, [self._thresholds.answer_bytes], repeatable=True)
         return [
             Source(collection, bucket, "t", bound, answer[at : at + 32].decode(), where.tenant)
@@ -129,25 +142,35 @@ class Reader:
         ]
 
     def by_id(self, collection: str, indexes: Iterable[str], after: bytes | None) -> list[Source]:
-        """Everything in these indexes of every bucket, by id; `after` is the id to continue behind."""
+        """Everything in these indexes of every bucket, by id; `after` is the id to
+        continue behind.
+        """
         bound = self._bound(after)
         return [Source(collection, bucket, index, bound) for index in indexes for bucket in BUCKETS]
 
     def _bound(self, after: bytes | None) -> bytes:
-        """Where an index is to be read from: behind everything that begins with `after`. Behind an id stand letters and digits."""
+        """Where an index is to be read from: behind everything that begins with
+        `after`. Behind an id stand letters and digits.
+        """
         if after is None:
             return b"+" if self._backwards else b"-"
         return b"(" + after if self._backwards else b"(" + after + b"~"
 
     async def by_age(self, collection: str, tier: str, until: datetime) -> list[Source]:
-        """The records at home or arriving in a tier that were made or changed last up to a moment, and what cannot be read."""
+        """The records at home or arriving in a tier that were made or changed last up
+        to a moment, and what cannot be read.
+        """
         old = Source(collection, "", "u", partition=tier, until=b"(" + sort_key(micros(until) + 1).encode())
         return list((await self.waiting([old, Source(collection, "", "u")])).values())
 
     async def waiting(self, indexes: Sequence[Source]) -> dict[int, Source]:
-        """Of these indexes in every bucket those with a member up to where they end, by their number: one trip that tells little."""
+        """Of these indexes in every bucket those with a member up to where they end, by
+        their number: one trip that tells little.
+        """
         options = [len(indexes), *[argument for index in indexes for argument in (index.name, index.until)]]
-        answers = await self._connections.run("any", [Call(bucket, (bucket,)) for bucket in BUCKETS], options, repeatable=True)
+        answers = await self._connections.run(
+            "any", [Call(bucket, (bucket,)) for bucket in BUCKETS], options, repeatable=True
+        )
         found: dict[int, Source] = {}
         for number, index in enumerate(indexes):
             for place, (bucket, said) in enumerate(zip(BUCKETS, answers, strict=True)):
@@ -156,7 +179,9 @@ class Reader:
         return found
 
     async def scanned(self, collection: str, where: Where) -> AsyncIterator[list[Entry]]:
-        """Every record there is, found by the names of all keys: for servers that may have evicted the indexes."""
+        """Every record there is, found by the names of all keys: for servers that may
+        have evicted the indexes.
+        """
         prefix = self._connections.config.prefix
         known = _asked_by_token(where)
         tenants = {token[:32] for token in known}
@@ -167,12 +192,18 @@ class Reader:
                 for start in range(0, len(wanted), self._thresholds.audited_at_once):
                     some = wanted[start : start + self._thresholds.audited_at_once]
                     values = await self._connections.values(some)
-                    yield [e for a, v in zip(some, values, strict=True) if v is not None and (e := _found(a, v, known, where))]
+                    yield [
+                        e
+                        for a, v in zip(some, values, strict=True)
+                        if v is not None and (e := _found(a, v, known, where))
+                    ]
 
-    # -- pages --------------------------------------------------------------------------------------------------------
+    # -- pages -------------------------------------------------------------------------
 
     async def in_order(self, sources: list[Source], expected: int) -> AsyncIterator[list[Entry]]:
-        """All entries of the sources in one order, in portions. `expected` is how many will do, as far as the caller knows."""
+        """All entries of the sources in one order, in portions. `expected` is how many
+        will do, as far as the caller knows.
+        """
         most, least = self._thresholds.page, self._thresholds.least_in_order
         size = min(most, expected if len(sources) == 1 else max(least, 2 * expected // max(1, len(sources))))
         waiting = sources
@@ -218,10 +249,13 @@ class Reader:
         """Read a page into each source."""
         ends = [b"-" if self._backwards else s.until for s in sources]
         calls = [
-            Call(s.bucket, ("page", s.bucket, s.collection, s.index, s.partition, s.bound, end, size)) for s, end in zip(sources, ends, strict=True)
+            Call(s.bucket, ("page", s.bucket, s.collection, s.index, s.partition, s.bound, end, size))
+            for s, end in zip(sources, ends, strict=True)
         ]
         options = [self._thresholds.answer_bytes // max(1, len(calls))]
-        for source, answer in zip(sources, await self._connections.run("read", calls, options, repeatable=True), strict=True):
+        for source, answer in zip(
+            sources, await self._connections.run("read", calls, options, repeatable=True), strict=True
+        ):
             source.take(answer)
 
 
@@ -233,7 +267,9 @@ def _places(where: Where) -> list[tuple[str, str]]:
 
 
 def _asked_by_token(where: Where) -> dict[str, Partition]:
-    """The asked partitions by the tokens of tenant and partition; nothing if whole tenants are asked for."""
+    """The asked partitions by the tokens of tenant and partition; nothing if whole
+    tenants are asked for.
+    """
     partitions = where.partitions if isinstance(where, Partitions) else ()
     return {tenant_token(p.tenant) + partition_token(p): p for p in partitions}
 
@@ -244,18 +280,25 @@ def _address_in(key: bytes) -> Address | None:
     collection, _, rest = rest.partition(":")
     tenant, _, record_id = rest.partition(":")
     bucket = head[-2:]
-    return Address(bucket, collection, tenant, record_id) if bucket in BUCKETS and len(record_id) == 36 else None
+    return (
+        Address(bucket, collection, tenant, record_id) if bucket in BUCKETS and len(record_id) == 36 else None
+    )
 
 
 def _found(address: Address, value: bytes, known: Mapping[str, Partition], where: Where) -> Entry | None:
-    """The value as an index over all records leads to it; None if it is of a partition that is not asked for."""
+    """The value as an index over all records leads to it; None if it is of a partition
+    that is not asked for.
+    """
     listed = listed_in(value)
     token, created = listed or (NOWHERE, "0" * 16)
     of: Partition | str | None = None if isinstance(where, Everywhere | Partitions) else where.tenant
     if known:
         of = known.get(address.tenant + token)
         if listed is None:  # a damaged header: its id tells the partition
-            of = next((p for p in known.values() if partition_digest(p.tenant, p.scope) == digest_of(address.id)), None)
+            of = next(
+                (p for p in known.values() if partition_digest(p.tenant, p.scope) == digest_of(address.id)),
+                None,
+            )
         if of is None:
             return None
     member = (address.id + address.tenant + created + token).encode()

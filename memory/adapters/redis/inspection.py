@@ -1,4 +1,6 @@
-"""What servers say of themselves: their version, the layout of their data, and how safely they keep what they acknowledged."""
+"""What servers say of themselves: their version, the layout of their data, and how
+safely they keep what they acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Inspection:
         return f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', 'of unknown version')}"
 
     async def require_server(self) -> None:
-        """Refuse a server that is too old, a Sentinel, or part of a cluster that the URL does not say."""
+        """Refuse a server that is too old, a Sentinel, or part of a cluster that the
+        URL does not say.
+        """
         try:
             server = await self._info("server")
         except driver.NoPermissionError:
@@ -57,11 +61,17 @@ class Inspection:
             raise ConfigError(
                 f"store '{self._name}': needs Redis {OLDEST[0]}.{OLDEST[1]} or later, or Valkey; this says it is {version or 'nothing'}"
             )
-        if self._connections.one_server and str((await self._info("cluster")).get("cluster_enabled", "0")) == "1":
-            raise ConfigError(f"store '{self._name}': this server is part of a cluster; begin the URL with redis+cluster:// instead")
+        if (
+            self._connections.one_server
+            and str((await self._info("cluster")).get("cluster_enabled", "0")) == "1"
+        ):
+            raise ConfigError(
+                f"store '{self._name}': this server is part of a cluster; begin the URL with redis+cluster:// instead"
+            )
 
     async def require_schema(self) -> str | None:
-        """Mark new data with the layout's version; refuse data of another one. Data that has the mark is only read.
+        """Mark new data with the layout's version; refuse data of another one. Data
+        that has the mark is only read.
 
         Returns the note of the format.
         """
@@ -93,14 +103,20 @@ class Inspection:
 
     async def swap_format(self, before: str | None, after: str) -> bool:
         """Replace the note of the format if it is still that one."""
-        return bool(await self._connections.command("EVAL", _SWAP, 1, self._format_key, "" if before is None else before, after))
+        return bool(
+            await self._connections.command(
+                "EVAL", _SWAP, 1, self._format_key, "" if before is None else before, after
+            )
+        )
 
     @property
     def _format_key(self) -> str:
         return f"{{{self._connections.config.prefix}}}:format"
 
     async def mark_run(self) -> str:
-        """What marks the data as a whole, made where it is missing: who flushes the server takes it along. Empty where it cannot be stored."""
+        """What marks the data as a whole, made where it is missing: who flushes the
+        server takes it along. Empty where it cannot be stored.
+        """
         if found := await self.mark():
             return found
         try:
@@ -121,31 +137,44 @@ class Inspection:
     async def quarantined(self, collections: Sequence[str]) -> int:
         """How many records of these collections are in quarantine."""
         calls = [Call(bucket, (bucket,)) for bucket in BUCKETS]
-        return sum(map(int, await self._connections.run("quarantined", calls, (len(collections), *collections), repeatable=True)))
+        return sum(
+            map(
+                int,
+                await self._connections.run(
+                    "quarantined", calls, (len(collections), *collections), repeatable=True
+                ),
+            )
+        )
 
     async def safety(self) -> Safety:
         """What the settings of all servers mean together."""
         fails_over = self._connections.config.kind == "sentinel"
         try:
-            replication = [_mapping(answer) for answer in await self._connections.servers("INFO", "replication")]
+            replication = [
+                _mapping(answer) for answer in await self._connections.servers("INFO", "replication")
+            ]
         except driver.NoPermissionError:
             replication = []
         fails_over = fails_over or any(
-            int(info.get("connected_slaves", 0)) or _text(info.get("role")) in ("slave", "replica") for info in replication
+            int(info.get("connected_slaves", 0)) or _text(info.get("role")) in ("slave", "replica")
+            for info in replication
         )
         return weakest([judged(settings, fails_over=fails_over) for settings in await self._settings()])
 
     async def has_whole_indexes(self) -> bool:
         """Whether no server can have evicted an index whose records are left.
 
-        False if this cannot be known: data that an earlier run wrote may lack its indexes.
+        False if this cannot be known: data that an earlier run wrote may lack its
+        indexes.
         """
         try:
             answers = [_mapping(answer) for answer in await self._connections.servers("INFO")]
         except driver.ResponseError:
             return False
         return all(
-            str(info.get("evicted_keys")) == "0" and str(info.get("rdb_last_load_keys_loaded")) == "0" and str(info.get("aof_enabled")) == "0"
+            str(info.get("evicted_keys")) == "0"
+            and str(info.get("rdb_last_load_keys_loaded")) == "0"
+            and str(info.get("aof_enabled")) == "0"
             for info in answers
         )
 
@@ -155,18 +184,28 @@ class Inspection:
             answers = [_mapping(answer) for answer in await self._connections.servers("INFO", "memory")]
         except driver.ResponseError:
             return True
-        return any(str(info.get("maxmemory")) != "0" and str(info.get("maxmemory_policy")) != "noeviction" for info in answers)
+        return any(
+            str(info.get("maxmemory")) != "0" and str(info.get("maxmemory_policy")) != "noeviction"
+            for info in answers
+        )
 
     async def may_drop_anything(self) -> bool:
-        """Whether some server, when memory is short, takes away whatever it likes, or does not say."""
+        """Whether some server, when memory is short, takes away whatever it likes, or
+        does not say.
+        """
         try:
             answers = [_mapping(answer) for answer in await self._connections.servers("INFO", "memory")]
         except driver.NoPermissionError:
             return True
-        return any(str(info.get("maxmemory")) != "0" and not str(info.get("maxmemory_policy")).startswith(_SPARING) for info in answers)
+        return any(
+            str(info.get("maxmemory")) != "0" and not str(info.get("maxmemory_policy")).startswith(_SPARING)
+            for info in answers
+        )
 
     async def _settings(self) -> list[dict[str, str]]:
-        """The settings of each server; none where it does not let them be read, as many hosted ones do not."""
+        """The settings of each server; none where it does not let them be read, as many
+        hosted ones do not.
+        """
         found: list[dict[str, str]] = []
         for setting in READ:
             try:

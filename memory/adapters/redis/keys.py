@@ -1,7 +1,9 @@
-"""Names: buckets, and the parts of keys. `lua/common.lua` puts keys together from the same parts.
+"""Names: buckets, and the parts of keys. `lua/common.lua` puts keys together from the
+same parts.
 
-All keys of a bucket share a hash tag and so, on a cluster, a slot. Ids carry the digest of their partition, whose first bits name the bucket: a
-record, its partition's generation and its partition's indexes are together, and the id alone finds them.
+All keys of a bucket share a hash tag and so, on a cluster, a slot. Ids carry the digest
+of their partition, whose first bits name the bucket: a record, its partition's
+generation and its partition's indexes are together, and the id alone finds them.
 
     {prefix:bucket}:r:collection:tenant:id        a record, mark or tombstone, see `codec`
     {prefix:bucket}:t:collection:partition        sorted set: a partition's records by creation
@@ -22,7 +24,8 @@ record, its partition's generation and its partition's indexes are together, and
     {prefix}:format                               the note of the library's format, see `memory.ports.formats`
     {prefix}:mark                                 a random text, whose absence tells that the data is gone
 
-Tenants and partitions stand in keys as digests: no text of a user is ever part of a key.
+Tenants and partitions stand in keys as digests: no text of a user is ever part of a
+key.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ from memory.ports.record import Key, Partition
 
 SCHEMA = 5
 BUCKETS = tuple(f"{n:02x}" for n in range(64))
-"""A whole tenant is asked bucket by bucket; on a cluster, so many nodes at most share the records."""
+"""A whole tenant is asked bucket by bucket; on a cluster, so many nodes at most share
+the records.
+"""
 NOWHERE = "0" * 32
 
 

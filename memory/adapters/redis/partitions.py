@@ -1,4 +1,6 @@
-"""Partitions: which there are, and those of which a generation is kept though nothing stands in them."""
+"""Partitions: which there are, and those of which a generation is kept though nothing
+stands in them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,17 @@ Found = tuple[Partition, int]
 
 async def partitions(connections: Connections, where: Tenant | Everywhere) -> list[Found]:
     """Those that have a generation, and those that have none and a record; in no order."""
-    start, end = ("-", "+") if isinstance(where, Everywhere) else (f"[{tenant_token(where.tenant)}", f"({tenant_token(where.tenant)}~")
-    return [one for registry in "ie" async for some in _portions(connections, "standing", registry, start, end) for one in some]
+    start, end = (
+        ("-", "+")
+        if isinstance(where, Everywhere)
+        else (f"[{tenant_token(where.tenant)}", f"({tenant_token(where.tenant)}~")
+    )
+    return [
+        one
+        for registry in "ie"
+        async for some in _portions(connections, "standing", registry, start, end)
+        for one in some
+    ]
 
 
 async def idle_partitions(connections: Connections, limit: int) -> list[Found]:
@@ -34,23 +45,38 @@ async def forget_partitions(connections: Connections, idle: Mapping[Partition, i
     forgotten, wanted = 0, list(idle.items())
     at_once = connections.config.thresholds.forgotten_at_once
     for start in range(0, len(wanted), at_once):
-        calls = [_forget_call(partition, generation) for partition, generation in wanted[start : start + at_once]]
-        forgotten += sum([int(answer) for answer in await connections.run("partitions", calls, (), repeatable=False)])
+        calls = [
+            _forget_call(partition, generation) for partition, generation in wanted[start : start + at_once]
+        ]
+        forgotten += sum(
+            [int(answer) for answer in await connections.run("partitions", calls, (), repeatable=False)]
+        )
     return forgotten
 
 
 def _forget_call(partition: Partition, generation: int) -> Call:
     bucket = home_bucket(partition)
-    return Call(bucket, ("forget", bucket, tenant_token(partition.tenant), partition_token(partition), generation))
+    return Call(
+        bucket, ("forget", bucket, tenant_token(partition.tenant), partition_token(partition), generation)
+    )
 
 
-async def _portions(connections: Connections, operation: str, registry: str, start: str, end: str) -> AsyncIterator[Sequence[Found]]:
-    """What the script says of the partitions in a registry, all buckets beside each other."""
+async def _portions(
+    connections: Connections, operation: str, registry: str, start: str, end: str
+) -> AsyncIterator[Sequence[Found]]:
+    """What the script says of the partitions in a registry, all buckets beside each
+    other.
+    """
     bounds: dict[str, bytes] = dict.fromkeys(BUCKETS, start.encode())
     at_once = connections.config.thresholds.partitions_at_once
     while bounds:
-        calls = [Call(bucket, (operation, bucket, registry, bound, end, at_once)) for bucket, bound in bounds.items()]
-        for call, answer in zip(calls, await connections.run("partitions", calls, (), repeatable=True), strict=True):
+        calls = [
+            Call(bucket, (operation, bucket, registry, bound, end, at_once))
+            for bucket, bound in bounds.items()
+        ]
+        for call, answer in zip(
+            calls, await connections.run("partitions", calls, (), repeatable=True), strict=True
+        ):
             bounds[call.bucket], *told = frames(answer)
             yield [(Partition(*json.loads(one[80:])), int(one[:16])) for one in told]
         bounds = {bucket: bound for bucket, bound in bounds.items() if bound}

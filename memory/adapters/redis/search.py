@@ -1,4 +1,6 @@
-"""Questions: what of the indexed matches, in order where an index has it, else sorted from all there is."""
+"""Questions: what of the indexed matches, in order where an index has it, else sorted
+from all there is.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,23 @@ class Question:
         self._query, self._beyond = query, connections.config.thresholds.beyond
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._wants_records = RowType.RECORD in query.types
-        self._roles = tuple(query.roles)  # found by identity: an enum's hash takes longer than comparing all four
+        self._roles = tuple(
+            query.roles
+        )  # found by identity: an enum's hash takes longer than comparing all four
         self._lets_through = condition(query.filter)
         self._scans = scans
         self._in_order = not scans and self._has_index()
-        self._by_change = not isinstance(query.where, Everywhere) and bool(query.order) and query.order[0].field == "updated_at"
+        self._by_change = (
+            not isinstance(query.where, Everywhere)
+            and bool(query.order)
+            and query.order[0].field == "updated_at"
+        )
         backwards = (self._in_order or self._by_change) and bool(query.order) and query.order[0].descending
         self._reader = Reader(connections, backwards)
         self._end: bytes | None = None
-        """When the record behind a page that is full changed last, where that is the order."""
+        """When the record behind a page that is full changed last, where that is the
+        order.
+        """
         self.rows: dict[Key, Row] = {}
         """Those of the records on the page."""
 
@@ -54,12 +64,16 @@ class Question:
         """The asked page, and what could not be read on the way."""
         found, corrupt = await (self._first_in_order() if self._in_order else self._first_of_all())
         records, cursor = page_of(found, self._query)
-        return Page(tuple(records), cursor, tuple(dict.fromkeys(match.found.key for match in corrupt))), corrupt
+        return Page(
+            tuple(records), cursor, tuple(dict.fromkeys(match.found.key for match in corrupt))
+        ), corrupt
 
     async def matching(self, *, all_there_is: bool = False) -> AsyncIterator[list[Match]]:
-        """Everything that matches or cannot be read, in portions, in no order; `limit`, `order` and `cursor` aside.
+        """Everything that matches or cannot be read, in portions, in no order; `limit`,
+        `order` and `cursor` aside.
 
-        Unless it looks at `all_there_is`, what nobody has found to be damaged yet may be passed over.
+        Unless it looks at `all_there_is`, what nobody has found to be damaged yet may
+        be passed over.
         """
         async for entries in self._portions(all_there_is=all_there_is):
             yield await self.matches(entries)
@@ -72,10 +86,12 @@ class Question:
         async for entries in portions:
             yield entries
 
-    # -- how ----------------------------------------------------------------------------------------------------------
+    # -- how ---------------------------------------------------------------------------
 
     def _has_index(self) -> bool:
-        """Whether an index has the asked order: creation within partitions, the id everywhere; the id last, in the same direction."""
+        """Whether an index has the asked order: creation within partitions, the id
+        everywhere; the id last, in the same direction.
+        """
         query = self._query
         fields = [by.field for by in query.order]
         one_way = len({by.descending for by in query.order}) <= 1
@@ -89,7 +105,9 @@ class Question:
             return await self._reader.by_creation(name, query.where, after)
         if (aged := None if self._in_order or all_there_is else aged_up_to(query)) is not None:
             return await self._reader.by_age(name, *aged)
-        return self._reader.by_id(name, ("a" if self._wants_records else "") + ("g" if query.types & _LEFT else ""), after)
+        return self._reader.by_id(
+            name, ("a" if self._wants_records else "") + ("g" if query.types & _LEFT else ""), after
+        )
 
     def _behind(self) -> bytes | None:
         """Where the cursor points in the index."""
@@ -114,16 +132,20 @@ class Question:
         return found, corrupt
 
     def _is_enough(self, found: Sequence[Standing]) -> bool:
-        """Whether these, in order, are a page and what tells that another follows; see `page_of` for records of several tenants at one position."""
+        """Whether these, in order, are a page and what tells that another follows; see
+        `page_of` for records of several tenants at one position.
+        """
         limit = self._query.limit
         if len(found) <= limit:
             return False
         return found[-1].key.id != found[limit - 1].key.id
 
     async def _first_of_all(self) -> tuple[list[Standing], list[Match]]:
-        """Reads everything and keeps what the page may need: memory is bounded by the limit, time is not.
+        """Reads everything and keeps what the page may need: memory is bounded by the
+        limit, time is not.
 
-        In the order of last changes a header tells that a record lies behind a page that is full: its content is checked then, and not read.
+        In the order of last changes a header tells that a record lies behind a page
+        that is full: its content is checked then, and not read.
         """
         limit = self._query.limit
         beyond = max(limit, self._beyond)
@@ -181,7 +203,9 @@ class Question:
 
 
 def aged_up_to(query: Query) -> tuple[str, datetime] | None:
-    """The tier that everything asked for is in, and the moment up to which it was made or changed last; None where the query does not say."""
+    """The tier that everything asked for is in, and the moment up to which it was made
+    or changed last; None where the query does not say.
+    """
     if query.types != {RowType.RECORD} or not query.roles <= _LISTED_BY_AGE or query.filter is None:
         return None
     tier, until = _tier_in(query.filter), _latest(query.filter)
@@ -191,12 +215,20 @@ def aged_up_to(query: Query) -> tuple[str, datetime] | None:
 def _tier_in(part: Filter) -> str | None:
     if isinstance(part, And):
         return next((tier for inner in part.parts if (tier := _tier_in(inner)) is not None), None)
-    return part.value if isinstance(part, Eq) and part.field == "tier" and isinstance(part.value, str) else None
+    return (
+        part.value if isinstance(part, Eq) and part.field == "tier" and isinstance(part.value, str) else None
+    )
 
 
 def _latest(part: Filter) -> datetime | None:
-    """The moment after which nothing that passes was both made and changed last; None where there may be such."""
-    if isinstance(part, Le | Lt) and part.field in ("created_at", "updated_at") and isinstance(part.value, datetime):
+    """The moment after which nothing that passes was both made and changed last; None
+    where there may be such.
+    """
+    if (
+        isinstance(part, Le | Lt)
+        and part.field in ("created_at", "updated_at")
+        and isinstance(part.value, datetime)
+    ):
         return part.value
     if isinstance(part, And):
         return min([at for inner in part.parts if (at := _latest(inner)) is not None], default=None)

@@ -12,12 +12,16 @@ READ = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy", "m
 """The settings that decide."""
 
 EVERY_SECOND = timedelta(seconds=2)
-"""What `appendfsync everysec` may lose: the server syncs once a second and lets a slow disk delay that by another."""
+"""What `appendfsync everysec` may lose: the server syncs once a second and lets a slow
+disk delay that by another.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Safety:
-    """What the settings mean. `advice` says what to change where acknowledged writes may be lost."""
+    """What the settings mean. `advice` says what to change where acknowledged writes
+    may be lost.
+    """
 
     durable: bool
     loss_window: timedelta | None
@@ -26,25 +30,42 @@ class Safety:
 
 
 def judged(settings: dict[str, str], *, fails_over: bool) -> Safety:
-    """What one server's settings mean. None of them known: the server does not let them be read."""
+    """What one server's settings mean. None of them known: the server does not let them
+    be read.
+    """
     facts: dict[str, JsonValue] = {name: settings[name] for name in READ if name in settings}
     if not facts:
-        return Safety(False, None, ("its settings cannot be read (CONFIG is refused), so nothing is known of how it keeps what it acknowledged",), {})
+        return Safety(
+            False,
+            None,
+            (
+                "its settings cannot be read (CONFIG is refused), so nothing is known of how it keeps what it acknowledged",
+            ),
+            {},
+        )
     advice = []
     journal = settings.get("appendonly") == "yes"
     sync = settings.get("appendfsync", "")
     evicts = settings.get("maxmemory", "0") != "0" and settings.get("maxmemory-policy", "") != "noeviction"
     if evicts:
         policy = settings.get("maxmemory-policy", "")
-        advice.append(f"maxmemory-policy {policy} drops acknowledged records when memory is short: set maxmemory-policy noeviction")
+        advice.append(
+            f"maxmemory-policy {policy} drops acknowledged records when memory is short: set maxmemory-policy noeviction"
+        )
     if not journal:
-        advice.append("what was written since the last snapshot is lost with the process: set appendonly yes and appendfsync always")
+        advice.append(
+            "what was written since the last snapshot is lost with the process: set appendonly yes and appendfsync always"
+        )
     elif sync == "everysec":
         advice.append("up to two seconds of writes are lost with the process: set appendfsync always")
     elif sync != "always":
-        advice.append(f"appendfsync {sync} leaves it to the operating system when writes reach the disk: set appendfsync always")
+        advice.append(
+            f"appendfsync {sync} leaves it to the operating system when writes reach the disk: set appendfsync always"
+        )
     if fails_over:
-        advice.append("a replica that takes over may lack the last acknowledged writes: replication does not wait for it")
+        advice.append(
+            "a replica that takes over may lack the last acknowledged writes: replication does not wait for it"
+        )
         if settings.get("min-replicas-to-write", "0") == "0":
             advice.append(
                 "a master that is cut off from its replicas goes on taking writes, which are lost when it comes back: "

@@ -48,23 +48,30 @@ log = logging.getLogger(__name__)
 
 
 class RedisStore(BaseStore):
-    """Records in Redis or Valkey, 6.2 or later: a single server, one found by Sentinel, or a cluster. See `RedisConfig` for the options.
+    """Records in Redis or Valkey, 6.2 or later: a single server, one found by Sentinel,
+    or a cluster. See `RedisConfig` for the options.
 
-    `durable` only where the server writes each acknowledged write to disk (`appendonly yes`, `appendfsync always`) and drops nothing
-    (`maxmemory-policy noeviction`); what to change is logged at open. On a single server every `apply` is kept whole or not at all; on a cluster
-    only what one partition's records make up is one step. Filters and orders other than by creation read what they choose from.
+    `durable` only where the server writes each acknowledged write to disk (`appendonly
+    yes`, `appendfsync always`) and drops nothing (`maxmemory-policy noeviction`); what
+    to change is logged at open. On a single server every `apply` is kept whole or not
+    at all; on a cluster only what one partition's records make up is one step. Filters
+    and orders other than by creation read what they choose from.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
     notes_format: ClassVar[bool] = True
 
-    def __init__(self, url: str, name: str = "redis", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
+    def __init__(
+        self, url: str, name: str = "redis", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
+    ) -> None:
         super().__init__(name)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         self._connections: Connections = _connections_for(self._config)
         self._forms = self._no_forms()
         self._evicts = False
-        """Whether its servers evict keys if memory is short, as of the last look at them."""
+        """Whether its servers evict keys if memory is short, as of the last look at
+        them.
+        """
         self._mark = self._marked_in = self._lost = ""
 
     @property
@@ -75,7 +82,7 @@ class RedisStore(BaseStore):
     def lost(self) -> str:
         return self._lost
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         self._connections = _connections_for(self._config)
@@ -84,7 +91,12 @@ class RedisStore(BaseStore):
             host, port = self._config.nodes[0]
             if self._config.kind == "single":
                 await expecting(
-                    "Redis", self.name, host, port, self._reached(inspection), lambda error: isinstance(error, ResponseError | ConfigError)
+                    "Redis",
+                    self.name,
+                    host,
+                    port,
+                    self._reached(inspection),
+                    lambda error: isinstance(error, ResponseError | ConfigError),
                 )
             else:
                 await self._reached(inspection)
@@ -92,11 +104,18 @@ class RedisStore(BaseStore):
             safety = await inspection.safety()
             self._mark, self._marked_in, self._lost = await inspection.mark_run(), self._connections.epoch, ""
             self._evicts = await inspection.evicts()
-            self._forms = self._no_forms(0 if await inspection.may_drop_anything() else self._config.cache_bytes)
+            self._forms = self._no_forms(
+                0 if await inspection.may_drop_anything() else self._config.cache_bytes
+            )
         except BaseException:
             await self._connections.close()
             raise
-        self._capabilities = replace(self.claims, durable=safety.durable, atomic=self._connections.one_server, loss_window=safety.loss_window)
+        self._capabilities = replace(
+            self.claims,
+            durable=safety.durable,
+            atomic=self._connections.one_server,
+            loss_window=safety.loss_window,
+        )
         for line in safety.advice:
             log.warning("store '%s' is not durable: %s", self.name, line)
 
@@ -111,14 +130,20 @@ class RedisStore(BaseStore):
         try:
             await inspection.require_server()
         except (TimeoutError, RedisError) as error:
-            if self._config.tls and await what_answers(*self._config.nodes[0]) == "Redis":  # it waits for the end of a line that is no command
+            if (
+                self._config.tls and await what_answers(*self._config.nodes[0]) == "Redis"
+            ):  # it waits for the end of a line that is no command
                 raise ConfigError(
                     f"store '{self.name}': the server at {self._config.place} offers no TLS: begin the URL with redis://, or name its TLS port"
                 ) from error
             raise
 
     def _no_forms(self, most: int = 0) -> Forms:
-        return Forms(self._connections, most, lambda entry, found: self._quarantine(entry.address, found, entry.value, entry.listed))
+        return Forms(
+            self._connections,
+            most,
+            lambda entry, found: self._quarantine(entry.address, found, entry.value, entry.listed),
+        )
 
     async def _close(self) -> None:
         self._forms = self._no_forms()
@@ -137,7 +162,12 @@ class RedisStore(BaseStore):
             if ours is None:
                 raise
             return Health(ok=False, detail=str(ours), epoch=self.epoch)
-        facts: dict[str, JsonValue] = {**safety.facts, "durable": safety.durable, "schema": SCHEMA, "servers": len(self._connections.runs)}
+        facts: dict[str, JsonValue] = {
+            **safety.facts,
+            "durable": safety.durable,
+            "schema": SCHEMA,
+            "servers": len(self._connections.runs),
+        }
         notes = [self._config.place, *safety.advice]
         weaker = self.capabilities.durable and not safety.durable
         if weaker:
@@ -145,12 +175,21 @@ class RedisStore(BaseStore):
         if self._lost:
             notes.insert(1, self._lost)
         ok = not weaker and not self._lost
-        return Health(ok=ok, detail="; ".join(notes), version=version, epoch=self.epoch, facts=facts, quarantined=quarantined)
+        return Health(
+            ok=ok,
+            detail="; ".join(notes),
+            version=version,
+            epoch=self.epoch,
+            facts=facts,
+            quarantined=quarantined,
+        )
 
     async def _notice_loss(self) -> None:
-        """Look for the mark after an answer that says that nothing is there. Once it is missing, or another, the data that was there is gone.
+        """Look for the mark after an answer that says that nothing is there. Once it is
+        missing, or another, the data that was there is gone.
 
-        After a restart of a server that is not durable, of which `epoch` tells, a new mark is made.
+        After a restart of a server that is not durable, of which `epoch` tells, a new
+        mark is made.
         """
         if not self._mark or self._lost:
             return
@@ -167,7 +206,7 @@ class RedisStore(BaseStore):
         )
         log.warning("%s", self._lost)
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         addresses = [address_of(collection.name, key) for key in keys]
@@ -175,7 +214,13 @@ class RedisStore(BaseStore):
         values = await self._connections.values(addresses)
         async for key, address, value in paced(zip(keys, addresses, values, strict=True)):
             held = held_in(collection, key, value)
-            found = Corrupt(key, held.problem) if held.problem else stored_of(collection, held.row) if held.row else None
+            found = (
+                Corrupt(key, held.problem)
+                if held.problem
+                else stored_of(collection, held.row)
+                if held.row
+                else None
+            )
             if isinstance(found, Corrupt) and value is not None:
                 await self._quarantine(address, found, value)
             answers.append(found)
@@ -196,14 +241,20 @@ class RedisStore(BaseStore):
         if query.select is None:
             return page
         records = paced([r for r in page.records if isinstance(r, Record)])
-        heads = [head_of(query.collection, r, query.select, question.rows[r.key].words) async for r in records]
+        heads = [
+            head_of(query.collection, r, query.select, question.rows[r.key].words) async for r in records
+        ]
         return replace(page, records=(), heads=tuple(heads))
 
     async def _count(self, query: Query) -> Count:
         records = size = 0
         scans = await self._must_scan(query)
         async for matches in Question(self._connections, query, scans=scans).matching():
-            rows = [match.row for match in matches if match.row is not None and not isinstance(match.found, Corrupt)]
+            rows = [
+                match.row
+                for match in matches
+                if match.row is not None and not isinstance(match.found, Corrupt)
+            ]
             records += len(rows)
             size += sum(map(size_of, rows))
         return Count(records, size)
@@ -217,7 +268,9 @@ class RedisStore(BaseStore):
             await self._notice_loss()
         return measured
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         deleted = 0
         scans = await self._must_scan(query, deletes=True)
         async for matches in Question(self._connections, query, scans=scans).matching(all_there_is=True):
@@ -225,13 +278,17 @@ class RedisStore(BaseStore):
                 calls = [_deletion(query.collection, match, version, discard_at, carry) for match in matches]
                 answers = await send(self._connections, calls)
                 deleted += sum(answer.applied for answer in answers)
-                matches = await self._again(query, [m for m, answer in zip(matches, answers, strict=True) if not answer.applied])
+                matches = await self._again(
+                    query, [m for m, answer in zip(matches, answers, strict=True) if not answer.applied]
+                )
         return deleted
 
     async def _must_scan(self, query: Query, *, deletes: bool = False) -> bool:
-        """Whether to look at all keys: a server that evicts may have dropped an index and kept its records.
+        """Whether to look at all keys: a server that evicts may have dropped an index
+        and kept its records.
 
-        What deletes, and what asks for whole tenants, does so; a read of a few partitions does not.
+        What deletes, and what asks for whole tenants, does so; a read of a few
+        partitions does not.
         """
         if not self._evicts or (isinstance(query.where, Partitions) and not deletes):
             return False
@@ -242,20 +299,32 @@ class RedisStore(BaseStore):
         if not matches:
             return []
         values = await self._connections.values([match.entry.address for match in matches])
-        changed = [replace(m.entry, value=value) for m, value in zip(matches, values, strict=True) if value is not None]
+        changed = [
+            replace(m.entry, value=value)
+            for m, value in zip(matches, values, strict=True)
+            if value is not None
+        ]
         return await Question(self._connections, query).matches(changed)
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         return await due(self._connections, tuple(self._collections.values()), now, limit, cursor, expired)
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
         found = await partitions(self._connections, where)
         if self._evicts:
             found = await self._with_unlisted(found, where)
         return first_partitions(found, where, prefix, after, limit)
 
-    async def _with_unlisted(self, found: list[tuple[Partition, int]], where: Tenant | Everywhere) -> list[tuple[Partition, int]]:
-        """These partitions, and those whose names the server evicted while it kept their records."""
+    async def _with_unlisted(
+        self, found: list[tuple[Partition, int]], where: Tenant | Everywhere
+    ) -> list[tuple[Partition, int]]:
+        """These partitions, and those whose names the server evicted while it kept
+        their records.
+        """
         listed, unlisted = {partition for partition, _ in found}, dict[Partition, None]()
         for collection in self._collections.values():
             query = Query(collection, where, roles=frozenset(Role))
@@ -263,12 +332,18 @@ class RedisStore(BaseStore):
                 return found
             async for matches in Question(self._connections, query, scans=True).matching():
                 records = [match.found for match in matches if isinstance(match.found, Record)]
-                unlisted |= dict.fromkeys(record.partition for record in records if record.partition not in listed)
-        calls = [Call(bucket, ("generation", bucket, partition_token(p))) for p in unlisted for bucket in (home_bucket(p),)]
+                unlisted |= dict.fromkeys(
+                    record.partition for record in records if record.partition not in listed
+                )
+        calls = [
+            Call(bucket, ("generation", bucket, partition_token(p)))
+            for p in unlisted
+            for bucket in (home_bucket(p),)
+        ]
         answers = await self._connections.run("read", calls, [0], repeatable=True)
         return [*found, *((p, int(answer)) for p, answer in zip(unlisted, answers, strict=True))]
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
     async def _audit(self, repair: bool) -> Audit:
         """`vacuum` is not offered: Redis gives room back by itself."""
@@ -282,11 +357,15 @@ class RedisStore(BaseStore):
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         return await forget_partitions(self._connections, dict(idle))
 
-    # -- what cannot be read ------------------------------------------------------------------------------------------
+    # -- what cannot be read -----------------------------------------------------------
 
-    async def _quarantine(self, address: Address, found: Corrupt, value: bytes, listed: tuple[str, str] = (NOWHERE, "0" * 16)) -> None:
-        """Keep a copy for people to look at and a note in its place, in the indexes where it was listed. A server that takes no writes just now still
-        does not serve it."""
+    async def _quarantine(
+        self, address: Address, found: Corrupt, value: bytes, listed: tuple[str, str] = (NOWHERE, "0" * 16)
+    ) -> None:
+        """Keep a copy for people to look at and a note in its place, in the indexes
+        where it was listed. A server that takes no writes just now still does not serve
+        it.
+        """
         if is_quarantined(value):
             return
         held = held_in(Collection(address.collection), found.key, value)
@@ -296,17 +375,30 @@ class RedisStore(BaseStore):
         except Exception as exc:
             if self._translate(exc) is None:
                 raise
-            log.warning("store '%s': record %s is corrupt and could not be put into quarantine: %s", self.name, found.key.id, exc)
+            log.warning(
+                "store '%s': record %s is corrupt and could not be put into quarantine: %s",
+                self.name,
+                found.key.id,
+                exc,
+            )
 
     def _translate(self, error: Exception) -> Exception | None:
         return translate(self.name, error, self._config.prefix)
 
 
-def _deletion(collection: Collection, match: Match, version: int, discard_at: datetime | None, carry: frozenset[str]) -> Call:
+def _deletion(
+    collection: Collection, match: Match, version: int, discard_at: datetime | None, carry: frozenset[str]
+) -> Call:
     """A tombstone for what was read, if exactly that still stands there."""
     address, value = match.entry.address, match.entry.value
-    held = held_in(collection, match.found.key, value) if match.row is None else Held(match.row, value[:CHECKSUM_END])
-    tombstone = tombstone_over(match.found.key, slot_of(collection, match.found.key, held), version, discard_at, carry)
+    held = (
+        held_in(collection, match.found.key, value)
+        if match.row is None
+        else Held(match.row, value[:CHECKSUM_END])
+    )
+    tombstone = tombstone_over(
+        match.found.key, slot_of(collection, match.found.key, held), version, discard_at, carry
+    )
     return write_call(address, still(held.token), lay_out(collection, row_of(collection, tombstone)))
 
 

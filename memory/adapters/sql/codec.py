@@ -1,7 +1,10 @@
-"""Rows in columns: the one codec of every dialect of SQL. What a dialect binds and reads in its own way is said by a small table of types.
+"""Rows in columns: the one codec of every dialect of SQL. What a dialect binds and
+reads in its own way is said by a small table of types.
 
-A table has a column for each part of a `Row`, in the order of `Codec.columns`, and behind these its checksum and what is derived: `words`, as
-`memory.ports.lexical` packs them, and `bytes`, the size of the content. Moments are microseconds since 1970, truth is 0 or 1, JSON is text.
+A table has a column for each part of a `Row`, in the order of `Codec.columns`, and
+behind these its checksum and what is derived: `words`, as `memory.ports.lexical` packs
+them, and `bytes`, the size of the content. Moments are microseconds since 1970, truth
+is 0 or 1, JSON is text.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from memory.ports.record import FieldValue, Key
 from memory.ports.rows import CORRUPT, Row, cached_moment, checksum, size_of
 
 ID, TAG = "id", "tag"
-"""What a table of types may name beside the types of fields: a record's id, and the one tag that is looked for."""
+"""What a table of types may name beside the types of fields: a record's id, and the one
+tag that is looked for.
+"""
 
 SYSTEM: tuple[tuple[str, str, bool], ...] = (
     ("tenant", "tenant", False),
@@ -41,30 +46,40 @@ SYSTEM: tuple[tuple[str, str, bool], ...] = (
     ("note", FieldType.TEXT, True),
     ("body", FieldType.TEXT, True),
 )
-"""The columns of a row's own parts in the order of `Row`: for each its name, what it holds, and whether it may be NULL."""
+"""The columns of a row's own parts in the order of `Row`: for each its name, what it
+holds, and whether it may be NULL.
+"""
 DERIVED = ("words", "bytes")
 UNREAD = b""
-"""Of a row that was read without its words: whoever writes it back leaves them as they are."""
+"""Of a row that was read without its words: whoever writes it back leaves them as they
+are.
+"""
 
 _TEXTS = frozenset({"tenant", "word", "scope", FieldType.TEXT})
 
 
 class Coding(NamedTuple):
-    """How a dialect binds and reads the values of one type; never asked about what is missing."""
+    """How a dialect binds and reads the values of one type; never asked about what is
+    missing.
+    """
 
     bind: Callable[[Any], Any]
     read: Callable[[Any], Any]
 
 
 TypeTable: TypeAlias = Mapping[str, Coding]
-"""By `FieldType`, `ID` and `TAG`. What is not named is bound and read as the row has it: texts, integers, floats, bytes."""
+"""By `FieldType`, `ID` and `TAG`. What is not named is bound and read as the row has
+it: texts, integers, floats, bytes.
+"""
 
 
 class Codec:
     """The rows of one collection in the columns of one dialect."""
 
     def __init__(self, collection: Collection, types: TypeTable, stored: Collection | None = None) -> None:
-        """`stored` is the collection as its table is, where that lacks fields and may not be changed: no row has them."""
+        """`stored` is the collection as its table is, where that lacks fields and may
+        not be changed: no row has them.
+        """
         self.collection, self.stored = collection, stored or collection
         self.types = types
         kinds = {name: kind for name, kind, _ in SYSTEM}
@@ -80,13 +95,19 @@ class Codec:
         self._checksum = len(kinds)
         self._texts = [part.name for part in collection.texts]
         self._fields = [field.name for field in self.stored.fields]
-        self._first = [len(SYSTEM), len(SYSTEM) + len(self._texts), len(SYSTEM) + len(self._texts) + collection.vector]
+        self._first = [
+            len(SYSTEM),
+            len(SYSTEM) + len(self._texts),
+            len(SYSTEM) + len(self._texts) + collection.vector,
+        ]
         self._shown = types[FieldType.TEXT].read if FieldType.TEXT in types else str
         self._id = types[ID].read if ID in types else self._shown
         self._unread = UNREAD if collection.texts else None
 
     def values(self, row: Row, partition: int | None = None) -> list[Any]:
-        """What the columns take: `columns` and behind them `DERIVED`. The checksum is also over the number of its partition, if a row has one."""
+        """What the columns take: `columns` and behind them `DERIVED`. The checksum is
+        also over the number of its partition, if a row has one.
+        """
         texts, fields = row.texts, row.fields
         values = [*row[: len(SYSTEM)], *map(texts.get, self._texts)]
         if self.collection.vector:
@@ -99,7 +120,9 @@ class Codec:
         return values
 
     def read(self, values: Sequence[Any], partition: int | None = None) -> tuple[Row, str]:
-        """The row of these columns, and what is wrong with it: nothing, as a rule. With a problem the row tells its key and version at most."""
+        """The row of these columns, and what is wrong with it: nothing, as a rule. With
+        a problem the row tells its key and version at most.
+        """
         first_text, vector, first_field = self._first
         try:
             plain = list(values[: self._checksum])
@@ -108,8 +131,16 @@ class Codec:
                     plain[i] = read(value)
             row = Row(  # type: ignore[call-arg]
                 *plain[:first_text],
-                {name: value for name, value in zip(self._fields, plain[first_field:], strict=True) if value is not None},
-                {name: value for name, value in zip(self._texts, plain[first_text:vector], strict=True) if value is not None},
+                {
+                    name: value
+                    for name, value in zip(self._fields, plain[first_field:], strict=True)
+                    if value is not None
+                },
+                {
+                    name: value
+                    for name, value in zip(self._texts, plain[first_text:vector], strict=True)
+                    if value is not None
+                },
                 plain[vector] if first_field > vector else None,
                 self._unread,
             )
@@ -120,7 +151,7 @@ class Codec:
             return Row(key.tenant, key.id, "", 0), f"cannot be read: {type(exc).__name__}"
         return row, problem
 
-    # -- what is told without the checksum ----------------------------------------------------------------------------
+    # -- what is told without the checksum ---------------------------------------------
 
     def key(self, values: Sequence[Any]) -> Key:
         """The key of columns that may be damaged there too."""
@@ -134,12 +165,18 @@ class Codec:
         return _leniently(self._shown, values[2]) == CORRUPT
 
     def decoder(self, kind: str) -> Callable[[Any], FieldValue] | None:
-        """From a column of this type to the value of a field; None where the column holds it itself."""
+        """From a column of this type to the value of a field; None where the column
+        holds it itself.
+        """
         read, made = self.types[kind].read if kind in self.types else None, _MADE.get(kind)
         return (lambda value: made(read(value))) if read and made else read or made
 
 
-_MADE: dict[str, Callable[[Any], FieldValue]] = {FieldType.REAL: float, FieldType.BOOLEAN: bool, FieldType.TIME: cached_moment}
+_MADE: dict[str, Callable[[Any], FieldValue]] = {
+    FieldType.REAL: float,
+    FieldType.BOOLEAN: bool,
+    FieldType.TIME: cached_moment,
+}
 
 
 def _type_of(kind: str) -> str:
@@ -153,13 +190,15 @@ def _leniently(read: Callable[[Any], Any], value: Any) -> str:
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else repr(value)
 
 
-# -- tags as text, where there are no arrays --------------------------------------------------------------------------
+# -- tags as text, where there are no arrays -------------------------------------------
 
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def tag_token(tag: str) -> str:
-    """A tag as it stands in its column: on a line of its own. Inside a tag line breaks and quotes are escaped, so nothing else reads like it."""
+    """A tag as it stands in its column: on a line of its own. Inside a tag line breaks
+    and quotes are escaped, so nothing else reads like it.
+    """
     return "\n" + _to_json(tag)
 
 

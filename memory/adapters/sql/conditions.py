@@ -1,6 +1,8 @@
-"""Shapes as SQL expressions. Every value is bound; every comparison is true or false, never NULL.
+"""Shapes as SQL expressions. Every value is bound; every comparison is true or false,
+never NULL.
 
-Text compares by its bytes in UTF-8, which is by code point. Tags compare as a whole by the text of their column.
+Text compares by its bytes in UTF-8, which is by code point. Tags compare as a whole by
+the text of their column.
 """
 
 from __future__ import annotations
@@ -21,18 +23,35 @@ from memory.ports.rows import RECORD
 
 Condition = sa.ColumnElement[bool]
 SortKey = tuple[sa.ColumnElement[Any], str, bool, sa.BindParameter[Any] | None]
-"""A column, its field's name, whether it descends, and its value in the row that a page ended with."""
+"""A column, its field's name, whether it descends, and its value in the row that a page
+ended with.
+"""
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-_TYPES: dict[str, sa.types.TypeEngine[Any]] = {"s": sa.Text(), "i": sa.BigInteger(), "f": sa.Double(), "b": sa.LargeBinary()}
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_TYPES: dict[str, sa.types.TypeEngine[Any]] = {
+    "s": sa.Text(),
+    "i": sa.BigInteger(),
+    "f": sa.Double(),
+    "b": sa.LargeBinary(),
+}
 
 
 _SIDE_BY_SIDE = 100
-"""So many conditions are joined in one run: SQLite takes expressions of a depth of 1,000, and each more in a run is one deeper."""
+"""So many conditions are joined in one run: SQLite takes expressions of a depth of
+1,000, and each more in a run is one deeper.
+"""
 
 
 class _Apart(Grouping[bool]):
-    """Brackets that SQLAlchemy does not dissolve in a run of the same operator around them."""
+    """Brackets that SQLAlchemy does not dissolve in a run of the same operator around
+    them.
+    """
 
     inherit_cache = True
     operator = None
@@ -46,12 +65,15 @@ def _shallow(join: Callable[..., Condition], parts: Sequence[Condition]) -> Sequ
 
 
 def is_ours(name: str) -> bool:
-    """Whether a bound parameter is one of `Conditions.value`, of the name v and its place; dialects add some of their own."""
+    """Whether a bound parameter is one of `Conditions.value`, of the name v and its
+    place; dialects add some of their own.
+    """
     return name[:1] == "v" and name[1:].isdigit()
 
 
 class Conditions:
-    """Builds the conditions of one statement. Shapes are to be given in the order in which their values were added.
+    """Builds the conditions of one statement. Shapes are to be given in the order in
+    which their values were added.
 
     Where dialects differ this says it as SQLite does; another dialect overrides that.
     """
@@ -76,13 +98,19 @@ class Conditions:
             return self._table.c.owed.is_not(None)
         return self._table.c[field if field in SYSTEM_FIELDS else field_column(field)]
 
-    # -- where, roles and kinds ---------------------------------------------------------------------------------------
+    # -- where, roles and kinds --------------------------------------------------------
 
     def scope(self, shape: Shape, walking: bool = False) -> Condition:
-        """Whether a row is there. `walking` is through one partition in its order, until a page is full."""
+        """Whether a row is there. `walking` is through one partition in its order,
+        until a page is full.
+        """
         if shape[0] == "partitions":
             numbers = self.values("i" * shape[1])
-            there = self._in_partition(numbers[0], walking or shape[2]) if len(numbers) == 1 else self._table.c.partition_no.in_(numbers)
+            there = (
+                self._in_partition(numbers[0], walking or shape[2])
+                if len(numbers) == 1
+                else self._table.c.partition_no.in_(numbers)
+            )
             return sa.and_(there, self._table.c.tenant == self.value("s")) if shape[2] else there
         if shape[0] == "everywhere":
             return sa.true()
@@ -91,24 +119,36 @@ class Conditions:
         return of_tenant if shape[1] else sa.and_(of_tenant, self._of_tenant(tenant))
 
     def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> Condition:
-        """Whether a row is in this partition, of which the statement reads but some rows."""
+        """Whether a row is in this partition, of which the statement reads but some
+        rows.
+        """
         return self._table.c.partition_no == number
 
     def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
-        """Whether the row is of one of the tenant's partitions, by which it is looked up: the key of a table is not led by the tenant."""
-        partitions = sa.table(self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema)
-        return self._table.c.partition_no.in_(sa.select(partitions.c.number).where(partitions.c.tenant == tenant))
+        """Whether the row is of one of the tenant's partitions, by which it is looked
+        up: the key of a table is not led by the tenant.
+        """
+        partitions = sa.table(
+            self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema
+        )
+        return self._table.c.partition_no.in_(
+            sa.select(partitions.c.number).where(partitions.c.tenant == tenant)
+        )
 
     def standing(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> Condition:
-        """Roles and kinds are ours, not a caller's: written out, so that partial indexes can serve them."""
-        of_kind: list[Condition] = [self._type == constant(kind) for kind in sorted(kinds) if kind is not RowType.RECORD]
+        """Roles and kinds are ours, not a caller's: written out, so that partial
+        indexes can serve them.
+        """
+        of_kind: list[Condition] = [
+            self._type == constant(kind) for kind in sorted(kinds) if kind is not RowType.RECORD
+        ]
         if RowType.RECORD in kinds:
             wanted = [constant(role.value) for role in sorted(roles)]
             of_role = self._table.c.role == wanted[0] if len(wanted) == 1 else self._table.c.role.in_(wanted)
             of_kind.append(sa.and_(self._type == constant(RECORD), of_role if wanted else sa.false()))
         return sa.or_(sa.false(), *of_kind)
 
-    # -- filters ------------------------------------------------------------------------------------------------------
+    # -- filters -----------------------------------------------------------------------
 
     def filter(self, shape: Shape) -> Condition:
         match shape:
@@ -127,7 +167,9 @@ class Conditions:
             case ("owing", wanted):
                 return self._table.c.owed.is_not(None) if wanted else self._table.c.owed.is_(None)
             case ("has", field):
-                return self._present(field, sa.func.instr(self.column(field), self.value("s")) > sa.literal_column("0"))
+                return self._present(
+                    field, sa.func.instr(self.column(field), self.value("s")) > sa.literal_column("0")
+                )
             case ("in", field, codes):
                 return self._present(field, self.column(field).in_(self.values(codes)))
             case (sign, field, code):
@@ -136,15 +178,19 @@ class Conditions:
                 raise AssertionError(shape)
 
     def _present(self, field: str, condition: Condition) -> Condition:
-        """The condition, false where the value is missing. Under a plain AND that NULL would do as well, but not under NOT."""
+        """The condition, false where the value is missing. Under a plain AND that NULL
+        would do as well, but not under NOT.
+        """
         if field == "owing":
             return condition
         return sa.and_(self.column(field).is_not(None), condition)
 
-    # -- order and cursors --------------------------------------------------------------------------------------------
+    # -- order and cursors -------------------------------------------------------------
 
     def ordering(self, order: Sequence[Order], tenants: bool) -> list[sa.ColumnElement[Any]]:
-        """What to sort by. The id comes last, and after it the tenant where several are asked."""
+        """What to sort by. The id comes last, and after it the tenant where several are
+        asked.
+        """
         last_descends = bool(order) and order[-1].descending
         columns = [(self.column(o.field), o.field, o.descending) for o in order]
         columns.append((self._table.c.id, "id", last_descends))
@@ -158,8 +204,14 @@ class Conditions:
 
     def after(self, shape: Shape) -> Condition:
         """Whether a row stands strictly behind the position."""
-        keys = [(self.column(field), field, descending, None if code is None else self.value(code)) for field, descending, code in shape[1]]
-        if all(field in self._never_missing and value is not None for _, field, _, value in keys) and len({d for _, _, d, _ in keys}) == 1:
+        keys = [
+            (self.column(field), field, descending, None if code is None else self.value(code))
+            for field, descending, code in shape[1]
+        ]
+        if (
+            all(field in self._never_missing and value is not None for _, field, _, value in keys)
+            and len({d for _, _, d, _ in keys}) == 1
+        ):
             here, there = sa.tuple_(*[c for c, _, _, _ in keys]), sa.tuple_(*[v for _, _, _, v in keys])
             return here < there if keys[0][2] else here > there
         return self.lexically(keys)
@@ -174,7 +226,9 @@ class Conditions:
         return sa.or_(*behind)
 
 
-def _behind(column: sa.ColumnElement[Any], descending: bool, value: sa.BindParameter[Any] | None) -> Condition:
+def _behind(
+    column: sa.ColumnElement[Any], descending: bool, value: sa.BindParameter[Any] | None
+) -> Condition:
     if value is None:
         return sa.false() if descending else column.is_not(None)
     if descending:

@@ -1,9 +1,12 @@
-"""What a collection's tables were made for: told beside them, so that another declaration is noticed, and one with more fields answered.
+"""What a collection's tables were made for: told beside them, so that another
+declaration is noticed, and one with more fields answered.
 
 What a declaration of today may say beside the one that is told there:
 
-- *More fields, or more indexes*: the tables are given them (`migrate`). No record has a value of them yet, so none can be required.
-- *Fewer fields*, as a program of an earlier release says: the tables stay as they are, and so does what records have of the other fields.
+- *More fields, or more indexes*: the tables are given them (`migrate`). No record has a
+  value of them yet, so none can be required.
+- *Fewer fields*, as a program of an earlier release says: the tables stay as they are,
+  and so does what records have of the other fields.
 - *Anything else* is refused, saying what differs.
 """
 
@@ -18,25 +21,38 @@ from memory.ports.collections import Collection, Field, FieldType, TextPart
 
 
 def declaration(collection: Collection) -> str:
-    """What of a collection decides the form of its tables. The order of text parts counts: the packed counts of words go by it."""
+    """What of a collection decides the form of its tables. The order of text parts
+    counts: the packed counts of words go by it.
+    """
     return json.dumps(
         {
             "fields": [[f.name, f.type.value, f.indexed, f.required] for f in collection.fields],
             "texts": [p.name for p in collection.texts],
             "vector": collection.vector,
             "indexes": collection.indexes,
-            **({"orders": collection.orders} if collection.orders else {}),  # a table that has none says what it said before there were any
+            **(
+                {"orders": collection.orders} if collection.orders else {}
+            ),  # a table that has none says what it said before there were any
         },
         separators=(",", ":"),
     )
 
 
 def declared(name: str, told: str) -> Collection:
-    """The collection that a declaration tells of; the weights of its text parts are not told."""
+    """The collection that a declaration tells of; the weights of its text parts are not
+    told.
+    """
     said = json.loads(told)
-    fields = tuple([Field(field, FieldType(kind), indexed, required) for field, kind, indexed, required in said["fields"]])
+    fields = tuple(
+        [
+            Field(field, FieldType(kind), indexed, required)
+            for field, kind, indexed, required in said["fields"]
+        ]
+    )
     texts = tuple([TextPart(part, 1.0) for part in said["texts"]])
-    return Collection(name, fields, texts, said["vector"], tuple(map(tuple, said["indexes"])), tuple(said.get("orders", ())))
+    return Collection(
+        name, fields, texts, said["vector"], tuple(map(tuple, said["indexes"])), tuple(said.get("orders", ()))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,9 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is asked for beside what is there. `tables` are the asked collections as their tables are once `new` and `grown` are done."""
+    """What is asked for beside what is there. `tables` are the asked collections as
+    their tables are once `new` and `grown` are done.
+    """
 
     tables: Mapping[str, Collection]
     new: Sequence[Collection]
@@ -64,8 +82,12 @@ class Comparison:
         return not self.new and not self.grown
 
 
-def compared(told: Mapping[str, str], store: str, collections: Sequence[Collection], elsewhere: str) -> Comparison:
-    """The declarations that are told in the database beside those asked for; `elsewhere` is where there is room for another."""
+def compared(
+    told: Mapping[str, str], store: str, collections: Sequence[Collection], elsewhere: str
+) -> Comparison:
+    """The declarations that are told in the database beside those asked for;
+    `elsewhere` is where there is room for another.
+    """
     tables: dict[str, Collection] = {}
     new, grown = [], []
     for asked in sorted(collections, key=lambda c: c.name):  # the order in which batches meet tables
@@ -91,7 +113,9 @@ def compared(told: Mapping[str, str], store: str, collections: Sequence[Collecti
 
 
 def _together(was: Collection, asked: Collection) -> Collection:
-    """The collection as its table is to be: the fields that are there in their order, and behind them those that are new."""
+    """The collection as its table is to be: the fields that are there in their order,
+    and behind them those that are new.
+    """
     kept = [asked.field(f.name) or f for f in was.fields]
     added = [f for f in asked.fields if was.field(f.name) is None]
     indexes = (*was.indexes, *[index for index in asked.indexes if index not in was.indexes])

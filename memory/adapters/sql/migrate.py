@@ -1,8 +1,10 @@
-"""Making the tables that collections need, and giving those that are there more fields: the same on every dialect, under a lock of its own.
+"""Making the tables that collections need, and giving those that are there more fields:
+the same on every dialect, under a lock of its own.
 
-The form of the tables has a number in the database; a form that is not known is refused by name. Where a dialect's DDL is part of a
-transaction a change is there as a whole or not at all. Where it is not, each step can be repeated, and what says that all are done comes last: a
-crash in the middle leaves what the next opening completes.
+The form of the tables has a number in the database; a form that is not known is refused
+by name. Where a dialect's DDL is part of a transaction a change is there as a whole or
+not at all. Where it is not, each step can be repeated, and what says that all are done
+comes last: a crash in the middle leaves what the next opening completes.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from memory.ports.formats import FormatNote, current_note
 
 
 class Schema(ABC):
-    """The tables of one dialect in one database, schema or file; `place` is what holds them, `elsewhere` what another one would be called."""
+    """The tables of one dialect in one database, schema or file; `place` is what holds
+    them, `elsewhere` what another one would be called.
+    """
 
     whole: ClassVar[bool] = True
     """Whether DDL is part of a transaction."""
@@ -33,20 +37,30 @@ class Schema(ABC):
     def __init__(self, store: str, place: str, elsewhere: str, names: TableNames) -> None:
         self.store, self.place, self.elsewhere = store, place, elsewhere
         self.names = names
-        """Of the form that was found last; of the one to be made, where there is none yet."""
+        """Of the form that was found last; of the one to be made, where there is none
+        yet.
+        """
         self.noted: str | None = None
         """The note of the format that was found last, or made."""
 
     @abstractmethod
     def system(self) -> Sequence[sa.Table]:
-        """The adapter's own tables, among them those of the version and of the registry."""
+        """The adapter's own tables, among them those of the version and of the
+        registry.
+        """
 
     @abstractmethod
     def of(self, collection: Collection) -> Sequence[sa.Table]:
-        """The tables of a collection, that of its records first. Raises `ConfigError` for a name that no table can have."""
+        """The tables of a collection, that of its records first. Raises `ConfigError`
+        for a name that no table can have.
+        """
 
-    def compared(self, form: str | None, noted: str | None, told: dict[str, str], collections: Sequence[Collection]) -> Comparison:
-        """What is there, as told by it, beside what is asked for. Raises `ConfigError` where the one cannot be made of the other."""
+    def compared(
+        self, form: str | None, noted: str | None, told: dict[str, str], collections: Sequence[Collection]
+    ) -> Comparison:
+        """What is there, as told by it, beside what is asked for. Raises `ConfigError`
+        where the one cannot be made of the other.
+        """
         FormatNote.parse(self.store, noted)  # before anything that a later release may have changed
         self.noted = current_note() if form is None else noted
         if form is not None and form not in map(str, self.forms):
@@ -64,7 +78,7 @@ class Schema(ABC):
             self.of(collection)
         return compared(told, self.store, collections, self.elsewhere)
 
-    # -- changes, on a connection that holds the lock -----------------------------------------------------------------
+    # -- changes, on a connection that holds the lock ----------------------------------
 
     def change(self, connection: sa.Connection, collections: Sequence[Collection]) -> Comparison:
         """Make what is missing; what is there then."""
@@ -75,16 +89,26 @@ class Schema(ABC):
         system, names = self.system(), self.names
         version = sa.table(names.version, sa.column("version_num"), schema=schema)
         registry = sa.table(names.registry, sa.column("name"), sa.column("declaration"), schema=schema)
-        self._refuse_foreign(connection, [*(system if form is None else ()), *(t for c in comparison.new for t in self.of(c))], there)
+        self._refuse_foreign(
+            connection,
+            [*(system if form is None else ()), *(t for c in comparison.new for t in self.of(c))],
+            there,
+        )
         if form is None:
             for table in system:
                 self._make(connection, table, there)
         growing = {growth.collection.name for growth in comparison.grown}
-        unsure = [] if form is not None else [c for c in comparison.tables.values() if c.name not in growing and c not in comparison.new]
+        unsure = (
+            []
+            if form is not None
+            else [c for c in comparison.tables.values() if c.name not in growing and c not in comparison.new]
+        )
         for table in [table for collection in (*comparison.new, *unsure) for table in self.of(collection)]:
             self._make(connection, table, there)
         for collection in comparison.new:
-            connection.execute(registry.insert().values(name=collection.name, declaration=declaration(collection)))
+            connection.execute(
+                registry.insert().values(name=collection.name, declaration=declaration(collection))
+            )
         for growth in comparison.grown:
             self._grow(connection, growth)
             told_now = registry.update().where(registry.c.name == growth.collection.name)
@@ -95,10 +119,14 @@ class Schema(ABC):
                 connection.execute(version.insert().values(version_num=row))
         return comparison
 
-    def _refuse_foreign(self, connection: sa.Connection, tables: Iterable[sa.Table], there: Sequence[str]) -> None:
-        """Refuse tables and views of another program under names that are to be made, before any is made.
+    def _refuse_foreign(
+        self, connection: sa.Connection, tables: Iterable[sa.Table], there: Sequence[str]
+    ) -> None:
+        """Refuse tables and views of another program under names that are to be made,
+        before any is made.
 
-        One that a crash left half made has all columns of ours, and is of no store with another prefix.
+        One that a crash left half made has all columns of ours, and is of no store with
+        another prefix.
 
         Raises:
             ConfigError: There is one.
@@ -118,20 +146,30 @@ class Schema(ABC):
                     f"store '{self.store}': {self.place} has a table '{table.name}' of the store with the prefix '{others[table.name]}'; "
                     f"nothing was created: use another {self.elsewhere}"
                 )
-            columns = {column["name"] for column in sa.inspect(connection).get_columns(table.name, schema=table.schema)}
+            columns = {
+                column["name"]
+                for column in sa.inspect(connection).get_columns(table.name, schema=table.schema)
+            }
             if missing := [column.name for column in table.c if column.name not in columns]:
                 raise ConfigError(
                     f"store '{self.store}': {self.place} has a table '{table.name}' that is not of this program (it has no column "
                     f"'{missing[0]}'); nothing was created: use another {self.elsewhere}"
                 )
 
-    def _tables_of_others(self, connection: sa.Connection, schema: str | None, there: Sequence[str]) -> dict[str, str]:
+    def _tables_of_others(
+        self, connection: sa.Connection, schema: str | None, there: Sequence[str]
+    ) -> dict[str, str]:
         """The tables of stores with other prefixes, each with its store's."""
         owned: dict[str, str] = {}
         for registry in there:
             prefix = registry.removesuffix(TableNames("").registry)
             other = TableNames(prefix)
-            if other.registry == registry and prefix != self.names.prefix and other.version in there and self._is_ours(connection, other, schema):
+            if (
+                other.registry == registry
+                and prefix != self.names.prefix
+                and other.version in there
+                and self._is_ours(connection, other, schema)
+            ):
                 form, _, told = _read(connection, other, schema, there)
                 names = replace(other, form=int(form)) if form and form.isdigit() else other
                 owned |= dict.fromkeys(names.all_of(list(told)), prefix)
@@ -140,10 +178,15 @@ class Schema(ABC):
     def _is_ours(self, connection: sa.Connection, names: TableNames, schema: str | None) -> bool:
         """Whether the tables of these names are like those by which a store is known."""
         wanted = {names.version: {"version_num"}, names.registry: {"name", "declaration"}}
-        return all(columns <= {c["name"] for c in sa.inspect(connection).get_columns(name, schema=schema)} for name, columns in wanted.items())
+        return all(
+            columns <= {c["name"] for c in sa.inspect(connection).get_columns(name, schema=schema)}
+            for name, columns in wanted.items()
+        )
 
     def _make(self, connection: sa.Connection, table: sa.Table, there: Sequence[str]) -> None:
-        """Create the table with its indexes, where it is missing or was left without them."""
+        """Create the table with its indexes, where it is missing or was left without
+        them.
+        """
         if table.name not in there:
             table.create(connection, checkfirst=False)
         elif not self.whole:
@@ -152,14 +195,26 @@ class Schema(ABC):
     def _grow(self, connection: sa.Connection, growth: Growth) -> None:
         """Give a table columns, NULL in every row, and then their indexes."""
         was, now = self.of(growth.was)[0], self.of(growth.collection)[0]
-        columns = {c.name for c in was.c} if self.whole else {c["name"] for c in sa.inspect(connection).get_columns(now.name)}
+        columns = (
+            {c.name for c in was.c}
+            if self.whole
+            else {c["name"] for c in sa.inspect(connection).get_columns(now.name)}
+        )
         checksums = [checksum_column(collection) for collection in (growth.was, growth.collection)]
         added = [now.c[field_column(f.name)] for f in growth.fields]
-        changes = [f"ADD COLUMN {sa.schema.CreateColumn(c).compile(dialect=connection.dialect)}" for c in added if c.name not in columns]
+        changes = [
+            f"ADD COLUMN {sa.schema.CreateColumn(c).compile(dialect=connection.dialect)}"
+            for c in added
+            if c.name not in columns
+        ]
         if checksums[1] not in columns:
             changes.append("RENAME COLUMN {} TO {}".format(*checksums))
-        for change in changes if self.whole or not changes else [", ".join(changes)]:  # there one statement is all that is whole
-            connection.exec_driver_sql(f"ALTER TABLE {connection.dialect.identifier_preparer.format_table(now)} {change}")
+        for change in (
+            changes if self.whole or not changes else [", ".join(changes)]
+        ):  # there one statement is all that is whole
+            connection.exec_driver_sql(
+                f"ALTER TABLE {connection.dialect.identifier_preparer.format_table(now)} {change}"
+            )
         names = {index.name for index in was.indexes}
         self._index(connection, [index for index in now.indexes if index.name not in names])
 
@@ -168,18 +223,32 @@ class Schema(ABC):
         there: set[str | None] = set()
         for index in sorted(indexes, key=lambda index: str(index.name)):
             assert index.table is not None  # noqa: S101 - it is of a declared table
-            there = there or (set() if self.whole else {i["name"] for i in sa.inspect(connection).get_indexes(index.table.name)})
+            there = there or (
+                set()
+                if self.whole
+                else {i["name"] for i in sa.inspect(connection).get_indexes(index.table.name)}
+            )
             if index.name not in there:
-                connection.execute(sa.schema.CreateIndex(index, if_not_exists=self.whole))  # one may be left of what a later program declared
+                connection.execute(
+                    sa.schema.CreateIndex(index, if_not_exists=self.whole)
+                )  # one may be left of what a later program declared
 
 
-def _read(connection: sa.Connection, names: TableNames, schema: str | None, there: Sequence[str]) -> tuple[str | None, str | None, dict[str, str]]:
-    """The form of the tables with these names, None where they are not all made, the note of the format, and the declarations of collections."""
+def _read(
+    connection: sa.Connection, names: TableNames, schema: str | None, there: Sequence[str]
+) -> tuple[str | None, str | None, dict[str, str]]:
+    """The form of the tables with these names, None where they are not all made, the
+    note of the format, and the declarations of collections.
+    """
     version = sa.table(names.version, sa.column("version_num"), schema=schema)
     registry = sa.table(names.registry, sa.column("name"), sa.column("declaration"), schema=schema)
     rows = connection.scalars(sa.select(version.c.version_num)).all() if version.name in there else []
     form, noted = form_and_format(map(_text, rows))
-    told = connection.execute(sa.select(registry.c.name, registry.c.declaration)).all() if registry.name in there else []
+    told = (
+        connection.execute(sa.select(registry.c.name, registry.c.declaration)).all()
+        if registry.name in there
+        else []
+    )
     return form, noted, {_text(name): _text(said) for name, said in told}
 
 

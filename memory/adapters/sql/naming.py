@@ -1,7 +1,9 @@
-"""The names of tables, readable without SQLAlchemy: all of a store on a server begin with its prefix.
+"""The names of tables, readable without SQLAlchemy: all of a store on a server begin
+with its prefix.
 
-Databases that were made before there was a prefix (form 4) have the adapter's own tables under the default prefix, and those of collections under
-the collections' bare names. They are used as they are.
+Databases that were made before there was a prefix (form 4) have the adapter's own
+tables under the default prefix, and those of collections under the collections' bare
+names. They are used as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from pydantic import Field
 
 DEFAULT_PREFIX = "memory_"
 BARE_FORM, FORM = 4, 5
-"""The forms of tables on a server. A file has the first, see `memory.adapters.sql.migrate`."""
+"""The forms of tables on a server. A file has the first, see
+`memory.adapters.sql.migrate`.
+"""
 LONGEST_COLLECTION = 40
 """Bytes of a collection's name."""
 _LONGEST_NAME = 63
@@ -26,15 +30,21 @@ _RESERVED = frozenset({"partitions", "quarantine", "schema_version", "collection
 """The adapter's own tables, behind the prefix."""
 
 _PREFIX = f"1 to {LONGEST_PREFIX} lower-case ASCII letters, digits and underscores that begin with a letter"
-TablePrefix: TypeAlias = Annotated[str, Field(pattern=rf"^[a-z][a-z0-9_]{{0,{LONGEST_PREFIX - 1}}}$", description=_PREFIX)]
+TablePrefix: TypeAlias = Annotated[
+    str, Field(pattern=rf"^[a-z][a-z0-9_]{{0,{LONGEST_PREFIX - 1}}}$", description=_PREFIX)
+]
 
 
 _FORMAT = "format "
-"""Before the note of the format (`memory.ports.formats`), which is a row beside that of the form."""
+"""Before the note of the format (`memory.ports.formats`), which is a row beside that of
+the form.
+"""
 
 
 def form_and_format(versions: Iterable[str]) -> tuple[str | None, str | None]:
-    """The form of the tables and the note of the format, of the rows of the table of versions."""
+    """The form of the tables and the note of the format, of the rows of the table of
+    versions.
+    """
     rows = list(versions)
     form = next((row for row in rows if not row.startswith(_FORMAT)), None)
     return form, next((row.removeprefix(_FORMAT) for row in rows if row.startswith(_FORMAT)), None)
@@ -95,13 +105,19 @@ class TableNames:
         return f"{self.prefix}{kind}_{blake2b(name.encode(), digest_size=16).hexdigest()}"
 
     def is_taken(self, collection: str) -> bool:
-        """Whether the adapter's own tables have the name that this collection's would have."""
-        return collection.startswith(DEFAULT_PREFIX) or (not self.bare and (collection in _RESERVED or collection.startswith("words_")))
+        """Whether the adapter's own tables have the name that this collection's would
+        have.
+        """
+        return collection.startswith(DEFAULT_PREFIX) or (
+            not self.bare and (collection in _RESERVED or collection.startswith("words_"))
+        )
 
     def all_of(self, collections: list[str]) -> list[str]:
         """Every table of a store with these collections, on any server."""
         own = [self.partitions, self.quarantine, self.version, self.registry, self.numbers]
-        return own + [name for collection in collections for name in (self.table(collection), self.words(collection))]
+        return own + [
+            name for collection in collections for name in (self.table(collection), self.words(collection))
+        ]
 
 
 IN_A_FILE = TableNames(form=BARE_FORM)

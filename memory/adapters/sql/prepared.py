@@ -1,4 +1,6 @@
-"""Statements built by SQLAlchemy, kept as the driver takes them: building and compiling one takes ten times as long as running it."""
+"""Statements built by SQLAlchemy, kept as the driver takes them: building and compiling
+one takes ten times as long as running it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from memory.adapters.sql.shapes import Values
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement as the driver takes it. Behind a call's values come the dialect's own; `places` says which goes where, None for in order."""
+    """A statement as the driver takes it. Behind a call's values come the dialect's
+    own; `places` says which goes where, None for in order.
+    """
 
     sql: str
     own: tuple[Any, ...]
@@ -31,12 +35,16 @@ def compiled(dialect: sa.Dialect, statement: sa.Select[Any], count: int) -> Stat
     names: list[str] = list(made.positiontup or ())
     own = [name for name in names if not is_ours(name)]
     places = tuple([int(name[1:]) if is_ours(name) else count + own.index(name) for name in names])
-    in_order = places == tuple(range(count + len(own)))  # values are left out where SQLAlchemy sees that they cannot matter
+    in_order = places == tuple(
+        range(count + len(own))
+    )  # values are left out where SQLAlchemy sees that they cannot matter
     return Statement(str(made), tuple([made.params[name] for name in own]), None if in_order else places)
 
 
 def kept(statements: dict[Any, Statement], most: int, key: Any, build: Callable[[], Statement]) -> Statement:
-    """The statement kept under the key, built where there is none yet. Where there are as many as are kept at most, they are forgotten first."""
+    """The statement kept under the key, built where there is none yet. Where there are
+    as many as are kept at most, they are forgotten first.
+    """
     found = statements.get(key)
     if found is None:
         if len(statements) >= most:

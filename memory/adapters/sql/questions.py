@@ -1,4 +1,6 @@
-"""Statements made of what a caller asks, prepared once a shape; see `memory.adapters.sql.prepared`."""
+"""Statements made of what a caller asks, prepared once a shape; see
+`memory.adapters.sql.prepared`.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,21 @@ class Question:
 def question(table: AnyTable, build: Build, shape: Shape, values: Values) -> Question:
     """The statement of this shape, built where there is none yet."""
     most = table.thresholds.statements_kept
-    statement = kept(table.prepared, most, (build, shape), lambda: compiled(table.dialect, build(table, shape), len(values)))
+    statement = kept(
+        table.prepared,
+        most,
+        (build, shape),
+        lambda: compiled(table.dialect, build(table, shape), len(values)),
+    )
     return Question(statement.sql, statement.arguments(values))
 
 
-def asked(table: AnyTable, where: Where, part: Filter | None, partitions: Sequence[int], walking: bool = False) -> tuple[Values, Shape, Shape]:
-    """The values, and the shapes of where and what is asked for. `walking` is along an index in order, whatever the filter."""
+def asked(
+    table: AnyTable, where: Where, part: Filter | None, partitions: Sequence[int], walking: bool = False
+) -> tuple[Values, Shape, Shape]:
+    """The values, and the shapes of where and what is asked for. `walking` is along an
+    index in order, whatever the filter.
+    """
     of_filter: Values = []
     chosen = table.shaper.filter(part, of_filter)
     values: Values = []
@@ -45,21 +56,34 @@ def asked(table: AnyTable, where: Where, part: Filter | None, partitions: Sequen
     return table.shaper.texts(values) + of_filter, there, chosen
 
 
-def page(table: AnyTable, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...]) -> Question:
-    """These columns of the rows of a page in order, each with whether any row is in the quarantine behind it."""
-    values, where, chosen = asked(table, query.where, query.filter, partitions, walking=table.walks(query, partitions))
-    after = TRUE if query.cursor is None else table.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
+def page(
+    table: AnyTable, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...]
+) -> Question:
+    """These columns of the rows of a page in order, each with whether any row is in the
+    quarantine behind it.
+    """
+    values, where, chosen = asked(
+        table, query.where, query.filter, partitions, walking=table.walks(query, partitions)
+    )
+    after = (
+        TRUE
+        if query.cursor is None
+        else table.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
+    )
     written = limit if _is_usual(limit, table.thresholds.limits_written_out) else None
     if written is None:
         values.append(limit)
-    return question(table, _page, (columns, where, query.roles, query.types, chosen, after, query.order, written), values)
+    return question(
+        table, _page, (columns, where, query.roles, query.types, chosen, after, query.order, written), values
+    )
 
 
 def _is_usual(limit: int, most: int) -> bool:
-    """Whether the limit is part of the statement: one whose limit it does not know PostgreSQL plans anew at every call, which takes half the time.
+    """Whether the limit is part of the statement: one whose limit it does not know
+    PostgreSQL plans anew at every call, which takes half the time.
 
-    Ten, twenty, … a thousand are, and one more to see whether there is more behind, two where who asks asks for one more too: few enough for a
-    statement each.
+    Ten, twenty, … a thousand are, and one more to see whether there is more behind, two
+    where who asks asks for one more too: few enough for a statement each.
     """
     return limit <= most and limit % 10 in (1, 2)
 
@@ -67,15 +91,29 @@ def _is_usual(limit: int, most: int) -> bool:
 def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     columns, where, roles, kinds, chosen, after, order, written = shape
     conditions = table.conditions()
-    wanted = [conditions.scope(where, walks(order)), conditions.standing(roles, kinds), conditions.filter(chosen)]
-    if kinds == {RowType.RECORD} and not names(chosen, table.keyed):  # told to whom an index of the rows that have it brings them in order
+    wanted = [
+        conditions.scope(where, walks(order)),
+        conditions.standing(roles, kinds),
+        conditions.filter(chosen),
+    ]
+    if kinds == {RowType.RECORD} and not names(
+        chosen, table.keyed
+    ):  # told to whom an index of the rows that have it brings them in order
         wanted += [conditions.column(o.field).is_not(None) for o in order if o.field in table.ordering]
     if after != TRUE:
         wanted.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))
     chosen_columns = [table.table.c[name] for name in columns]
-    statement = sa.select(*chosen_columns, sa.literal_column(table.any_quarantined)).where(*wanted).order_by(*ordering)
-    return table.walked(statement.limit(conditions.value("i") if written is None else sa.literal_column(str(written))), where, order)
+    statement = (
+        sa.select(*chosen_columns, sa.literal_column(table.any_quarantined))
+        .where(*wanted)
+        .order_by(*ordering)
+    )
+    return table.walked(
+        statement.limit(conditions.value("i") if written is None else sa.literal_column(str(written))),
+        where,
+        order,
+    )
 
 
 def totals(table: AnyTable, query: Query, partitions: Sequence[int]) -> Question:
@@ -93,22 +131,42 @@ def _totals(table: AnyTable, shape: Shape) -> sa.Select[Any]:
 
 
 def due(tables: Sequence[AnyTable], expiring: Sequence[bool], moments: Sequence[datetime]) -> Question:
-    """Whether anything in one of these tables may be due at the first of the moments, or has expired before the second where it is `expiring`."""
+    """Whether anything in one of these tables may be due at the first of the moments,
+    or has expired before the second where it is `expiring`.
+    """
     first, values = tables[0], [micros(at) for at in moments]
     key = (due, tuple([table.name for table in tables]), tuple(expiring))
-    statement = kept(first.prepared, first.thresholds.statements_kept, key, lambda: compiled(first.dialect, _due(tables, expiring), len(values)))
+    statement = kept(
+        first.prepared,
+        first.thresholds.statements_kept,
+        key,
+        lambda: compiled(first.dialect, _due(tables, expiring), len(values)),
+    )
     return Question(statement.sql, statement.arguments(values))
 
 
 def _due(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Select[Any]:
-    """Each is asked for as the first in an index's order: where a server does not know how few there are, it would go through the table for any."""
+    """Each is asked for as the first in an index's order: where a server does not know
+    how few there are, it would go through the table for any.
+    """
     found: list[sa.ColumnElement[bool]] = []
     for table, expires in zip(tables, expiring, strict=True):
         conditions, c = table.conditions(), table.table.c
-        asked = [(conditions.filter(("owing", True)), c.id), (conditions.standing(frozenset({Role.ARRIVING}), frozenset({RowType.RECORD})), c.id)]
+        asked = [
+            (conditions.filter(("owing", True)), c.id),
+            (conditions.standing(frozenset({Role.ARRIVING}), frozenset({RowType.RECORD})), c.id),
+        ]
         asked.append((conditions.filter(("<", "discard_at", "i")), c.discard_at))
         asked += [(conditions.filter(("<", "expires_at", "i")), c.expires_at)] if expires else []
-        found += [sa.select(first).where(each).order_by(first).limit(sa.literal_column("1")).scalar_subquery().is_not(None) for each, first in asked]
+        found += [
+            sa.select(first)
+            .where(each)
+            .order_by(first)
+            .limit(sa.literal_column("1"))
+            .scalar_subquery()
+            .is_not(None)
+            for each, first in asked
+        ]
     return sa.select(sa.or_(*found))
 
 
@@ -118,7 +176,9 @@ def summed(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
 
 
 def matches(table: AnyTable, query: Query, partitions: Sequence[int], columns: tuple[str, ...]) -> Question:
-    """These columns of every live row there, locked, and beside them whether the query matches it."""
+    """These columns of every live row there, locked, and beside them whether the query
+    matches it.
+    """
     values, where, chosen = asked(table, query.where, query.filter, partitions)
     shape = (where, query.roles, query.types, chosen, columns)
     return question(table, _matches, shape, values)
@@ -129,4 +189,8 @@ def _matches(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     conditions = table.conditions()
     somewhere = conditions.scope(where)
     wanted = sa.and_(conditions.standing(roles, kinds), conditions.filter(chosen))
-    return sa.select(*[table.table.c[c] for c in columns], wanted).where(somewhere, table.table.c.partition_no.is_not(None)).with_for_update()
+    return (
+        sa.select(*[table.table.c[c] for c in columns], wanted)
+        .where(somewhere, table.table.c.partition_no.is_not(None))
+        .with_for_update()
+    )

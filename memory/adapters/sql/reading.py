@@ -22,17 +22,27 @@ AnyTable: TypeAlias = Table[Any]
 AnyDirectory: TypeAlias = Directory[Any]
 
 
-async def get(connection: Any, table: AnyTable, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Unreadable]]:
+async def get(
+    connection: Any, table: AnyTable, keys: Sequence[Key]
+) -> tuple[list[Stored | None], list[Unreadable]]:
     """What stands under each key, and what was found unreadable just now."""
     unreadable: list[Unreadable] = []
     if len(keys) == 1:
-        return [await _stored(connection, table, keys[0], await table.find(connection, keys[0]), unreadable)], unreadable
+        return [
+            await _stored(connection, table, keys[0], await table.find(connection, keys[0]), unreadable)
+        ], unreadable
     rows = await table.find_all(connection, keys)
-    return [await _stored(connection, table, key, rows.get(key), unreadable) async for key in paced(keys)], unreadable
+    return [
+        await _stored(connection, table, key, rows.get(key), unreadable) async for key in paced(keys)
+    ], unreadable
 
 
-async def _stored(connection: Any, table: AnyTable, key: Key, found: Columns | None, unreadable: list[Unreadable]) -> Stored | None:
-    """What stands in the row that was found under the key; where it cannot be read just now it is added to the unreadable ones."""
+async def _stored(
+    connection: Any, table: AnyTable, key: Key, found: Columns | None, unreadable: list[Unreadable]
+) -> Stored | None:
+    """What stands in the row that was found under the key; where it cannot be read just
+    now it is added to the unreadable ones.
+    """
     if found is None:
         return None
     stored = slot_of(table.collection, key, table.held(found, key)).stored
@@ -44,16 +54,22 @@ async def _stored(connection: Any, table: AnyTable, key: Key, found: Columns | N
     return Corrupt(key, stored.problem)
 
 
-# -- queries ----------------------------------------------------------------------------------------------------------
+# -- queries ---------------------------------------------------------------------------
 
 
 async def partitions_of(connection: Any, directory: AnyDirectory, where: Where) -> list[int] | None:
-    """The numbers of the asked partitions; None where the question is wider than partitions."""
+    """The numbers of the asked partitions; None where the question is wider than
+    partitions.
+    """
     return await directory.numbers(connection, where) if isinstance(where, Partitions) else None
 
 
-async def query(connection: Any, table: AnyTable, directory: AnyDirectory, query: Query) -> tuple[Page, list[Unreadable]]:
-    """One page, and what was found unreadable while reading it: then the page is to be read again."""
+async def query(
+    connection: Any, table: AnyTable, directory: AnyDirectory, query: Query
+) -> tuple[Page, list[Unreadable]]:
+    """One page, and what was found unreadable while reading it: then the page is to be
+    read again.
+    """
     partitions = await partitions_of(connection, directory, query.where)
     if partitions == []:
         return Page(()), []
@@ -65,7 +81,11 @@ async def query(connection: Any, table: AnyTable, directory: AnyDirectory, query
     unreadable: list[Unreadable] = []
     heads: list[Head] = []
     if selection is not None:
-        heads = [head async for row in paced(rows) if (head := selection.read(dict(zip(columns, row, strict=False)))) is not None]
+        heads = [
+            head
+            async for row in paced(rows)
+            if (head := selection.read(dict(zip(columns, row, strict=False)))) is not None
+        ]
     async for row in paced(rows if selection is None else ()):
         stored = table.stored(row)
         if isinstance(stored, Corrupt):
@@ -75,7 +95,9 @@ async def query(connection: Any, table: AnyTable, directory: AnyDirectory, query
     cursor = None
     if more and rows:
         last = rows[-1]
-        cursor = encode_cursor(table.shaper.position(query.order, last, at), table.shaper.shown("id", last[at["id"]]))
+        cursor = encode_cursor(
+            table.shaper.position(query.order, last, at), table.shaper.shown("id", last[at["id"]])
+        )
     corrupt: list[Key] = []
     if not rows or rows[0][-1]:
         corrupt = await table.quarantined(connection, query.where, partitions or ())
@@ -84,7 +106,12 @@ async def query(connection: Any, table: AnyTable, directory: AnyDirectory, query
 
 
 async def _rows(
-    connection: Any, table: AnyTable, query: Query, partitions: Sequence[int], columns: tuple[str, ...], at: Mapping[str, int]
+    connection: Any,
+    table: AnyTable,
+    query: Query,
+    partitions: Sequence[int],
+    columns: tuple[str, ...],
+    at: Mapping[str, int],
 ) -> tuple[Sequence[Columns], bool]:
     """The rows of a page in order, and whether there are more behind it."""
     limit = query.limit
@@ -100,8 +127,11 @@ async def _rows(
             return rows, False
         if not isinstance(query.where, Everywhere):
             return rows[:limit], True
-        # A cursor names no tenant: records of several tenants under one id and one sort value stay on one page, or some would be lost.
-        places = [(*[table.shaper.value_in(row, o.field, at) for o in query.order], row[at["id"]]) for row in rows]
+        # A cursor names no tenant: records of several tenants under one id and one sort
+        # value stay on one page, or some would be lost.
+        places = [
+            (*[table.shaper.value_in(row, o.field, at) for o in query.order], row[at["id"]]) for row in rows
+        ]
         end = limit
         while end < len(places) and places[end] == places[end - 1]:
             end += 1
@@ -110,11 +140,15 @@ async def _rows(
         take *= 2
 
 
-async def may_be_due(connection: Any, tables: Sequence[AnyTable], now: datetime, expired: Mapping[Collection, datetime]) -> bool:
+async def may_be_due(
+    connection: Any, tables: Sequence[AnyTable], now: datetime, expired: Mapping[Collection, datetime]
+) -> bool:
     """Whether something in one of these tables may be due, see `Store.due`."""
     if not tables:
         return False
-    asked = due(tables, [table.collection in expired for table in tables], [now, max(expired.values(), default=now)])
+    asked = due(
+        tables, [table.collection in expired for table in tables], [now, max(expired.values(), default=now)]
+    )
     ((found,),) = await tables[0].read(connection, asked.sql, asked.arguments)
     return bool(found)
 
@@ -128,7 +162,7 @@ async def count(connection: Any, table: AnyTable, directory: AnyDirectory, query
     return Count(int(records), int(size))
 
 
-# -- deleting ---------------------------------------------------------------------------------------------------------
+# -- deleting --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +175,12 @@ class Deletion:
     carry: frozenset[str]
 
 
-async def delete_matching(connection: Any, table: AnyTable, directory: AnyDirectory, deletion: Deletion) -> int:
-    """Tombstones for what matches and for every corrupt record there, whatever the filter. Within a transaction."""
+async def delete_matching(
+    connection: Any, table: AnyTable, directory: AnyDirectory, deletion: Deletion
+) -> int:
+    """Tombstones for what matches and for every corrupt record there, whatever the
+    filter. Within a transaction.
+    """
     where = deletion.query.where
     partitions = await partitions_of(connection, directory, where)
     if partitions == []:
@@ -150,22 +188,34 @@ async def delete_matching(connection: Any, table: AnyTable, directory: AnyDirect
     question = matches(table, deletion.query, partitions or (), table.matched_columns)
     deleted = 0
     async for rows in table.matching(connection, question.sql, question.arguments):
-        tombstones = [t async for row, wanted in paced(rows) if (t := _tombstone(table, table.codec.key(row), row, wanted, deletion)) is not None]
+        tombstones = [
+            t
+            async for row, wanted in paced(rows)
+            if (t := _tombstone(table, table.codec.key(row), row, wanted, deletion)) is not None
+        ]
         await table.delete_over(connection, tombstones)
         deleted += len(tombstones)
     left: list[tuple[Held, Row]] = []
     for key in await table.quarantined(connection, where, partitions or ()):
         found = await table.find(connection, key)
-        if found is not None and table.codec.is_quarantined(found) and (t := _tombstone(table, key, found, True, deletion)) is not None:
+        if (
+            found is not None
+            and table.codec.is_quarantined(found)
+            and (t := _tombstone(table, key, found, True, deletion)) is not None
+        ):
             left.append(t)
     await table.delete_over(connection, left)
     return deleted + len(left)
 
 
-def _tombstone(table: AnyTable, key: Key, columns: Columns, wanted: bool, deletion: Deletion) -> tuple[Held, Row] | None:
+def _tombstone(
+    table: AnyTable, key: Key, columns: Columns, wanted: bool, deletion: Deletion
+) -> tuple[Held, Row] | None:
     """What a row holds, and what is left of it; None where it stays."""
     held = table.held(columns, key)
     slot = slot_of(table.collection, key, held)
     if not wanted and not isinstance(slot.stored, Corrupt):
         return None
-    return held, row_of(table.collection, tombstone_over(key, slot, deletion.version, deletion.discard_at, deletion.carry))
+    return held, row_of(
+        table.collection, tombstone_over(key, slot, deletion.version, deletion.discard_at, deletion.carry)
+    )

@@ -1,4 +1,6 @@
-"""The tables every dialect has, over its own types: those of the adapter itself, and what each collection's table begins with."""
+"""The tables every dialect has, over its own types: those of the adapter itself, and
+what each collection's table begins with.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from memory.adapters.sql.naming import TableNames
 from memory.ports.collections import Collection, FieldType
 
 ColumnTypes: TypeAlias = Mapping[str, sa.types.TypeEngine[Any]]
-"""The types of a dialect's columns: by `FieldType`, and for what `memory.adapters.sql.codec.SYSTEM` names beside them, and for a short "name"."""
+"""The types of a dialect's columns: by `FieldType`, and for what
+`memory.adapters.sql.codec.SYSTEM` names beside them, and for a short "name".
+"""
 
 INDEXED_CHARACTERS = 100
 """So many characters of a text field are in its index: 400 bytes at most."""
@@ -29,7 +33,11 @@ class AbsentColumn(sa.Column[Any]):
 
 @compiles(AbsentColumn)
 def _null(column: AbsentColumn, compiler: Any, **_: Any) -> str:
-    return "NULL" if compiler.dialect.name == "mysql" else f"(NULL::{compiler.dialect.type_compiler_instance.process(column.type)})"
+    return (
+        "NULL"
+        if compiler.dialect.name == "mysql"
+        else f"(NULL::{compiler.dialect.type_compiler_instance.process(column.type)})"
+    )
 
 
 def with_absent(table: sa.Table, growth: Growth, types: ColumnTypes) -> sa.Table:
@@ -76,11 +84,22 @@ def system_tables(metadata: sa.MetaData, types: ColumnTypes, names: TableNames, 
 
 def row_columns(collection: Collection, types: ColumnTypes) -> list[sa.Column[Any]]:
     """The columns that `Codec` lays a row out in, and the number of its partition."""
-    columns: list[sa.Column[Any]] = [sa.Column(name, types[kind], nullable=nullable) for name, kind, nullable in SYSTEM]
-    columns += [sa.Column(text_column(part.name), types[FieldType.TEXT], nullable=True) for part in collection.texts]
+    columns: list[sa.Column[Any]] = [
+        sa.Column(name, types[kind], nullable=nullable) for name, kind, nullable in SYSTEM
+    ]
+    columns += [
+        sa.Column(text_column(part.name), types[FieldType.TEXT], nullable=True) for part in collection.texts
+    ]
     columns += [sa.Column("vector", types[FieldType.BYTES], nullable=True)] if collection.vector else []
-    columns += [sa.Column(field_column(field.name), types[field.type], nullable=True) for field in collection.fields]
+    columns += [
+        sa.Column(field_column(field.name), types[field.type], nullable=True) for field in collection.fields
+    ]
     columns.append(sa.Column(checksum_column(collection), types[FieldType.INTEGER], nullable=False))
-    columns += [sa.Column("words", types[FieldType.BYTES], nullable=True), sa.Column("bytes", types[FieldType.INTEGER], nullable=False)]
-    columns.append(sa.Column("partition_no", types[FieldType.INTEGER], nullable=True))  # live records only: nothing else is found by scope
+    columns += [
+        sa.Column("words", types[FieldType.BYTES], nullable=True),
+        sa.Column("bytes", types[FieldType.INTEGER], nullable=False),
+    ]
+    columns.append(
+        sa.Column("partition_no", types[FieldType.INTEGER], nullable=True)
+    )  # live records only: nothing else is found by scope
     return columns

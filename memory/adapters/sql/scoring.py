@@ -11,14 +11,18 @@ from memory.ports.bm25 import Ints, Scores
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows and their scores, in no order. Scores within `slack` of each other may change places once computed exactly."""
+    """Rows and their scores, in no order. Scores within `slack` of each other may
+    change places once computed exactly.
+    """
 
     numbers: Ints
     scores: Scores
     slack: float = 0.0
 
     def best(self, count: int) -> tuple[list[int], list[float]]:
-        """At least so many of them, best first, as far as there are; never parted between scores too close to tell apart."""
+        """At least so many of them, best first, as far as there are; never parted
+        between scores too close to tell apart.
+        """
         numbers, scores = self.numbers, self.scores
         if count < len(scores):
             lowest = np.partition(scores, len(scores) - count)[len(scores) - count] - self.slack

@@ -1,4 +1,6 @@
-"""Heads of rows: which columns a selection takes, and what they say. Rows are read without their checksums, which are over whole ones."""
+"""Heads of rows: which columns a selection takes, and what they say. Rows are read
+without their checksums, which are over whole ones.
+"""
 
 from __future__ import annotations
 
@@ -21,31 +23,48 @@ _ROLES = {role.value: role for role in Role}
 
 
 class Selection:
-    """The heads of one collection with what `select` names, read from rows of the columns that are asked for."""
+    """The heads of one collection with what `select` names, read from rows of the
+    columns that are asked for.
+    """
 
     def __init__(self, codec: Codec, select: frozenset[str]) -> None:
         collection = codec.collection
         types = {**{f.name: f.type for f in collection.fields}, **SYSTEM_TYPES}
         wanted = sorted(select - BESIDE)
         self._fields = [
-            (name, column_of(name), codec.decoder(ID if name == "id" else types[name])) for name in wanted if name not in ("owing", "role")
+            (name, column_of(name), codec.decoder(ID if name == "id" else types[name]))
+            for name in wanted
+            if name not in ("owing", "role")
         ]
         self._owing, self._role = "owing" in select, "role" in select
         self._words, self._vector = WORDS in select, VECTOR in select and collection.vector
-        named = [*_ALWAYS, *map(column_of, wanted), *(["words"] if self._words else []), *(["vector"] if self._vector else [])]
+        named = [
+            *_ALWAYS,
+            *map(column_of, wanted),
+            *(["words"] if self._words else []),
+            *(["vector"] if self._vector else []),
+        ]
         self.columns = tuple(dict.fromkeys(named))
         text = codec.decoder(FieldType.TEXT) or str
         self._text, self._id = text, codec.decoder(ID) or text
 
     def with_order(self, order: Sequence[Order]) -> tuple[str, ...]:
-        """The columns of a page in this order: its cursor tells the values that it is sorted by."""
+        """The columns of a page in this order: its cursor tells the values that it is
+        sorted by.
+        """
         return tuple(dict.fromkeys((*self.columns, *[column_of(by.field) for by in order])))
 
     def read(self, row: Mapping[str, Any]) -> Head | None:
-        """The head of a row that is told by the names of its columns; None where one of its values is none."""
+        """The head of a row that is told by the names of its columns; None where one of
+        its values is none.
+        """
         try:
             role = _ROLES[str(self._text(row["role"]))]
-            fields = {name: value for name, column, decode in self._fields if (value := _value(row[column], decode)) is not None}
+            fields = {
+                name: value
+                for name, column, decode in self._fields
+                if (value := _value(row[column], decode)) is not None
+            }
             fields |= {"owing": row["owed"] is not None} if self._owing else {}
             fields |= {"role": role} if self._role else {}
             key = Key(str(self._text(row["tenant"])), str(self._id(row["id"])))

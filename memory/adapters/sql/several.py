@@ -1,4 +1,6 @@
-"""Statements about several values: few different lengths, so that few statements are prepared."""
+"""Statements about several values: few different lengths, so that few statements are
+prepared.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ def portions(values: Sequence[T], most: int) -> Iterator[Sequence[T]]:
         yield values[start : start + most]
 
 
-def packets(rows: Sequence[T], most: int, room: int, largest: int, *, fill: bool = False) -> Iterator[Sequence[T]]:
-    """The rows in portions, each a power of two, at most `most` and, if the largest takes so many bytes, within the room of one statement.
+def packets(
+    rows: Sequence[T], most: int, room: int, largest: int, *, fill: bool = False
+) -> Iterator[Sequence[T]]:
+    """The rows in portions, each a power of two, at most `most` and, if the largest
+    takes so many bytes, within the room of one statement.
 
     With `fill` the last portions are one: a row repeated does no harm.
     """

@@ -1,7 +1,9 @@
-"""What is asked, as two halves: a shape, which decides the statement, and the values bound to it.
+"""What is asked, as two halves: a shape, which decides the statement, and the values
+bound to it.
 
-The engine asks the same few questions over and over with other values, so a statement is built once a shape. A shape is a nested tuple
-of operators, field names and the kinds of the values; nothing of a caller's is in it but names of declared fields.
+The engine asks the same few questions over and over with other values, so a statement
+is built once a shape. A shape is a nested tuple of operators, field names and the kinds
+of the values; nothing of a caller's is in it but names of declared fields.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ Values: TypeAlias = list[Any]
 TRUE: Shape = ("true",)
 FALSE: Shape = ("false",)
 
-NEVER_MISSING = frozenset(("id", "version", "owing", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope"))
+NEVER_MISSING = frozenset(
+    ("id", "version", "owing", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope")
+)
 """Of live records."""
 
 _COMPARISONS: dict[type[Filter], str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
@@ -63,9 +67,11 @@ NOTHING: Any = object()
 
 
 def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool = False) -> Shape:
-    """Where to look. Few different counts of partitions, so that few statements are built.
+    """Where to look. Few different counts of partitions, so that few statements are
+    built.
 
-    A partition's number names its tenant too: with `tenant` it is asked for as well, so that an index on a field, which the tenant leads, is taken.
+    A partition's number names its tenant too: with `tenant` it is asked for as well, so
+    that an index on a field, which the tenant leads, is taken.
     """
     if isinstance(where, Partitions):
         count = len(partitions)
@@ -83,26 +89,36 @@ def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool 
 def names(part: Shape, fields: frozenset[str]) -> bool:
     """Whether everything that passes has one of some values in one of these fields."""
     if part[0] in ("and", "or"):
-        return len(part) > 1 and (any if part[0] == "and" else all)([names(inner, fields) for inner in part[1:]])
+        return len(part) > 1 and (any if part[0] == "and" else all)(
+            [names(inner, fields) for inner in part[1:]]
+        )
     return part[0] in ("=", "in") and part[1] in fields
 
 
 def walks(order: Sequence[Order]) -> bool:
-    """Whether an index of partitions brings rows in this order, so that a page is read by walking it, whatever the filter."""
+    """Whether an index of partitions brings rows in this order, so that a page is read
+    by walking it, whatever the filter.
+    """
     return [o.field for o in order] == ["created_at"]
 
 
 class Shaper:
-    """The shapes of filters, orders and cursors over one collection's fields; `at` says where each column is in a row, `types` how a dialect binds
-    and reads the values of a type.
+    """The shapes of filters, orders and cursors over one collection's fields; `at` says
+    where each column is in a row, `types` how a dialect binds and reads the values of a
+    type.
     """
 
-    def __init__(self, collection: Collection, at: Mapping[str, int], types: TypeTable = TAGS_AS_TEXT) -> None:
+    def __init__(
+        self, collection: Collection, at: Mapping[str, int], types: TypeTable = TAGS_AS_TEXT
+    ) -> None:
         self._at = at
         self._name = collection.name
         self._bind: dict[str, Callable[[Any], Any]] = {kind: coding.bind for kind, coding in types.items()}
         self._read: dict[str, Callable[[Any], Any]] = {kind: coding.read for kind, coding in types.items()}
-        self._types = {**SYSTEM_TYPES, **{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS}}
+        self._types = {
+            **SYSTEM_TYPES,
+            **{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS},
+        }
 
     def type_of(self, field: str) -> FieldType:
         kind = self._types.get(field)
@@ -110,7 +126,7 @@ class Shaper:
             raise InvalidInput(field, f"collection '{self._name}' declares no such field")
         return kind
 
-    # -- filters ------------------------------------------------------------------------------------------------------
+    # -- filters -----------------------------------------------------------------------
 
     def filter(self, part: Filter | None, values: Values) -> Shape:
         """The filter's shape; its values are added to the given ones."""
@@ -156,7 +172,9 @@ class Shaper:
         return (_COMPARISONS[type(part)], field, _code(bound))
 
     def _bound(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
-        """The value as its column would hold it; NOTHING where no value of the field can equal it."""
+        """The value as its column would hold it; NOTHING where no value of the field
+        can equal it.
+        """
         kind = self.type_of(field)
         if kind in NUMBERS:
             if isinstance(value, int | float):
@@ -179,12 +197,16 @@ class Shaper:
     def texts(self, values: Values) -> Values:
         """Values that were given as they are, as columns hold them."""
         bind = self._bind.get(FieldType.TEXT)
-        return values if bind is None else [bind(value) if isinstance(value, str) else value for value in values]
+        return (
+            values if bind is None else [bind(value) if isinstance(value, str) else value for value in values]
+        )
 
-    # -- cursors ------------------------------------------------------------------------------------------------------
+    # -- cursors -----------------------------------------------------------------------
 
     def after(self, order: Sequence[Order], position: Position, values: Values) -> Shape:
-        """Of rows strictly behind the position: the sort keys with their directions, and what kinds of value it holds."""
+        """Of rows strictly behind the position: the sort keys with their directions,
+        and what kinds of value it holds.
+        """
         keys = []
         for by, value in zip(order, position.values, strict=True):
             bound = None if value is None else self.place_value(by.field, value)
@@ -208,11 +230,17 @@ class Shaper:
         return self._in_column("id", FieldType.TEXT, record_id)
 
     def code(self, value: Any) -> str:
-        """A letter for the kind of a bound value: `Conditions.types` gives each its SQL type."""
+        """A letter for the kind of a bound value: `Conditions.types` gives each its SQL
+        type.
+        """
         return _code(value)
 
-    def position(self, order: Sequence[Order], row: Sequence[Any], at: Mapping[str, int] | None = None) -> tuple[Any, ...]:
-        """Where a row stands, as a cursor tells it; `at` where its columns are, if it is not a whole one."""
+    def position(
+        self, order: Sequence[Order], row: Sequence[Any], at: Mapping[str, int] | None = None
+    ) -> tuple[Any, ...]:
+        """Where a row stands, as a cursor tells it; `at` where its columns are, if it
+        is not a whole one.
+        """
         return tuple([self.shown(o.field, self.value_in(row, o.field, at)) for o in order])
 
     def value_in(self, row: Sequence[Any], field: str, at: Mapping[str, int] | None = None) -> Any:
@@ -240,4 +268,6 @@ _CODES: dict[type, str] = {str: "s", int: "i", float: "f", list: "a", bytes: "b"
 
 
 def _code(value: Any) -> str:
-    return _CODES.get(type(value)) or next((code for kind, code in _CODES.items() if isinstance(value, kind)), "b")
+    return _CODES.get(type(value)) or next(
+        (code for kind, code in _CODES.items() if isinstance(value, kind)), "b"
+    )

@@ -1,4 +1,6 @@
-"""What a SQL store does whatever the dialect: reading, deleting what matches, the quarantine, and partitions that nothing is left of."""
+"""What a SQL store does whatever the dialect: reading, deleting what matches, the
+quarantine, and partitions that nothing is left of.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ T = TypeVar("T")
 
 
 class SqlStore(BaseStore, Generic[C, R]):
-    """Records in a SQL database: `C` is a connection, `R` a table, as the dialect has them."""
+    """Records in a SQL database: `C` is a connection, `R` a table, as the dialect has
+    them.
+    """
 
     notes_format: ClassVar[bool] = True
 
@@ -35,7 +39,7 @@ class SqlStore(BaseStore, Generic[C, R]):
         self._directory = directory
         self._thresholds = thresholds
 
-    # -- what a dialect says ------------------------------------------------------------------------------------------
+    # -- what a dialect says -----------------------------------------------------------
 
     @abstractmethod
     async def _with(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
@@ -58,34 +62,54 @@ class SqlStore(BaseStore, Generic[C, R]):
         """All collections that the database has, opened with or not."""
 
     async def _tables_in_order(self, connection: C) -> list[str]:
-        """Their tables in the order of their declaration, those that it was not opened with last."""
+        """Their tables in the order of their declaration, those that it was not opened
+        with last.
+        """
         declared = list(self._collections)
-        names = sorted(await self._names(connection), key=lambda name: declared.index(name) if name in declared else len(declared))
+        names = sorted(
+            await self._names(connection),
+            key=lambda name: declared.index(name) if name in declared else len(declared),
+        )
         return list(map(self._directory.names.table, names))
 
     @abstractmethod
     async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
         """Move rows that still cannot be read into the quarantine."""
 
-    # -- reading, and deleting what matches ---------------------------------------------------------------------------
+    # -- reading, and deleting what matches --------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        answers, unreadable = await self._with(lambda connection: reading.get(connection, self._table_on(connection, collection), keys))
+        answers, unreadable = await self._with(
+            lambda connection: reading.get(connection, self._table_on(connection, collection), keys)
+        )
         if unreadable:
             await self._quarantine(collection, unreadable)
         return answers
 
     async def _query(self, query: Query) -> Page:
-        return await self._until_sound(query.collection, lambda connection, table: reading.query(connection, table, self._directory, query))
+        return await self._until_sound(
+            query.collection,
+            lambda connection, table: reading.query(connection, table, self._directory, query),
+        )
 
     async def _count(self, query: Query) -> Count:
-        return await self._with(lambda c: reading.count(c, self._table_on(c, query.collection), self._directory, query))
+        return await self._with(
+            lambda c: reading.count(c, self._table_on(c, query.collection), self._directory, query)
+        )
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         deletion = Deletion(query, version, discard_at, carry)
-        return await self._within(lambda c: reading.delete_matching(c, self._table_on(c, query.collection), self._directory, deletion))
+        return await self._within(
+            lambda c: reading.delete_matching(
+                c, self._table_on(c, query.collection), self._directory, deletion
+            )
+        )
 
-    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+    async def _due(
+        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+    ) -> Due:
         """Mostly nothing is: that is one statement about all collections."""
 
         async def may_be(connection: C) -> bool:
@@ -96,10 +120,14 @@ class SqlStore(BaseStore, Generic[C, R]):
             return Due()
         return await super()._due(now, limit, cursor, expired)
 
-    # -- unreadable rows ----------------------------------------------------------------------------------------------
+    # -- unreadable rows ---------------------------------------------------------------
 
-    async def _until_sound(self, collection: Collection, read: Callable[[C, R], Coroutine[Any, Any, tuple[T, list[Unreadable]]]]) -> T:
-        """Read; what turns out unreadable goes into the quarantine and the reading is done again: limits and statistics are of what can be read."""
+    async def _until_sound(
+        self, collection: Collection, read: Callable[[C, R], Coroutine[Any, Any, tuple[T, list[Unreadable]]]]
+    ) -> T:
+        """Read; what turns out unreadable goes into the quarantine and the reading is
+        done again: limits and statistics are of what can be read.
+        """
         return await sound(
             lambda: self._with(lambda connection: read(connection, self._table_on(connection, collection))),
             lambda unreadable: self._quarantine(collection, unreadable),
@@ -107,13 +135,19 @@ class SqlStore(BaseStore, Generic[C, R]):
 
     async def _quarantine(self, collection: Collection, unreadable: Sequence[Unreadable]) -> bool:
         """Whether it could be done; the rows are not served either way."""
-        return await quarantined(self.name, lambda some: self._move(collection, some), unreadable, self._translate)
+        return await quarantined(
+            self.name, lambda some: self._move(collection, some), unreadable, self._translate
+        )
 
-    # -- partitions ---------------------------------------------------------------------------------------------------
+    # -- partitions --------------------------------------------------------------------
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
+    async def _partitions(
+        self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> Sequence[tuple[Partition, int]]:
         async def look(connection: C) -> list[tuple[Partition, int]]:
-            return await self._directory.listed(connection, await self._tables_in_order(connection), where, prefix, after, limit)
+            return await self._directory.listed(
+                connection, await self._tables_in_order(connection), where, prefix, after, limit
+            )
 
         return await self._with(look)
 
@@ -129,7 +163,9 @@ class SqlStore(BaseStore, Generic[C, R]):
             wanted = dict(some)
 
             async def forget(connection: C, wanted: dict[Partition, int] = wanted) -> int:
-                return await self._directory.forget_idle(connection, await self._tables_in_order(connection), wanted)
+                return await self._directory.forget_idle(
+                    connection, await self._tables_in_order(connection), wanted
+                )
 
             forgotten += await self._within(forget)
         return forgotten

@@ -29,7 +29,9 @@ Columns: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A row found unreadable under a key, as it was read: to be moved into the quarantine."""
+    """A row found unreadable under a key, as it was read: to be moved into the
+    quarantine.
+    """
 
     columns: Columns
     key: Key
@@ -50,7 +52,9 @@ class Table(ABC, Generic[C]):
         self.codec, self.shaper, self.table, self.thresholds = codec, shaper, table, thresholds
         self.checksum = codec.columns[-1]
         self.columns = (*codec.columns, *self.beside)
-        """What is read of a row: what it says, and what is kept of it beside, the number of its partition the last."""
+        """What is read of a row: what it says, and what is kept of it beside, the
+        number of its partition the last.
+        """
         self.prepared: dict[Any, Statement] = {}
         self._selections: dict[frozenset[str], Selection] = {}
         self.keyed = keyed(codec.collection)
@@ -68,15 +72,23 @@ class Table(ABC, Generic[C]):
         return Conditions(self.table)
 
     def walks(self, query: Query, partitions: Sequence[int]) -> bool:
-        """Whether an index brings the answers in order, so that a page is read by walking along it: those of one partition by creation, whatever the
-        filter; a tenant's by a required field, unless an index on another finds them."""
+        """Whether an index brings the answers in order, so that a page is read by
+        walking along it: those of one partition by creation, whatever the filter; a
+        tenant's by a required field, unless an index on another finds them.
+        """
         if isinstance(query.where, Tenant):
-            ordered = len(query.order) == 1 and query.order[0].field in self.ordering and query.types == {RowType.RECORD}
+            ordered = (
+                len(query.order) == 1
+                and query.order[0].field in self.ordering
+                and query.types == {RowType.RECORD}
+            )
             return ordered and not names(self.shaper.filter(query.filter, []), self.keyed)
         return len(partitions) == 1 and walks(query.order)
 
     def walked(self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]) -> sa.Select[Any]:
-        """The statement of a page; with a hint at the index to walk along, where a dialect's optimizer needs one."""
+        """The statement of a page; with a hint at the index to walk along, where a
+        dialect's optimizer needs one.
+        """
         return statement
 
     def held(self, columns: Columns | None, key: Key) -> Held:
@@ -101,18 +113,24 @@ class Table(ABC, Generic[C]):
 
     @property
     def matched_columns(self) -> tuple[str, ...]:
-        """What `matching` reads of each row first: all of it, unless a dialect goes through the rows in another way."""
+        """What `matching` reads of each row first: all of it, unless a dialect goes
+        through the rows in another way.
+        """
         return self.columns
 
-    def paged_columns(self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]) -> tuple[str, ...]:
-        """What the statement of a page reads of each row: these columns, unless a dialect finds the rows of a page before it reads them."""
+    def paged_columns(
+        self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """What the statement of a page reads of each row: these columns, unless a
+        dialect finds the rows of a page before it reads them.
+        """
         return columns
 
     async def paged(self, connection: C, found: Sequence[Columns]) -> Sequence[Columns]:
         """The rows of a page that was found by other columns than were asked for."""
         return found
 
-    # -- what a dialect says ------------------------------------------------------------------------------------------
+    # -- what a dialect says -----------------------------------------------------------
 
     @abstractmethod
     async def find(self, connection: C, key: Key) -> Columns | None:
@@ -127,16 +145,24 @@ class Table(ABC, Generic[C]):
         """The rows that a prepared question asks for."""
 
     @abstractmethod
-    def matching(self, connection: C, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
-        """The rows that a question of `questions.matches` is about, locked, each with whether it is wanted, some at a time."""
+    def matching(
+        self, connection: C, sql: str, values: Values
+    ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
+        """The rows that a question of `questions.matches` is about, locked, each with
+        whether it is wanted, some at a time.
+        """
 
     @abstractmethod
     async def delete_over(self, connection: C, tombstones: Sequence[tuple[Held, Row]]) -> None:
-        """Put each tombstone in the place of what was held, within a transaction; what the quarantine has of it goes."""
+        """Put each tombstone in the place of what was held, within a transaction; what
+        the quarantine has of it goes.
+        """
 
     @abstractmethod
     async def quarantine(self, connection: C, unreadable: Unreadable) -> None:
-        """Move a row that still reads as it did out of the way: a copy into the quarantine, a bare row in its place."""
+        """Move a row that still reads as it did out of the way: a copy into the
+        quarantine, a bare row in its place.
+        """
 
     @abstractmethod
     async def quarantined(self, connection: C, where: Where, partitions: Sequence[int]) -> list[Key]:

@@ -1,4 +1,6 @@
-"""A store around a store: every method is forwarded by way of one hook, so that a wrapper says what it adds and nothing else."""
+"""A store around a store: every method is forwarded by way of one hook, so that a
+wrapper says what it adds and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a store's method: its name, the collections it is about, and the writes of an `apply`."""
+    """One call of a store's method: its name, the collections it is about, and the
+    writes of an `apply`.
+    """
 
     method: str
     collections: tuple[str, ...] = ()
@@ -30,7 +34,9 @@ class Call:
 
 
 class Wrapper:
-    """A store that is another one, but for what `_call` does around each call. Name, capabilities and epoch are the other's."""
+    """A store that is another one, but for what `_call` does around each call. Name,
+    capabilities and epoch are the other's.
+    """
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
@@ -62,10 +68,12 @@ class Wrapper:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def open(self, collections: Sequence[Collection]) -> None:
-        await self._call(Call("open", tuple(c.name for c in collections)), lambda: self.inner.open(collections))
+        await self._call(
+            Call("open", tuple(c.name for c in collections)), lambda: self.inner.open(collections)
+        )
 
     async def close(self) -> None:
         await self._call(Call("close"), self.inner.close)
@@ -73,13 +81,16 @@ class Wrapper:
     async def check(self) -> Health:
         return await self._call(Call("check"), self.inner.check)
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         return await self._call(Call("get", (collection.name,)), lambda: self.inner.get(collection, keys))
 
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
-        return await self._call(Call("apply", _collections(writes), tuple(writes), together), lambda: self.inner.apply(writes, together=together))
+        return await self._call(
+            Call("apply", _collections(writes), tuple(writes), together),
+            lambda: self.inner.apply(writes, together=together),
+        )
 
     async def query(self, query: Query) -> Page:
         return await self._call(Call("query", (query.collection.name,)), lambda: self.inner.query(query))
@@ -94,16 +105,31 @@ class Wrapper:
         return await self._call(Call("search", (search.collection.name,)), lambda: self.inner.search(search))
 
     async def candidates(self, asked: Candidates) -> Measured:
-        return await self._call(Call("candidates", (asked.collection.name,)), lambda: self.inner.candidates(asked))
+        return await self._call(
+            Call("candidates", (asked.collection.name,)), lambda: self.inner.candidates(asked)
+        )
 
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
+    async def delete_matching(
+        self,
+        query: Query,
+        version: int,
+        discard_at: datetime | None = None,
+        carry: frozenset[str] = frozenset(),
+    ) -> int:
         call = Call("delete_matching", (query.collection.name,))
         return await self._call(call, lambda: self.inner.delete_matching(query, version, discard_at, carry))
 
-    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+    async def due(
+        self,
+        now: datetime,
+        limit: int = 500,
+        cursor: str | None = None,
+        *,
+        expired: Mapping[Collection, datetime] | None = None,
+    ) -> Due:
         return await self._call(Call("due"), lambda: self.inner.due(now, limit, cursor, expired=expired))
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
     async def audit(self, *, repair: bool = False) -> Audit:
         return await self._call(Call("audit"), lambda: self.inner.audit(repair=repair))
@@ -111,8 +137,13 @@ class Wrapper:
     async def vacuum(self) -> int:
         return await self._call(Call("vacuum"), self.inner.vacuum)
 
-    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
-        return await self._call(Call("partitions"), lambda: self.inner.partitions(where, prefix=prefix, limit=limit, cursor=cursor))
+    async def partitions(
+        self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None
+    ) -> PartitionPage:
+        return await self._call(
+            Call("partitions"),
+            lambda: self.inner.partitions(where, prefix=prefix, limit=limit, cursor=cursor),
+        )
 
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
         return await self._call(Call("idle_partitions"), lambda: self.inner.idle_partitions(limit))

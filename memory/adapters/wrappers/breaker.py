@@ -1,6 +1,8 @@
-"""A circuit breaker: a store that keeps failing is left alone for a while, so that callers hear at once what they would have waited for.
+"""A circuit breaker: a store that keeps failing is left alone for a while, so that
+callers hear at once what they would have waited for.
 
-Nygard, Release It!, chapter 5. The states are the usual three: closed (calls pass), open (calls are refused), half open (one call tries).
+Nygard, Release It!, chapter 5. The states are the usual three: closed (calls pass),
+open (calls are refused), half open (one call tries).
 """
 
 from __future__ import annotations
@@ -18,15 +20,19 @@ T = TypeVar("T")
 PASSING = ("open", "close")
 """Never refused and never counted: who opens or closes a store means it."""
 LATE = 5.0
-"""Seconds. A call that its caller gives up after waiting so long, or longer, was not answered: readers have deadlines shorter than a store's own."""
+"""Seconds. A call that its caller gives up after waiting so long, or longer, was not
+answered: readers have deadlines shorter than a store's own.
+"""
 
 
 class CircuitBreaker(Wrapper):
-    """After `failures` calls in a row that found the store unavailable, calls are refused as `StoreUnavailable` for `cool_down` seconds.
+    """After `failures` calls in a row that found the store unavailable, calls are
+    refused as `StoreUnavailable` for `cool_down` seconds.
 
-    Then one call is let through: if it is answered, all are again; if not, the wait begins anew. Any answer counts, also a conflict or a refusal:
-    failures are `StoreUnavailable` and its kinds, and calls given up after `LATE` seconds. `check()` is never refused, and one that finds the
-    store well lets all calls through.
+    Then one call is let through: if it is answered, all are again; if not, the wait
+    begins anew. Any answer counts, also a conflict or a refusal: failures are
+    `StoreUnavailable` and its kinds, and calls given up after `LATE` seconds. `check()`
+    is never refused, and one that finds the store well lets all calls through.
     """
 
     def __init__(self, inner: Store, failures: int = 5, cool_down: float = 10.0) -> None:
@@ -39,7 +45,9 @@ class CircuitBreaker(Wrapper):
 
     @property
     def state(self) -> str:
-        """'closed' while calls pass, 'open' while they are refused, 'half-open' when the next one is to try."""
+        """'closed' while calls pass, 'open' while they are refused, 'half-open' when
+        the next one is to try.
+        """
         if self._refusing_until is None:
             return "closed"
         return "open" if self._trying or _now() < self._refusing_until else "half-open"
@@ -81,7 +89,9 @@ class CircuitBreaker(Wrapper):
         left = self._refusing_until - _now()
         if left > 0 or self._trying:
             when = f"calls are tried again in {left:.1f} s" if left > 0 else "one call is trying it now"
-            raise StoreUnavailable(self.name, f"was unavailable {self._failed} times in a row and is left alone; {when}")
+            raise StoreUnavailable(
+                self.name, f"was unavailable {self._failed} times in a row and is left alone; {when}"
+            )
         self._trying = True
         return True
 

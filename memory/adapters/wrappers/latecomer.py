@@ -1,7 +1,9 @@
-"""A store that may be away when the others open, and is opened by the first call that finds it there.
+"""A store that may be away when the others open, and is opened by the first call that
+finds it there.
 
-A team's memory of three stores is not to be kept from starting by one of them. Until the store answers, calls to it fail as they would if it had gone
-down while open; what it can do is as claimed, not as found.
+A team's memory of three stores is not to be kept from starting by one of them. Until
+the store answers, calls to it fail as they would if it had gone down while open; what
+it can do is as claimed, not as found.
 """
 
 from __future__ import annotations
@@ -18,14 +20,19 @@ from memory.ports.store import Health, Store
 T = TypeVar("T")
 
 AGAIN_AFTER = 5.0
-"""Seconds after a failed attempt to open before a call makes another; calls in between fail at once."""
+"""Seconds after a failed attempt to open before a call makes another; calls in between
+fail at once.
+"""
 
 
 class Latecomer(Wrapper):
-    """Opens even while the store cannot be reached (`StoreUnavailable`); every other failure to open is raised.
+    """Opens even while the store cannot be reached (`StoreUnavailable`); every other
+    failure to open is raised.
 
-    `on_arrival` is awaited once the store has been opened late, before it is used: what it raises keeps the store out. Where what the store can do
-    turns out other than was claimed, calls that were made on that claim fail as `StoreUnavailable`, to be made again.
+    `on_arrival` is awaited once the store has been opened late, before it is used: what
+    it raises keeps the store out. Where what the store can do turns out other than was
+    claimed, calls that were made on that claim fail as `StoreUnavailable`, to be made
+    again.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -73,7 +80,9 @@ class Latecomer(Wrapper):
             claimed = self.inner.capabilities
             await self._arrived()
             if self.inner.capabilities != claimed:
-                raise StoreUnavailable(self.name, "was opened just now and differs from what was claimed of it; try again")
+                raise StoreUnavailable(
+                    self.name, "was opened just now and differs from what was claimed of it; try again"
+                )
         return await work()
 
     async def _arrived(self) -> None:
@@ -85,7 +94,10 @@ class Latecomer(Wrapper):
                 return
             left = self._next_attempt - asyncio.get_running_loop().time()
             if left > 0:
-                raise StoreUnavailable(self.name, f"could not be opened ({_problem(self._away)}); it is tried again in {left:.0f} s")
+                raise StoreUnavailable(
+                    self.name,
+                    f"could not be opened ({_problem(self._away)}); it is tried again in {left:.0f} s",
+                )
             self._opening = asyncio.current_task()
             try:
                 await self.inner.open(self._collections)

@@ -1,7 +1,9 @@
-"""Spans and metrics of a store's calls for OpenTelemetry, with the names of its conventions for generative AI (memory spans, in development).
+"""Spans and metrics of a store's calls for OpenTelemetry, with the names of its
+conventions for generative AI (memory spans, in development).
 
-Recorded are names, counts and durations; never a text, an id, a tenant, a scope or a query. Whoever runs the process sets up the SDK and where it
-sends; without one OpenTelemetry's own default does nothing.
+Recorded are names, counts and durations; never a text, an id, a tenant, a scope or a
+query. Whoever runs the process sets up the SDK and where it sends; without one
+OpenTelemetry's own default does nothing.
 """
 
 from __future__ import annotations
@@ -36,30 +38,47 @@ OPERATIONS = {
     "open": "open_memory_store",
     "close": "close_memory_store",
     "check": "check_memory_store",
-    **dict.fromkeys(("due", "audit", "vacuum", "idle_partitions", "forget_partitions"), "maintain_memory_store"),
+    **dict.fromkeys(
+        ("due", "audit", "vacuum", "idle_partitions", "forget_partitions"), "maintain_memory_store"
+    ),
 }
-"""The conventions' name for each call; life and upkeep of a store have none there, so theirs are ours."""
+"""The conventions' name for each call; life and upkeep of a store have none there, so
+theirs are ours.
+"""
 BOUNDARIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds. Stores answer faster than the models that the conventions' own boundaries are made for."""
+"""Seconds. Stores answer faster than the models that the conventions' own boundaries
+are made for.
+"""
 
 
 class Telemetry(Wrapper):
-    """One span a call and its duration in the histogram `gen_ai.client.operation.duration`, in seconds; `tiers` are those the store serves.
+    """One span a call and its duration in the histogram
+    `gen_ai.client.operation.duration`, in seconds; `tiers` are those the store serves.
 
-    Spans are named and described by `gen_ai.operation.name`, `gen_ai.provider.name`, `gen_ai.memory.store.id` (the store's name in the
-    configuration), `gen_ai.memory.record.count` and, on failure, `error.type`. Ours beside them: `memory.store.call`, `memory.store.collections`,
-    `memory.store.tiers`, and for writes how many were `memory.store.applied`.
+    Spans are named and described by `gen_ai.operation.name`, `gen_ai.provider.name`,
+    `gen_ai.memory.store.id` (the store's name in the configuration),
+    `gen_ai.memory.record.count` and, on failure, `error.type`. Ours beside them:
+    `memory.store.call`, `memory.store.collections`, `memory.store.tiers`, and for
+    writes how many were `memory.store.applied`.
     """
 
     def __init__(
-        self, inner: Store, tiers: Sequence[str] = (), *, tracers: TracerProvider | None = None, meters: MeterProvider | None = None
+        self,
+        inner: Store,
+        tiers: Sequence[str] = (),
+        *,
+        tracers: TracerProvider | None = None,
+        meters: MeterProvider | None = None,
     ) -> None:
         super().__init__(inner)
         self._tiers = tuple(tiers)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracers)
         meter = metrics.get_meter(SCOPE, meter_provider=meters)
         self._durations = meter.create_histogram(
-            "gen_ai.client.operation.duration", "s", "How long a store took to answer", explicit_bucket_boundaries_advisory=BOUNDARIES
+            "gen_ai.client.operation.duration",
+            "s",
+            "How long a store took to answer",
+            explicit_bucket_boundaries_advisory=BOUNDARIES,
         )
 
     async def _call(self, call: Call, work: Callable[[], Awaitable[T]]) -> T:
@@ -73,7 +92,11 @@ class Telemetry(Wrapper):
         about = {"memory.store.collections": call.collections, "memory.store.tiers": self._tiers}
         begun = time.perf_counter()
         with self._tracer.start_as_current_span(
-            operation, kind=SpanKind.CLIENT, attributes=shared | about, record_exception=False, set_status_on_exception=False
+            operation,
+            kind=SpanKind.CLIENT,
+            attributes=shared | about,
+            record_exception=False,
+            set_status_on_exception=False,
         ) as span:
             try:
                 answer = await work()
@@ -90,16 +113,23 @@ class Telemetry(Wrapper):
 
 
 class DeliveryMetrics:
-    """How far behind their writes deliveries are, by `memory.store.tiers`: how many records wait (`memory.deliveries.queued`), and how long each took
-    from the acknowledgement on, in seconds (`memory.deliveries.delay`)."""
+    """How far behind their writes deliveries are, by `memory.store.tiers`: how many
+    records wait (`memory.deliveries.queued`), and how long each took from the
+    acknowledgement on, in seconds (`memory.deliveries.delay`).
+    """
 
     def __init__(self, *, meters: MeterProvider | None = None) -> None:
         meter = metrics.get_meter(SCOPE, meter_provider=meters)
         self._queued = meter.create_up_down_counter(
-            "memory.deliveries.queued", "{record}", "Records that wait in this process to be delivered to a tier"
+            "memory.deliveries.queued",
+            "{record}",
+            "Records that wait in this process to be delivered to a tier",
         )
         self._delays = meter.create_histogram(
-            "memory.deliveries.delay", "s", "How long after a write its record was delivered", explicit_bucket_boundaries_advisory=BOUNDARIES
+            "memory.deliveries.delay",
+            "s",
+            "How long after a write its record was delivered",
+            explicit_bucket_boundaries_advisory=BOUNDARIES,
         )
 
     def queued(self, tier: str, by: int) -> None:
@@ -110,14 +140,20 @@ class DeliveryMetrics:
 
 
 class MaintenanceMetrics:
-    """How rounds of maintenance end in this process: `memory.maintenance.rounds` by `memory.maintenance.outcome`, as `SweepReport.outcome` has it, or
-    "failed". And how many damaged records each store has in quarantine behind the last round that reached every store: `memory.store.quarantined`
-    by `gen_ai.memory.store.id`."""
+    """How rounds of maintenance end in this process: `memory.maintenance.rounds` by
+    `memory.maintenance.outcome`, as `SweepReport.outcome` has it, or "failed". And how
+    many damaged records each store has in quarantine behind the last round that reached
+    every store: `memory.store.quarantined` by `gen_ai.memory.store.id`.
+    """
 
     def __init__(self, *, meters: MeterProvider | None = None) -> None:
         meter = metrics.get_meter(SCOPE, meter_provider=meters)
-        self._rounds = meter.create_counter("memory.maintenance.rounds", "{round}", "Rounds of maintenance, by how they ended")
-        self._quarantined = meter.create_gauge("memory.store.quarantined", "{record}", "Damaged records of all tenants in quarantine in a store")
+        self._rounds = meter.create_counter(
+            "memory.maintenance.rounds", "{round}", "Rounds of maintenance, by how they ended"
+        )
+        self._quarantined = meter.create_gauge(
+            "memory.store.quarantined", "{record}", "Damaged records of all tenants in quarantine in a store"
+        )
 
     def swept(self, outcome: str) -> None:
         self._rounds.add(1, {"memory.maintenance.outcome": outcome})
@@ -127,15 +163,23 @@ class MaintenanceMetrics:
 
 
 class EnrichmentMetrics:
-    """What advisors are asked behind writes, by `memory.enrichment.of` and `gen_ai.request.model`: how long each took in seconds, failed or not
-    (`memory.enrichment.duration`), and where it says so the tokens (`gen_ai.client.token.usage`, by `gen_ai.token.type`)."""
+    """What advisors are asked behind writes, by `memory.enrichment.of` and
+    `gen_ai.request.model`: how long each took in seconds, failed or not
+    (`memory.enrichment.duration`), and where it says so the tokens
+    (`gen_ai.client.token.usage`, by `gen_ai.token.type`).
+    """
 
     def __init__(self, *, meters: MeterProvider | None = None) -> None:
         meter = metrics.get_meter(SCOPE, meter_provider=meters)
         self._durations = meter.create_histogram(
-            "memory.enrichment.duration", "s", "How long an advisor took to answer", explicit_bucket_boundaries_advisory=BOUNDARIES
+            "memory.enrichment.duration",
+            "s",
+            "How long an advisor took to answer",
+            explicit_bucket_boundaries_advisory=BOUNDARIES,
         )
-        self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens that an answer of an advisor took")
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage", "{token}", "Tokens that an answer of an advisor took"
+        )
 
     def advised(self, of: str, model: str, seconds: float, tokens: Mapping[str, int | None] | None) -> None:
         about = {"memory.enrichment.of": of, "gen_ai.request.model": model}
@@ -165,4 +209,6 @@ def _describe(span: Span, answer: object) -> None:
         if answer and isinstance(answer[0], Outcome):
             span.set_attribute("memory.store.applied", sum(outcome.applied for outcome in answer))
     elif isinstance(records := getattr(answer, "records", None), int | tuple):
-        span.set_attribute("gen_ai.memory.record.count", records if isinstance(records, int) else len(records))
+        span.set_attribute(
+            "gen_ai.memory.record.count", records if isinstance(records, int) else len(records)
+        )

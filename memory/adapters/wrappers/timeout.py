@@ -13,13 +13,17 @@ from memory.ports.store import Health, Store
 T = TypeVar("T")
 
 UNLIMITED = ("open", "close", "audit", "vacuum")
-"""Migrations take what they take, and so does waiting for calls under way, each of which ends in time. Upkeep of a whole store is asked for."""
+"""Migrations take what they take, and so does waiting for calls under way, each of
+which ends in time. Upkeep of a whole store is asked for.
+"""
 
 
 class Timeout(Wrapper):
-    """A call that takes longer than `seconds` is given up and raises `StoreTimeout`: what a write came to is then unknown.
+    """A call that takes longer than `seconds` is given up and raises `StoreTimeout`:
+    what a write came to is then unknown.
 
-    `check()` says so instead of raising. `open`, `close`, `audit` and `vacuum` are not limited.
+    `check()` says so instead of raising. `open`, `close`, `audit` and `vacuum` are not
+    limited.
     """
 
     def __init__(self, inner: Store, seconds: float) -> None:

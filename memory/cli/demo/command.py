@@ -18,16 +18,25 @@ def register(app: typer.Typer) -> None:
 
 async def demo(
     cli: Cli,
-    keep: Annotated[Path | None, typer.Option("--keep", metavar="PATH", help="Keep the database in this file, to look around afterwards.")] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep", metavar="PATH", help="Keep the database in this file, to look around afterwards."
+        ),
+    ] = None,
 ) -> int:
-    """See it work: remember a conversation, answer questions about it, end the session; and have it as an agent whose window is small.
+    """See it work: remember a conversation, answer questions about it, end the session;
+    and have it as an agent whose window is small.
 
-    Runs on one temporary SQLite file, or on the stores that --config names. Ends with 1 if a question's evidence was not among the first five.
+    Runs on one temporary SQLite file, or on the stores that --config names. Ends with 1
+    if a question's evidence was not among the first five.
     """
     from memory.domain.errors import InvalidInput
 
     if keep is not None and cli.config is not None:
-        raise InvalidInput("--keep", "and --config exclude each other: the configuration says where things are kept")
+        raise InvalidInput(
+            "--keep", "and --config exclude each other: the configuration says where things are kept"
+        )
     with tempfile.TemporaryDirectory(prefix="memory-demo-") as folder:
         source = cli.config or str((keep or Path(folder) / "demo.db").absolute())
         return await _shown(cli, source, kept=keep)
@@ -65,7 +74,14 @@ async def _shown(cli: Cli, source: str, *, kept: Path | None) -> int:
         section("tiers", await main_job.tiers())
         window = await talk(memory, answers)
         section("window", window)
-    found = all(answer["found_at"] is not None for answer in (*answers, again, *window["recalled"])) and window["kept"] == window["said"]
-    document |= {"all_found": found, "seconds": round(time.perf_counter() - started, 2), "kept_in": str(kept) if kept else None}
+    found = (
+        all(answer["found_at"] is not None for answer in (*answers, again, *window["recalled"]))
+        and window["kept"] == window["said"]
+    )
+    document |= {
+        "all_found": found,
+        "seconds": round(time.perf_counter() - started, 2),
+        "kept_in": str(kept) if kept else None,
+    }
     cli.emit(document, lambda out: show.closing(out, document))
     return 0 if found else 1

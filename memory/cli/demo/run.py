@@ -1,6 +1,8 @@
-"""What the demo does, step by step; each step returns what it found as JSON. How it looks is `memory.cli.demo.show`'s story.
+"""What the demo does, step by step; each step returns what it found as JSON. How it
+looks is `memory.cli.demo.show`'s story.
 
-Nothing here knows an answer: the questions' file names the turns that hold the evidence, and each answer says whether search found them.
+Nothing here knows an answer: the questions' file names the turns that hold the
+evidence, and each answer says whether search found them.
 """
 
 from __future__ import annotations
@@ -53,11 +55,20 @@ class Demo:
         for start in range(0, len(drafts), BATCH):
             self._conversation += await self._memory.write_many(drafts[start : start + BATCH])
             told(len(self._conversation), len(drafts))
-        self._turn_of = {entry.id: str(draft.key) for entry, draft in zip(self._conversation, drafts, strict=True)}
-        new = sum(entry.version >= started for entry in self._conversation)  # versions are moments: what is older was here before
+        self._turn_of = {
+            entry.id: str(draft.key) for entry, draft in zip(self._conversation, drafts, strict=True)
+        }
+        new = sum(
+            entry.version >= started for entry in self._conversation
+        )  # versions are moments: what is older was here before
         known = [json.loads(line) for line in asset("knowledge.jsonl").splitlines()]
         self._known = await self._memory.write_many(known)
-        return {"turns": len(drafts), "imported": new, "already_there": len(drafts) - new, "known_before": len(self._known)}
+        return {
+            "turns": len(drafts),
+            "imported": new,
+            "already_there": len(drafts) - new,
+            "known_before": len(self._known),
+        }
 
     def routes(self) -> list[dict[str, Any]]:
         """Where each kind of record went, and why."""
@@ -67,7 +78,13 @@ class Demo:
         rows = []
         for (scope, kind), entries in kinds.items():
             route = self._memory.admin.route(scope)
-            row = {"scope": scope, "type": kind, "entries": len(entries), "tier": entries[0].tier, "store": route.store}
+            row = {
+                "scope": scope,
+                "type": kind,
+                "entries": len(entries),
+                "tier": entries[0].tier,
+                "store": route.store,
+            }
             rows.append({**row, "replicas": list(route.replicas), "because": route.because[0]})
         return rows
 
@@ -76,8 +93,12 @@ class Demo:
         return [await self.answer(**question) for question in json.loads(asset("questions.json"))]
 
     async def answer(self, question: str, evidence: list[str]) -> dict[str, Any]:
-        """The best hits for one question, and at which place the evidence stands among them."""
-        found = await self._memory.search(question, scope=USER, include_narrower=True, session_id=SESSION.id, limit=TOP, explain=True)
+        """The best hits for one question, and at which place the evidence stands among
+        them.
+        """
+        found = await self._memory.search(
+            question, scope=USER, include_narrower=True, session_id=SESSION.id, limit=TOP, explain=True
+        )
         hits = []
         for place, hit in enumerate(found, start=1):
             turn = self._turn_of.get(hit.entry.id)
@@ -105,8 +126,15 @@ class Demo:
         }
 
     def _shared_words(self, question: str, evidence: list[str]) -> list[str]:
-        """The words, as stems, that the question has in common with the evidence: none means it can only be found by meaning."""
-        said = {word for entry in self._conversation if self._turn_of[entry.id] in evidence for word in words(entry.content)}
+        """The words, as stems, that the question has in common with the evidence: none
+        means it can only be found by meaning.
+        """
+        said = {
+            word
+            for entry in self._conversation
+            if self._turn_of[entry.id] in evidence
+            for word in words(entry.content)
+        }
         return [word for word in query_words(question) if word in said]
 
     async def end_session(self) -> dict[str, Any]:
@@ -115,7 +143,11 @@ class Demo:
         said = {entry.id: entry.content for entry in self._conversation}
 
         def about(item: Moved | Kept) -> dict[str, Any]:
-            return {**asdict(item), "turn": self._turn_of.get(item.entry_id), "content": said.get(item.entry_id)}
+            return {
+                **asdict(item),
+                "turn": self._turn_of.get(item.entry_id),
+                "content": said.get(item.entry_id),
+            }
 
         return {
             "rules": [{"name": rule.name, "says": rule.describe()} for rule in self._memory.config.promotion],

@@ -23,20 +23,32 @@ def opening(out: Console, config: MemoryConfig) -> None:
     serving = config.serving()
     places = {store.name: masked(store.url) for store in serving.values()}
     tiers = ", ".join(f"{name} on {serving[name].name}" for name in TIERS)
-    out.print(plain(f"Tiers: {tiers}. Stores: " + ", ".join(f"{name} = {url}" for name, url in places.items()), "dim"), soft_wrap=True)
+    out.print(
+        plain(
+            f"Tiers: {tiers}. Stores: " + ", ".join(f"{name} = {url}" for name, url in places.items()), "dim"
+        ),
+        soft_wrap=True,
+    )
     out.print("Ines restores her grandfather's boat and tells an assistant about it over three weeks.")
 
 
 def _remembered(out: Console, found: Mapping[str, Any]) -> None:
     _heading(out, 1, "Remember")
     again = f", {found['already_there']} were there already" if found["already_there"] else ""
-    out.print(f"{found['turns']} turns of the conversation: {found['imported']} imported{again}; and {found['known_before']} things known before.")
+    out.print(
+        f"{found['turns']} turns of the conversation: {found['imported']} imported{again}; and {found['known_before']} things known before."
+    )
 
 
 def _routes(out: Console, rows: list[dict[str, Any]]) -> None:
     _heading(out, 2, "Where each kind of record went, and why")
-    cells = [[r["scope"], r["type"], r["entries"], tier(r["tier"]), r["store"], ", ".join(r["replicas"])] for r in rows]
-    out.print(table("", ["scope", "type", "entries", "home", "store", "replica in"], cells, right=("entries",)))
+    cells = [
+        [r["scope"], r["type"], r["entries"], tier(r["tier"]), r["store"], ", ".join(r["replicas"])]
+        for r in rows
+    ]
+    out.print(
+        table("", ["scope", "type", "entries", "home", "store", "replica in"], cells, right=("entries",))
+    )
     for (home, because), alike in grouped(rows, lambda r: (r["tier"], r["because"])).items():
         scopes = ", ".join(dict.fromkeys(r["scope"] for r in alike))
         out.print(Text.assemble(f"{scopes}: born in ", tier(home), f", because {because}"))
@@ -50,7 +62,11 @@ def _answers(out: Console, answers: list[dict[str, Any]]) -> None:
 
 def _answer(out: Console, answer: Mapping[str, Any], shown: int = 2) -> None:
     shared = answer["shared_words"]
-    common = f"has {', '.join(shared)} in common with the answer" if shared else "shares no word with the answer: found by meaning alone"
+    common = (
+        f"has {', '.join(shared)} in common with the answer"
+        if shared
+        else "shares no word with the answer: found by meaning alone"
+    )
     out.print()
     out.print(Text.assemble((answer["question"], "bold cyan"), (f"   {common}", "dim")))
     hits = [hit for hit in answer["hits"] if hit["place"] <= shown or hit["evidence"]]
@@ -64,7 +80,12 @@ def _answer(out: Console, answer: Mapping[str, Any], shown: int = 2) -> None:
     columns = ["", "#", "score", "relevance", "tier", "found by", "evidence"]
     out.print(table("", columns, rows, right=("#", "score", "relevance")))
     if answer["found_at"] is None:
-        out.print(plain(f"✗ the evidence ({', '.join(answer['expected'])}) is not among the first {len(answer['hits'])}", "bold red"))
+        out.print(
+            plain(
+                f"✗ the evidence ({', '.join(answer['expected'])}) is not among the first {len(answer['hits'])}",
+                "bold red",
+            )
+        )
 
 
 def _promotion(out: Console, found: Mapping[str, Any]) -> None:
@@ -72,12 +93,16 @@ def _promotion(out: Console, found: Mapping[str, Any]) -> None:
     for rule in found["rules"]:
         out.print(plain(f"rule {rule['name']}: {rule['says']}"))
     if found["moved"]:
-        for (rule, start, end), moved in grouped(found["moved"], lambda m: (m["rule"], m["from_tier"], m["to_tier"])).items():
+        for (rule, start, end), moved in grouped(
+            found["moved"], lambda m: (m["rule"], m["from_tier"], m["to_tier"])
+        ).items():
             rows: list[list[object]] = []
             for because, alike in grouped(moved, lambda m: m["because"]).items():
                 rows.append(["", plain(because, "dim")])
                 rows += [[m["turn"], plain(m["content"], limit=60)] for m in alike]
-            out.print(Text.assemble(f"{len(moved)} moved from ", tier(start), " to ", tier(end), f" by rule {rule}"))
+            out.print(
+                Text.assemble(f"{len(moved)} moved from ", tier(start), " to ", tier(end), f" by rule {rule}")
+            )
             out.print(table("", ["turn", "because, and what it says"], rows))
     else:
         out.print("Nothing moved: an earlier run on this database did it.")
@@ -92,10 +117,20 @@ def _again(out: Console, answer: Mapping[str, Any]) -> None:
 
 def _tiers(out: Console, found: Mapping[str, Any]) -> None:
     _heading(out, 6, "The tiers now")
-    rows = [[tier(part["tier"]), part["store"], part["entries"], size(part["bytes"]), part["replicas"]] for part in found["tiers"]]
-    out.print(table("", ["tier", "store", "entries", "size", "replicas"], rows, right=("entries", "size", "replicas")))
+    rows = [
+        [tier(part["tier"]), part["store"], part["entries"], size(part["bytes"]), part["replicas"]]
+        for part in found["tiers"]
+    ]
+    out.print(
+        table(
+            "", ["tier", "store", "entries", "size", "replicas"], rows, right=("entries", "size", "replicas")
+        )
+    )
     if len({part["store"] for part in found["tiers"]}) == 1:
-        out.print("One store serves all three tiers here: a replica is the row itself, and a move one conditional write.", style="dim")
+        out.print(
+            "One store serves all three tiers here: a replica is the row itself, and a move one conditional write.",
+            style="dim",
+        )
     if found["owed"]:
         out.print(f"{found['owed']} steps are owed; a sweep will do them.")
 
@@ -105,7 +140,10 @@ def _window(out: Console, found: Mapping[str, Any]) -> None:
     out.print(
         f"The same {found['said']} turns in a session, for a model that takes {found['budget']} tokens; its summaries are a scripted stand-in's."
     )
-    rows = [[n, one["archived"], one["tokens_before"], one["tokens_after"]] for n, one in enumerate(found["compactions"], start=1)]
+    rows = [
+        [n, one["archived"], one["tokens_before"], one["tokens_after"]]
+        for n, one in enumerate(found["compactions"], start=1)
+    ]
     columns = ["#", "messages compacted", "tokens before", "tokens after"]
     out.print(table("", columns, rows, right=columns))
     window = found["window"]
@@ -117,9 +155,20 @@ def _window(out: Console, found: Mapping[str, Any]) -> None:
         out.print()
         out.print(Text.assemble((one["question"], "bold cyan"), (f"   {where}", "dim")))
         if one["found_at"] is None:
-            out.print(plain(f"✗ the evidence ({', '.join(one['expected'])}) is not among the first messages found in the session", "bold red"))
+            out.print(
+                plain(
+                    f"✗ the evidence ({', '.join(one['expected'])}) is not among the first messages found in the session",
+                    "bold red",
+                )
+            )
         else:
-            out.print(Text.assemble(("✓ ", "bold green"), f"found in the session at {one['found_at']}: ", plain(one["content"], limit=220)))
+            out.print(
+                Text.assemble(
+                    ("✓ ", "bold green"),
+                    f"found in the session at {one['found_at']}: ",
+                    plain(one["content"], limit=220),
+                )
+            )
 
 
 SECTIONS: dict[str, Callable[[Console, Any], None]] = {
@@ -140,6 +189,8 @@ def closing(out: Console, document: Mapping[str, Any]) -> None:
     out.print(f"{found} of {len(hits)} answers found among the first five, in {document['seconds']:.1f} s.")
     if document["kept_in"]:
         out.print(
-            plain(f"Kept in {document['kept_in']}. Look around: memory --config {document['kept_in']} search 'blue paint' --scope session:andorinha"),
+            plain(
+                f"Kept in {document['kept_in']}. Look around: memory --config {document['kept_in']} search 'blue paint' --scope session:andorinha"
+            ),
             soft_wrap=True,
         )

@@ -1,4 +1,6 @@
-"""The demo's second half: an agent has the same conversation in a session, whose window is compacted again and again while nothing is forgotten."""
+"""The demo's second half: an agent has the same conversation in a session, whose window
+is compacted again and again while nothing is forgotten.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,23 @@ from memory.facade.said import all_said
 
 SESSION = "andorinha-refit"
 BUDGET = 400
-"""Tokens that the model of this agent would take: few, so that the conversation does not fit."""
+"""Tokens that the model of this agent would take: few, so that the conversation does
+not fit.
+"""
 KEPT = 4
 
 
 def scripted_summary(messages: list[Message]) -> str:
-    """What a model would be asked for; this stand-in only says how many messages it stands for."""
+    """What a model would be asked for; this stand-in only says how many messages it
+    stands for.
+    """
     return f"(A scripted stand-in for a summary of {len(messages)} messages.)"
 
 
 async def talk(memory: Memory, answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Have the conversation, turn by turn, and look up in it what the window no longer holds. Says nothing twice in a database that has it."""
+    """Have the conversation, turn by turn, and look up in it what the window no longer
+    holds. Says nothing twice in a database that has it.
+    """
     session = memory.session(SESSION, user=USER.id, system="You help Ines restore her grandfather's boat.")
     said = [(str(turn.draft.key), str(turn.draft.metadata["role"]), turn.draft.content) for turn in turns()]
     largest = 0
@@ -40,17 +48,25 @@ async def talk(memory: Memory, answers: list[dict[str, Any]]) -> dict[str, Any]:
         "largest_window": largest,
         "window": {"messages": len(context.messages), "tokens": context.total_tokens},
         "compactions": [
-            {"archived": len(one.archived_ids), "tokens_before": one.tokens_before, "tokens_after": one.tokens_after}
+            {
+                "archived": len(one.archived_ids),
+                "tokens_before": one.tokens_before,
+                "tokens_after": one.tokens_after,
+            }
             for one in await session.compactions()
         ],
         "said": len(said),
         "kept": sum(name in kept for name, _, _ in said),
-        "recalled": [await _recalled(session, answer, in_window) for answer in answers if answer["shared_words"]],
+        "recalled": [
+            await _recalled(session, answer, in_window) for answer in answers if answer["shared_words"]
+        ],
     }
 
 
 async def _recalled(session: Any, answer: dict[str, Any], in_window: set[str | None]) -> dict[str, Any]:
-    """Where the evidence stands among what a search of the session finds, and whether the model would be sent it anyway."""
+    """Where the evidence stands among what a search of the session finds, and whether
+    the model would be sent it anyway.
+    """
     found = [hit.message for hit in await session.search(answer["question"], limit=TOP)]
     places = [place for place, message in enumerate(found, start=1) if message.id in answer["expected"]]
     return {

@@ -1,4 +1,6 @@
-"""Messages of Anthropic's API: blocks, results of tools among what the user says, and the system's text apart."""
+"""Messages of Anthropic's API: blocks, results of tools among what the user says, and
+the system's text apart.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 
 def taken(fields: Fields) -> list[Message]:
-    """One message; where a user's holds results of tools several, in the order of the blocks: each result, and what is said before and behind it.
+    """One message; where a user's holds results of tools several, in the order of the
+    blocks: each result, and what is said before and behind it.
 
     A given id is that of the first; the others have it with their number, from 2.
     """
@@ -26,7 +29,9 @@ def taken(fields: Fields) -> list[Message]:
     if isinstance(content, str) or not content:
         messages = [Message(role=role, content=content, shape="anthropic")]
     else:
-        messages = [_result(group[0]) if _is_result(group[0]) else _said(role, group) for group in _groups(content)]
+        messages = [
+            _result(group[0]) if _is_result(group[0]) else _said(role, group) for group in _groups(content)
+        ]
     for number, message in enumerate(messages, start=1):
         message.at = seen.get("at")
         if "id" in seen:
@@ -40,7 +45,9 @@ def taken(fields: Fields) -> list[Message]:
 
 
 def given(messages: Sequence[Message], *, foreign_reasoning: bool = True) -> list[Fields]:
-    """The messages without system ones (`system_of`). Results of tools, and what a user says right behind them, become one message of the user."""
+    """The messages without system ones (`system_of`). Results of tools, and what a user
+    says right behind them, become one message of the user.
+    """
     found: list[Fields] = []
     before: Message | None = None
     for message in messages:
@@ -56,7 +63,9 @@ def given(messages: Sequence[Message], *, foreign_reasoning: bool = True) -> lis
 
 
 def system_of(messages: Iterable[Message]) -> str | list[Fields] | None:
-    """What goes into `system`: the text of all system messages, as blocks where one of them came so (and may say what to cache); None without."""
+    """What goes into `system`: the text of all system messages, as blocks where one of
+    them came so (and may say what to cache); None without.
+    """
     system = [message for message in messages if message.role is Role.SYSTEM and message.content]
     if all(isinstance(message.content, str) for message in system):
         return "\n\n".join(message.text for message in system) or None
@@ -81,7 +90,11 @@ def _is_result(block: Fields) -> bool:
 def _result(block: Fields) -> Message:
     given = Given({name: value for name, value in block.items() if name != "type"})
     message = Message(
-        role=Role.TOOL, content=given.content(), tool_call_id=given.text("tool_use_id"), is_error=given.true("is_error"), shape="anthropic"
+        role=Role.TOOL,
+        content=given.content(),
+        tool_call_id=given.text("tool_use_id"),
+        is_error=given.true("is_error"),
+        shape="anthropic",
     )
     message.extra = given.kept()
     return message
@@ -91,8 +104,15 @@ def _said(role: Role, blocks: list[Fields]) -> Message:
     found = Blocks()
     for number, block in enumerate(blocks):
         if block["type"] == "tool_use":
-            call, kept = call_of(f"content[{number}]", {n: v for n, v in block.items() if n != "type"}, "input")
-            found.call((call, {name: value for name, value in kept.items() if (name, value) != ("arguments", "object")}))
+            call, kept = call_of(
+                f"content[{number}]", {n: v for n, v in block.items() if n != "type"}, "input"
+            )
+            found.call(
+                (
+                    call,
+                    {name: value for name, value in kept.items() if (name, value) != ("arguments", "object")},
+                )
+            )
         elif block["type"] == "thinking" and isinstance(block.get("thinking"), str):
             found.thought("thinking", block)
         elif block["type"] == "redacted_thinking":
@@ -100,7 +120,14 @@ def _said(role: Role, blocks: list[Fields]) -> Message:
         else:
             found.part(block)
     calls = [call for call, _ in told_apart(found.calls)]
-    return Message(role=role, content=found.parts or "", reasoning=found.reasoning, tool_calls=calls, shape="anthropic", extra=found.kept)
+    return Message(
+        role=role,
+        content=found.parts or "",
+        reasoning=found.reasoning,
+        tool_calls=calls,
+        shape="anthropic",
+        extra=found.kept,
+    )
 
 
 def _message(message: Message, foreign_reasoning: bool) -> Fields:

@@ -1,4 +1,6 @@
-"""Contents in which text, thinking and calls alternate: taken apart into what a message has, and put together in the same order."""
+"""Contents in which text, thinking and calls alternate: taken apart into what a message
+has, and put together in the same order.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Call = tuple[ToolCall, Fields]
 
 @dataclass(slots=True)
 class Blocks:
-    """What was found in a content. `order` says what stood where; it is empty where there were parts only."""
+    """What was found in a content. `order` says what stood where; it is empty where
+    there were parts only.
+    """
 
     parts: list[Fields] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -50,8 +54,12 @@ class Blocks:
         self.order.append({"block": block})
 
 
-def together(message: Message, kept: Fields, parts: list[Fields], call_back: Callable[[ToolCall, Fields], Fields]) -> list[Fields]:
-    """The blocks in the order in which they came; what was added since comes behind. Thinking that was changed since is left out: it was signed."""
+def together(
+    message: Message, kept: Fields, parts: list[Fields], call_back: Callable[[ToolCall, Fields], Fields]
+) -> list[Fields]:
+    """The blocks in the order in which they came; what was added since comes behind.
+    Thinking that was changed since is left out: it was signed.
+    """
     left, calls = iter(parts), iter(message.tool_calls)
     thoughts = _thoughts(message.reasoning or "", kept.get("blocks", []))
     found: list[Fields] = []

@@ -16,8 +16,10 @@ from memory.domain.shapes.fields import Fields, own
 def call_of(field: str, given: Fields, arguments: str = "arguments") -> tuple[ToolCall, Fields]:
     """A call, from its `id`, `name` and arguments, and what else there was of it.
 
-    Arguments are JSON text, kept to the letter whatever the model wrote, or an object. A call without an id, as older models make them, is known by
-    the name of its function: a result belongs to the nearest earlier call of its id that has none, so that is enough (B53).
+    Arguments are JSON text, kept to the letter whatever the model wrote, or an object.
+    A call without an id, as older models make them, is known by the name of its
+    function: a result belongs to the nearest earlier call of its id that has none, so
+    that is enough (B53).
     """
     name = _not_empty(f"{field}.name", given.pop("name", None))
     kept: Fields = {}
@@ -29,15 +31,21 @@ def call_of(field: str, given: Fields, arguments: str = "arguments") -> tuple[To
     elif isinstance(value, dict):
         text, kept["arguments"] = as_json(given.pop(arguments)), "object"
     else:
-        raise InvalidInput(f"{field}.{arguments}", f"must be JSON text or an object, not {type(value).__name__}")
-    call_id = id_without(name) if given.get("id") in (None, "") else _not_empty(f"{field}.id", given.pop("id"))
+        raise InvalidInput(
+            f"{field}.{arguments}", f"must be JSON text or an object, not {type(value).__name__}"
+        )
+    call_id = (
+        id_without(name) if given.get("id") in (None, "") else _not_empty(f"{field}.id", given.pop("id"))
+    )
     if call_id == id_without(name):
         kept["unnamed"] = True
     return ToolCall(id=call_id, name=name, arguments=text), {**kept, **({"fields": given} if given else {})}
 
 
 def call_back(call: ToolCall, kept: Fields, form: str, arguments: str = "arguments") -> Fields:
-    """`id`, `name` and arguments as `call_of` took them; of a call that came in another shape the arguments in this form, `text` or `object`."""
+    """`id`, `name` and arguments as `call_of` took them; of a call that came in another
+    shape the arguments in this form, `text` or `object`.
+    """
     form = kept.get("arguments", form)
     given: Fields = {**kept.get("fields", {}), "name": call.name}
     if not (kept.get("unnamed") and is_made_up(call.id, call.name)):
@@ -48,7 +56,9 @@ def call_back(call: ToolCall, kept: Fields, form: str, arguments: str = "argumen
 
 
 def worth_keeping(kept: list[Fields], form: str) -> Fields:
-    """What is kept of all calls, under its name; nothing where each was written as usual."""
+    """What is kept of all calls, under its name; nothing where each was written as
+    usual.
+    """
     return {"calls": kept} if any(one != {"arguments": form} for one in kept) else {}
 
 
@@ -64,13 +74,19 @@ def id_without(name: str) -> str:
 
 
 def is_made_up(call_id: str | None, name: str | None) -> bool:
-    """Whether an id is one that `id_without` and `told_apart` give to calls of this function."""
+    """Whether an id is one that `id_without` and `told_apart` give to calls of this
+    function.
+    """
     stem = id_without(name or "")
-    return call_id is not None and (call_id == stem or (call_id.startswith(f"{stem}_") and call_id[len(stem) + 1 :].isdecimal()))
+    return call_id is not None and (
+        call_id == stem or (call_id.startswith(f"{stem}_") and call_id[len(stem) + 1 :].isdecimal())
+    )
 
 
 def told_apart(calls: list[Call]) -> list[Call]:
-    """The calls of one message. Those of one function that came without ids get ids that differ."""
+    """The calls of one message. Those of one function that came without ids get ids
+    that differ.
+    """
     taken, found = set[str](), list[Call]()
     for call, kept in calls:
         made = distinct(call, taken) if kept.get("unnamed") else call
@@ -90,7 +106,9 @@ def distinct(call: ToolCall, taken: Container[str]) -> ToolCall:
 
 
 def arguments_of(call: ToolCall) -> Fields:
-    """The arguments as an object; where the model wrote something else, its text under `arguments`."""
+    """The arguments as an object; where the model wrote something else, its text under
+    `arguments`.
+    """
     given = parsed(call)
     return {"arguments": call.arguments} if given is None else given
 
@@ -101,7 +119,10 @@ def parsed(call: ToolCall) -> Fields | None:
         return {}
     try:
         return door.json_object("arguments", json.loads(call.arguments), max_bytes=door.MAX_MESSAGE_BYTES)
-    except (ValueError, RecursionError):  # not JSON, or JSON that would not come back in: NaN, a lone surrogate, too deep
+    except (
+        ValueError,
+        RecursionError,
+    ):  # not JSON, or JSON that would not come back in: NaN, a lone surrogate, too deep
         return None
 
 

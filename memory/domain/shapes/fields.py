@@ -1,4 +1,6 @@
-"""The fields of a given message: each taken once and checked, and what was left of them given back."""
+"""The fields of a given message: each taken once and checked, and what was left of them
+given back.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,23 @@ from memory.domain.message import Message, Role
 Fields = dict[str, Any]
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 """Types of parts that are nothing but text."""
-_OURS = {"id", *door.MOMENT_FIELDS, "usage", "metadata", "tokens", "is_error", "is_summary", "reasoning", "finish_reason"}
+_OURS = {
+    "id",
+    *door.MOMENT_FIELDS,
+    "usage",
+    "metadata",
+    "tokens",
+    "is_error",
+    "is_summary",
+    "reasoning",
+    "finish_reason",
+}
 
 
 class Given:
-    """The fields of one given message. What is not taken, or was given as nothing, is kept as it was (`extra["fields"]`)."""
+    """The fields of one given message. What is not taken, or was given as nothing, is
+    kept as it was (`extra["fields"]`).
+    """
 
     def __init__(self, fields: Fields) -> None:
         self.left = fields
@@ -75,12 +89,16 @@ class Given:
         return parts([{"type": "text", "text": part} if isinstance(part, str) else part for part in value])
 
     def speaker(self, role: Role) -> str | None:
-        """The speaker's name. A tool's message may give the tool's as `tool_name`, which also stays as it was given."""
+        """The speaker's name. A tool's message may give the tool's as `tool_name`,
+        which also stays as it was given.
+        """
         name = self.text("name")
         return self.look_at("tool_name", str) if name is None and role is Role.TOOL else name
 
     def answered_call(self, role: Role) -> str | None:
-        """The id of the call that a tool's message answers. One without an id is matched by name and order when the window is read."""
+        """The id of the call that a tool's message answers. One without an id is
+        matched by name and order when the window is read.
+        """
         call_id = self.text("tool_call_id")
         if call_id is None and role is Role.TOOL:
             self.extra["no_call_id"] = True
@@ -100,7 +118,9 @@ class Given:
         return seen
 
     def look_at(self, name: str, kind: type) -> Any:
-        """What stands under the name, which stays there too; None where it is something else."""
+        """What stands under the name, which stays there too; None where it is something
+        else.
+        """
         value = self.left.get(name)
         return value if isinstance(value, kind) and value else None
 
@@ -116,8 +136,14 @@ def parts(value: object) -> list[Fields]:
         if not isinstance(part.get("type"), str):
             raise InvalidInput(f"content[{number}].type", "must be text")
         if part["type"] in _TEXT_PARTS and not isinstance(part.get("text"), str):
-            told = "is missing" if part.get("text") is None else f"must be text, not {type(part['text']).__name__}"
-            raise InvalidInput(f"content[{number}].text", f"{told}: a part of type '{part['type']}' holds its text there")
+            told = (
+                "is missing"
+                if part.get("text") is None
+                else f"must be text, not {type(part['text']).__name__}"
+            )
+            raise InvalidInput(
+                f"content[{number}].text", f"{told}: a part of type '{part['type']}' holds its text there"
+            )
     return checked
 
 
@@ -142,44 +168,74 @@ def _text(name: str, value: object) -> str:
 def own(message: Message, shape: str) -> Fields:
     """What is kept for this shape; nothing where the message came in another.
 
-    A plain message may as well be one of OpenAI or Anthropic that had nothing of its own: what we do not know of it goes there too.
+    A plain message may as well be one of OpenAI or Anthropic that had nothing of its
+    own: what we do not know of it goes there too.
     """
     if message.shape == shape:
         return message.extra
     if message.shape == "plain" and shape == "openai":
         return _without_ours(message.extra)
     if message.shape == "plain" and shape == "anthropic" and message.role is not Role.TOOL:
-        return {"message": {name: value for name, value in _without_ours(message.extra).items() if name != "no_content"}}
+        return {
+            "message": {
+                name: value for name, value in _without_ours(message.extra).items() if name != "no_content"
+            }
+        }
     return {}
 
 
 def _without_ours(extra: Fields) -> Fields:
     fields = {name: value for name, value in extra.get("fields", {}).items() if name not in _OURS}
-    return {**{name: extra[name] for name in ("no_content", "no_call_id", "bare") if name in extra}, **({"fields": fields} if fields else {})}
+    return {
+        **{name: extra[name] for name in ("no_content", "no_call_id", "bare") if name in extra},
+        **({"fields": fields} if fields else {}),
+    }
 
 
 def speaker_back(kept: Fields, message: Message) -> str | None:
-    """The name under `name`; None where it came as `tool_name`, which is among what was kept."""
-    return None if message.name is not None and kept.get("fields", {}).get("tool_name") == message.name else message.name
+    """The name under `name`; None where it came as `tool_name`, which is among what was
+    kept.
+    """
+    return (
+        None
+        if message.name is not None and kept.get("fields", {}).get("tool_name") == message.name
+        else message.name
+    )
 
 
 def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:
-    """The fields, each where it holds something, over what was kept; id and moment as they are now, where they had been given."""
-    given: Fields = {**kept.get("fields", {}), **{name: value for name, value in fields.items() if value not in (None, "", [], {}, False)}}
+    """The fields, each where it holds something, over what was kept; id and moment as
+    they are now, where they had been given.
+    """
+    given: Fields = {
+        **kept.get("fields", {}),
+        **{name: value for name, value in fields.items() if value not in (None, "", [], {}, False)},
+    }
     if given.get("id") is not None:
         given["id"] = message.id
     if (named := kept.get("moment")) is not None:
         given[named] = message.at
-    elif message.at is not None and (named := door.named_moment(given)) is not None and door.time(named, given[named]) != message.at:
+    elif (
+        message.at is not None
+        and (named := door.named_moment(given)) is not None
+        and door.time(named, given[named]) != message.at
+    ):
         given[named] = message.at.isoformat()
     return given
 
 
 def content_back(kept: Fields, content: str | list[Fields], nothing: Any = "") -> Fields:
-    """The content under its name; where it says nothing, in the way in which it was given."""
+    """The content under its name; where it says nothing, in the way in which it was
+    given.
+    """
     if not content:
         return {} if kept.get("no_content") or "content" in kept.get("fields", {}) else {"content": nothing}
     bare = kept.get("bare", [])
     if isinstance(content, list) and bare:
-        return {"content": [part["text"] if at in bare and set(part) == {"type", "text"} else part for at, part in enumerate(content)]}
+        return {
+            "content": [
+                part["text"] if at in bare and set(part) == {"type", "text"} else part
+                for at, part in enumerate(content)
+            ]
+        }
     return {"content": content}

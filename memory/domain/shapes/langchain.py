@@ -1,4 +1,6 @@
-"""LangChain's messages: as objects, known by their attributes, and as the dictionaries that `message_to_dict` makes of them."""
+"""LangChain's messages: as objects, known by their attributes, and as the dictionaries
+that `message_to_dict` makes of them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from memory.domain import door
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import openai
 from memory.domain.shapes.blocks import Blocks, Call, together
-from memory.domain.shapes.calls import call_back, call_of, id_without, kept_of, parsed, told_apart, worth_keeping
+from memory.domain.shapes.calls import (
+    call_back,
+    call_of,
+    id_without,
+    kept_of,
+    parsed,
+    told_apart,
+    worth_keeping,
+)
 from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
 from memory.domain.shapes.parts import content_as
 
@@ -26,7 +36,13 @@ _ROLES = {
 }
 """Who speaks in a message of each type."""
 _NAMING_THEIRS = ("chat", "ChatMessageChunk")
-_SPEAKERS = {**{role.value: role for role in Role}, "human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "developer": Role.SYSTEM}
+_SPEAKERS = {
+    **{role.value: role for role in Role},
+    "human": Role.USER,
+    "ai": Role.ASSISTANT,
+    "model": Role.ASSISTANT,
+    "developer": Role.SYSTEM,
+}
 """Who speaks in a message that names its role."""
 TYPES = frozenset((*_ROLES, *_NAMING_THEIRS))
 _NAMES = {Role.USER: "human", Role.ASSISTANT: "ai", Role.SYSTEM: "system", Role.TOOL: "tool"}
@@ -51,20 +67,34 @@ _USAGE = ("input_tokens", "output_tokens", "total_tokens")
 def is_object(message: Any) -> bool:
     """Whether it is one of LangChain's own, told by its attributes."""
     kind = getattr(message, "type", None)
-    return isinstance(kind, str) and kind in TYPES and hasattr(message, "content") and (kind in _NAMING_THEIRS or not hasattr(message, "role"))
+    return (
+        isinstance(kind, str)
+        and kind in TYPES
+        and hasattr(message, "content")
+        and (kind in _NAMING_THEIRS or not hasattr(message, "role"))
+    )
 
 
 def dictionary_of(message: Any) -> Fields:
     """The dictionary of a message that came as an object."""
     dump = getattr(message, "model_dump", None)
-    data = dict(dump(warnings=False)) if callable(dump) else {name: getattr(message, name) for name in _ATTRIBUTES if hasattr(message, name)}
+    data = (
+        dict(dump(warnings=False))
+        if callable(dump)
+        else {name: getattr(message, name) for name in _ATTRIBUTES if hasattr(message, name)}
+    )
     return {"type": message.type, "data": data}
 
 
 def is_one(fields: Fields) -> bool:
     """Whether it is in the form of `message_to_dict`."""
     kind = fields.get("type")
-    return isinstance(kind, str) and kind in TYPES and isinstance(fields.get("data"), dict) and "role" not in fields
+    return (
+        isinstance(kind, str)
+        and kind in TYPES
+        and isinstance(fields.get("data"), dict)
+        and "role" not in fields
+    )
 
 
 def taken(fields: Fields) -> list[Message]:
@@ -81,19 +111,31 @@ def taken(fields: Fields) -> list[Message]:
     message = Message(
         role=_role(kind, given),
         content=content if found is None else found.parts or "",
-        reasoning=(found.reasoning if found else None) or (reasoned if isinstance(reasoned, str) and reasoned else None),
+        reasoning=(found.reasoning if found else None)
+        or (reasoned if isinstance(reasoned, str) and reasoned else None),
         tool_calls=[call for call, _ in calls],
-        tool_call_id=tool_call_id if tool_call_id is not None or kind != "function" else id_without(name or ""),
+        tool_call_id=tool_call_id
+        if tool_call_id is not None or kind != "function"
+        else id_without(name or ""),
         is_error=given.left.get("status") == "error",
         name=name,
         usage=given.look_at("usage_metadata", dict),
-        finish_reason=next((answered[key] for key in ("finish_reason", "stop_reason") if isinstance(answered.get(key), str)), None),
+        finish_reason=next(
+            (answered[key] for key in ("finish_reason", "stop_reason") if isinstance(answered.get(key), str)),
+            None,
+        ),
         shape="langchain",
         **seen,
     )
     kept = worth_keeping([kept for _, kept in calls], "object")
     outer = {name: value for name, value in fields.items() if name not in ("type", "data")}
-    message.extra = {"type": kind, **given.kept(), **(found.kept if found else {}), **kept, **({"outer": outer} if outer else {})}
+    message.extra = {
+        "type": kind,
+        **given.kept(),
+        **(found.kept if found else {}),
+        **kept,
+        **({"outer": outer} if outer else {}),
+    }
     return [message]
 
 
@@ -110,7 +152,11 @@ def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
         name=message.name,
         tool_call_id=None if kind == "function" else message.tool_call_id,
         tool_calls=[_call_back(call, known) for call, known in sound if not known.get("elsewhere")],
-        invalid_tool_calls=[_invalid_back(call, known) for call, known in calls if (call, known) not in sound and not known.get("elsewhere")],
+        invalid_tool_calls=[
+            _invalid_back(call, known)
+            for call, known in calls
+            if (call, known) not in sound and not known.get("elsewhere")
+        ],
     )
     if message.role is Role.TOOL and message.is_error:
         data["status"] = "error"
@@ -118,16 +164,22 @@ def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
         data["id"] = message.id
     content = content_as(message, "langchain")
     if "blocks" in kept:
-        content = together(message.model_copy(update={"tool_calls": []}), kept, _as_parts(content), _call_back)
+        content = together(
+            message.model_copy(update={"tool_calls": []}), kept, _as_parts(content), _call_back
+        )
     return {**kept.get("outer", {}), "type": kind, "data": {**data, **content_back(kept, content)}}
 
 
 def _role(kind: str, given: Given) -> Role:
-    return _ROLES[kind] if kind in _ROLES else _SPEAKERS[door.one_of("role", given.left.get("role"), _SPEAKERS)]
+    return (
+        _ROLES[kind] if kind in _ROLES else _SPEAKERS[door.one_of("role", given.left.get("role"), _SPEAKERS)]
+    )
 
 
 def _taken_apart(content: str | list[Fields]) -> Blocks | None:
-    """Thinking and repeated calls taken from among the parts: calls stand in `tool_calls` too."""
+    """Thinking and repeated calls taken from among the parts: calls stand in
+    `tool_calls` too.
+    """
     if isinstance(content, str):
         return None
     found = Blocks()
@@ -143,15 +195,24 @@ def _taken_apart(content: str | list[Fields]) -> Blocks | None:
 
 
 def _calls(given: Given) -> list[Call]:
-    """Calls, those whose arguments are no JSON, and of older messages those that only OpenAI's fields hold."""
+    """Calls, those whose arguments are no JSON, and of older messages those that only
+    OpenAI's fields hold.
+    """
     calls = [_call(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
     for n, call in enumerate(given.objects("invalid_tool_calls")):
         made, kept = _call(f"invalid_tool_calls[{n}]", {**call, "name": call.get("name") or "unknown"})
         calls.append((made, {**kept, "invalid": True, **({} if call.get("name") else {"nameless": True})}))
     raw = (given.look_at("additional_kwargs", dict) or {}).get("tool_calls")
     if not calls and isinstance(raw, list):
-        copies = [{**call, "function": dict(call["function"])} for call in raw if isinstance(call, dict) and isinstance(call.get("function"), dict)]
-        calls = [(openai.tool_call(f"additional_kwargs.tool_calls[{n}]", call)[0], {"elsewhere": True}) for n, call in enumerate(copies)]
+        copies = [
+            {**call, "function": dict(call["function"])}
+            for call in raw
+            if isinstance(call, dict) and isinstance(call.get("function"), dict)
+        ]
+        calls = [
+            (openai.tool_call(f"additional_kwargs.tool_calls[{n}]", call)[0], {"elsewhere": True})
+            for n, call in enumerate(copies)
+        ]
     return told_apart(calls)
 
 
@@ -163,12 +224,26 @@ def _call(field: str, call: Fields) -> Call:
 
 def _call_back(call: ToolCall, kept: Fields) -> Fields:
     usual = {} if "fields" in kept else {"type": "tool_call"}
-    return {**usual, **call_back(call, {**kept, "arguments": "none" if kept.get("arguments") == "none" else "object"}, "object", "args")}
+    return {
+        **usual,
+        **call_back(
+            call,
+            {**kept, "arguments": "none" if kept.get("arguments") == "none" else "object"},
+            "object",
+            "args",
+        ),
+    }
 
 
 def _invalid_back(call: ToolCall, kept: Fields) -> Fields:
     if not kept.get("invalid"):
-        return {"type": "invalid_tool_call", "id": call.id, "name": call.name, "args": call.arguments, "error": None}
+        return {
+            "type": "invalid_tool_call",
+            "id": call.id,
+            "name": call.name,
+            "args": call.arguments,
+            "error": None,
+        }
     back = call_back(call, kept, "text", "args")
     return {**back, **({"name": None} if kept.get("nameless") else {})}
 
@@ -176,7 +251,13 @@ def _invalid_back(call: ToolCall, kept: Fields) -> Fields:
 def _defaults(message: Message, kind: str, foreign_reasoning: bool) -> Fields:
     """What LangChain's own dictionary has of a message that came in another shape."""
     reasoning = {"reasoning_content": message.reasoning} if message.reasoning and foreign_reasoning else {}
-    data: Fields = {"additional_kwargs": reasoning, "response_metadata": {}, "type": kind, "name": None, "id": None}
+    data: Fields = {
+        "additional_kwargs": reasoning,
+        "response_metadata": {},
+        "type": kind,
+        "name": None,
+        "id": None,
+    }
     if message.role is Role.ASSISTANT:
         data["response_metadata"] = {"finish_reason": message.finish_reason} if message.finish_reason else {}
         data |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": _usage(message.usage or {})}
@@ -187,7 +268,10 @@ def _defaults(message: Message, kind: str, foreign_reasoning: bool) -> Fields:
 
 def _usage(usage: Fields) -> Fields | None:
     """The counts by LangChain's names, from its own, Anthropic's or OpenAI's."""
-    asked, answered = usage.get("input_tokens", usage.get("prompt_tokens")), usage.get("output_tokens", usage.get("completion_tokens"))
+    asked, answered = (
+        usage.get("input_tokens", usage.get("prompt_tokens")),
+        usage.get("output_tokens", usage.get("completion_tokens")),
+    )
     if not isinstance(asked, int) or not isinstance(answered, int):
         return None
     return dict(zip(_USAGE, (asked, answered, asked + answered), strict=True))

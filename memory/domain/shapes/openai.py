@@ -7,7 +7,17 @@ from hashlib import blake2b
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
-from memory.domain.shapes.calls import as_json, call_back, call_of, id_without, is_made_up, kept_of, parsed, told_apart, worth_keeping
+from memory.domain.shapes.calls import (
+    as_json,
+    call_back,
+    call_of,
+    id_without,
+    is_made_up,
+    kept_of,
+    parsed,
+    told_apart,
+    worth_keeping,
+)
 from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own, speaker_back
 from memory.domain.shapes.parts import content_as
 
@@ -49,49 +59,79 @@ def taken(fields: Fields) -> list[Message]:
 def given(message: Message, *, foreign_reasoning: bool = True, strict: bool = False) -> Fields:
     kept, kept_of_calls = own(message, "openai"), kept_of(message, "openai")
     if strict:
-        message, kept, kept_of_calls = _short_ids(message), _strict(kept), [_strict_call(one) for one in kept_of_calls]
+        message, kept, kept_of_calls = (
+            _short_ids(message),
+            _strict(kept),
+            [_strict_call(one) for one in kept_of_calls],
+        )
     calls = list(zip(message.tool_calls, kept_of_calls, strict=True))
-    names_no_call = (kept.get("role") == "function" or "no_call_id" in kept) and is_made_up(message.tool_call_id, message.name)
+    names_no_call = (kept.get("role") == "function" or "no_call_id" in kept) and is_made_up(
+        message.tool_call_id, message.name
+    )
     fields = given_back(
         kept,
         message,
         tool_calls=[tool_call_back(call, known) for call, known in calls if not known.get("legacy")],
-        function_call=next((_function_call(call, known) for call, known in calls if known.get("legacy")), None),
+        function_call=next(
+            (_function_call(call, known) for call, known in calls if known.get("legacy")), None
+        ),
         tool_call_id=None if names_no_call else message.tool_call_id,
         name=speaker_back(kept, message),
     )
     if message.reasoning and (foreign_reasoning or message.shape == "openai"):
         fields[kept.get("reasoned", _REASONING[0])] = message.reasoning
     nothing = None if message.tool_calls else ""
-    return {"role": kept.get("role", message.role.value), **fields, **content_back(kept, content_as(message, "openai"), nothing)}
+    return {
+        "role": kept.get("role", message.role.value),
+        **fields,
+        **content_back(kept, content_as(message, "openai"), nothing),
+    }
 
 
 def _strict(kept: Fields) -> Fields:
-    """What is kept of a message, without what only other servers take: a result without the id of its call, a tool's name elsewhere."""
-    left = {name: value for name, value in kept.items() if name != "no_call_id" and (name, value) != ("role", "function")}
+    """What is kept of a message, without what only other servers take: a result without
+    the id of its call, a tool's name elsewhere.
+    """
+    left = {
+        name: value
+        for name, value in kept.items()
+        if name != "no_call_id" and (name, value) != ("role", "function")
+    }
     fields = {name: value for name, value in left.pop("fields", {}).items() if name != "tool_name"}
     return left | ({"fields": fields} if fields else {})
 
 
 def _strict_call(kept: Fields) -> Fields:
-    """What is kept of a call, without what only other servers take: no id, no type, arguments that are no text, the form before `tool_calls`."""
+    """What is kept of a call, without what only other servers take: no id, no type,
+    arguments that are no text, the form before `tool_calls`.
+    """
     left = {name: value for name, value in kept.items() if name not in ("unnamed", "arguments", "legacy")}
-    return left | ({"outer": {"type": left.get("kind", "function"), **left["outer"]}} if "outer" in left else {})
+    return left | (
+        {"outer": {"type": left.get("kind", "function"), **left["outer"]}} if "outer" in left else {}
+    )
 
 
 def _short_ids(message: Message) -> Message:
-    """The message with ids of calls that are not too long: the same id becomes the same one everywhere."""
+    """The message with ids of calls that are not too long: the same id becomes the same
+    one everywhere.
+    """
     calls = [call.model_copy(update={"id": _short_id(call.id)}) for call in message.tool_calls]
     call_id = None if message.tool_call_id is None else _short_id(message.tool_call_id)
     return message.model_copy(update={"tool_calls": calls, "tool_call_id": call_id})
 
 
 def _short_id(call_id: str) -> str:
-    return call_id if len(call_id) <= _LONGEST_ID else f"call_{blake2b(call_id.encode(), digest_size=12).hexdigest()}"
+    return (
+        call_id
+        if len(call_id) <= _LONGEST_ID
+        else f"call_{blake2b(call_id.encode(), digest_size=12).hexdigest()}"
+    )
 
 
 def tool_call(field: str, given: Fields) -> tuple[ToolCall, Fields]:
-    """A call of a function, or of a custom tool, whose `input` is text and becomes `{"input": text}`."""
+    """A call of a function, or of a custom tool, whose `input` is text and becomes
+    `{"input": text}`.
+    """
     kind = "custom" if "custom" in given and "function" not in given else "function"
     inner = given.pop(kind, None)
     if not isinstance(inner, dict):
@@ -103,13 +143,19 @@ def tool_call(field: str, given: Fields) -> tuple[ToolCall, Fields]:
         flat["id"] = given.pop("id")
     call, kept = call_of(field, flat)
     kept |= {"inner": inner} if inner else {}
-    return call, kept | ({"outer": given, "kind": kind} if given != {"type": "function"} or kind == "custom" else {})
+    return call, kept | (
+        {"outer": given, "kind": kind} if given != {"type": "function"} or kind == "custom" else {}
+    )
 
 
 def tool_call_back(call: ToolCall, kept: Fields) -> Fields:
     flat = call_back(call, kept, "text")
     outer = {**kept.get("outer", {"type": "function"}), **({"id": flat.pop("id")} if "id" in flat else {})}
-    if kept.get("kind") == "custom" and set(written := parsed(call) or {}) == {"input"} and isinstance(written["input"], str):
+    if (
+        kept.get("kind") == "custom"
+        and set(written := parsed(call) or {}) == {"input"}
+        and isinstance(written["input"], str)
+    ):
         return {**outer, "custom": {**kept.get("inner", {}), "name": call.name, "input": written["input"]}}
     if kept.get("kind") == "custom":
         outer["type"] = "function"
@@ -117,4 +163,8 @@ def tool_call_back(call: ToolCall, kept: Fields) -> Fields:
 
 
 def _function_call(call: ToolCall, kept: Fields) -> Fields:
-    return {name: value for name, value in call_back(call, kept, "text").items() if name != "id" or "id" in kept.get("fields", {})}
+    return {
+        name: value
+        for name, value in call_back(call, kept, "text").items()
+        if name != "id" or "id" in kept.get("fields", {})
+    }

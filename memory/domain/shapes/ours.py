@@ -15,9 +15,19 @@ def is_dump(fields: Fields) -> bool:
 
 
 def said_in(dump: Fields) -> Fields:
-    """What a message says that was dumped, without what every message has and without the shape that it came in."""
-    default = {name: field.get_default(call_default_factory=True) for name, field in Message.model_fields.items() if name != "content"}
-    return {name: value for name, value in dump.items() if name not in ("shape", "extra") and value != default.get(name, ...)}
+    """What a message says that was dumped, without what every message has and without
+    the shape that it came in.
+    """
+    default = {
+        name: field.get_default(call_default_factory=True)
+        for name, field in Message.model_fields.items()
+        if name != "content"
+    }
+    return {
+        name: value
+        for name, value in dump.items()
+        if name not in ("shape", "extra") and value != default.get(name, ...)
+    }
 
 
 def taken(fields: Fields) -> list[Message]:

@@ -12,11 +12,18 @@ from memory.domain.message import Message, Role
 Part = dict[str, Any]
 
 _DATA_URL = re.compile(r"data:(?P<media>[\w.+-]+/[\w.+-]+);base64,(?P<data>.*)", re.DOTALL)
-_SHOWS_IMAGES = {"openai": {Role.USER}, "anthropic": {Role.USER, Role.TOOL}, "langchain": set(Role), "plain": set(Role)}
+_SHOWS_IMAGES = {
+    "openai": {Role.USER},
+    "anthropic": {Role.USER, Role.TOOL},
+    "langchain": set(Role),
+    "plain": set(Role),
+}
 _OWN = {"anthropic": "anthropic", "openai": "openai", "langchain": "openai", "plain": "openai"}
 """In whose form each shape gives an image."""
 _SPEAK_PLAIN = {"openai", "anthropic"}
-"""Whose messages are taken as plain where they hold nothing of their own: their text may say more than its text, such as what to cache."""
+"""Whose messages are taken as plain where they hold nothing of their own: their text
+may say more than its text, such as what to cache.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +40,19 @@ class Image:
 
 
 def content_as(message: Message, shape: str) -> str | list[Part]:
-    """The content for a shape: as it is where it came in that shape, else with parts that the shape knows.
+    """The content for a shape: as it is where it came in that shape, else with parts
+    that the shape knows.
 
-    What it does not know becomes a text that names it, such as `[document]`: nothing goes silently.
+    What it does not know becomes a text that names it, such as `[document]`: nothing
+    goes silently.
     """
     if isinstance(message.content, str) or message.shape == shape:
         return message.content
     if message.shape == "plain" and shape in _SPEAK_PLAIN:
-        return [part if part["type"] == "text" else _part_as(part, shape, message.role) for part in message.content]
+        return [
+            part if part["type"] == "text" else _part_as(part, shape, message.role)
+            for part in message.content
+        ]
     return [_part_as(part, shape, message.role) for part in message.content]
 
 
@@ -59,7 +71,9 @@ def _part_as(part: Part, shape: str, role: Role) -> Part:
 
 
 def image_of(part: Part) -> Image | None:
-    """The picture that a part shows, in any of the forms of OpenAI, Anthropic and LangChain; None where it shows none that can be carried over."""
+    """The picture that a part shows, in any of the forms of OpenAI, Anthropic and
+    LangChain; None where it shows none that can be carried over.
+    """
     kind = part.get("type")
     if kind == "image_url":
         address = part.get("image_url")
@@ -87,7 +101,10 @@ def _image_as(image: Image, form: str) -> Part:
     if form == "openai":
         return {"type": "image_url", "image_url": {"url": image.address}}
     if image.data is not None:
-        return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
+        return {
+            "type": "image",
+            "source": {"type": "base64", "media_type": image.media_type, "data": image.data},
+        }
     return {"type": "image", "source": {"type": "url", "url": image.url}}
 
 

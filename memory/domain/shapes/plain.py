@@ -14,7 +14,9 @@ _ROLES = {role.value: role for role in Role}
 def taken(fields: Fields) -> list[Message]:
     given = Given(fields)
     role, content, seen = given.role(_ROLES), given.content(), given.seen()
-    pairs = told_apart([call_of(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))])
+    pairs = told_apart(
+        [call_of(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
+    )
     message = Message(
         role=role,
         content=content,
@@ -40,8 +42,13 @@ def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
         kept,
         message,
         reasoning=message.reasoning if foreign_reasoning or message.shape == "plain" else None,
-        tool_calls=[call_back(call, known, "text") for call, known in zip(message.tool_calls, kept_of(message, "plain"), strict=True)],
-        tool_call_id=None if "no_call_id" in kept and is_made_up(message.tool_call_id, message.name) else message.tool_call_id,
+        tool_calls=[
+            call_back(call, known, "text")
+            for call, known in zip(message.tool_calls, kept_of(message, "plain"), strict=True)
+        ],
+        tool_call_id=None
+        if "no_call_id" in kept and is_made_up(message.tool_call_id, message.name)
+        else message.tool_call_id,
         is_error=message.is_error,
         is_summary=message.is_summary,
         name=speaker_back(kept, message),

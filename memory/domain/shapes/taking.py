@@ -15,24 +15,53 @@ from memory.domain.shapes.fields import Fields
 _OPENAI_ROLES = ("developer", "function")
 _OPENAI_FIELDS = ("function_call", "reasoning_content", "refusal", "annotations", "audio")
 _OPENAI_PARTS = {"image_url", "input_audio", "file", "refusal"}
-_CONTENT_FIELDS: tuple[str, ...] = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal", "audio")
+_CONTENT_FIELDS: tuple[str, ...] = (
+    "content",
+    "tool_calls",
+    "function_call",
+    "reasoning",
+    "reasoning_content",
+    "refusal",
+    "audio",
+)
 """Fields that hold what a message says or asks. Any of them may be empty."""
 _CONTENT_OF_LANGCHAIN: tuple[str, ...] = ("content", "tool_calls", "invalid_tool_calls")
-_SEEN_BY_MODELS = {*_CONTENT_FIELDS, *_CONTENT_OF_LANGCHAIN, "role", "name", "tool_call_id", "id", "type", "finish_reason"}
-"""Fields of which a value that JSON cannot hold is refused; elsewhere a placeholder stands for it."""
+_SEEN_BY_MODELS = {
+    *_CONTENT_FIELDS,
+    *_CONTENT_OF_LANGCHAIN,
+    "role",
+    "name",
+    "tool_call_id",
+    "id",
+    "type",
+    "finish_reason",
+}
+"""Fields of which a value that JSON cannot hold is refused; elsewhere a placeholder
+stands for it.
+"""
 _CONTENT_ELSEWHERE = ("parts", "text", "message", "contents")
 """Fields in which other formats put the text, and which are not read."""
 _ANTHROPIC_ROLES = ("user", "assistant", "system")
 _ANTHROPIC_FIELDS = ("stop_reason", "stop_sequence")
-_ANTHROPIC_PARTS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "server_tool_use", "search_result"}
+_ANTHROPIC_PARTS = {
+    "tool_use",
+    "tool_result",
+    "thinking",
+    "redacted_thinking",
+    "document",
+    "server_tool_use",
+    "search_result",
+}
 
 
 def messages_of(given: object) -> list[Message]:
-    """One given message as ours; several where one of Anthropic's holds results of tools.
+    """One given message as ours; several where one of Anthropic's holds results of
+    tools.
 
-    Taken are dicts of OpenAI, Anthropic and LangChain, LangChain's message objects and those of the makers' own libraries, `{role, content}` with our
-    fields beside it, and our own `Message` or its `model_dump`. Everything is a copy (C12). `InvalidInput` names the field that is wrong, `message`
-    where it is none at all.
+    Taken are dicts of OpenAI, Anthropic and LangChain, LangChain's message objects and
+    those of the makers' own libraries, `{role, content}` with our fields beside it, and
+    our own `Message` or its `model_dump`. Everything is a copy (C12). `InvalidInput`
+    names the field that is wrong, `message` where it is none at all.
     """
     fields = _copied(_as_mapping(given))
     _check_content(fields)
@@ -43,7 +72,9 @@ def messages_of(given: object) -> list[Message]:
 
 
 def messages_of_each(given: Sequence[object], field: str = "message") -> list[Message]:
-    """The messages of a list, in order; `InvalidInput` names the position of the wrong one."""
+    """The messages of a list, in order; `InvalidInput` names the position of the wrong
+    one.
+    """
     found: list[Message] = []
     for number, one in enumerate(given):
         try:
@@ -55,7 +86,9 @@ def messages_of_each(given: Sequence[object], field: str = "message") -> list[Me
 
 
 def _check_content(fields: Fields) -> None:
-    """Refuse a message that would be stored without its text, since no known field holds any."""
+    """Refuse a message that would be stored without its text, since no known field
+    holds any.
+    """
     path, given, known = "", fields, _CONTENT_FIELDS
     if langchain.is_one(fields):
         path, given, known = "data.", fields["data"], _CONTENT_OF_LANGCHAIN
@@ -71,12 +104,19 @@ def _check_content(fields: Fields) -> None:
         return
     unread = f"; '{path}{elsewhere}' is not read" if elsewhere is not None else ""
     problem = "is empty" if "content" in given else "is missing"
-    raise InvalidInput(f"{path}content", f"{problem}, and so are tool calls and reasoning{unread}. Pass the text as 'content'")
+    raise InvalidInput(
+        f"{path}content",
+        f"{problem}, and so are tool calls and reasoning{unread}. Pass the text as 'content'",
+    )
 
 
 def _check_names(message: Message) -> None:
     """What messages are told apart by stays in their rows, and is short therefore."""
-    named = {"name": message.name, "tool_call_id": message.tool_call_id, "finish_reason": message.finish_reason}
+    named = {
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "finish_reason": message.finish_reason,
+    }
     for number, call in enumerate(message.tool_calls):
         named |= {f"tool_calls[{number}].id": call.id, f"tool_calls[{number}].name": call.name}
     for field, value in named.items():
@@ -103,21 +143,35 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
         fields = given
     elif langchain.is_object(given):
         fields = langchain.dictionary_of(given)
-    elif hasattr(given, "role") and hasattr(given, "content") and callable(getattr(given, "model_dump", None)):
+    elif (
+        hasattr(given, "role") and hasattr(given, "content") and callable(getattr(given, "model_dump", None))
+    ):
         fields = _dumped(given)
     else:
-        raise InvalidInput("message", f"must be a message, an object with a role and a content, or a LangChain message, not {type(given).__name__}")
-    return {name: [_dumped(one) for one in value] if isinstance(value, list | tuple) else value for name, value in fields.items()}
+        raise InvalidInput(
+            "message",
+            f"must be a message, an object with a role and a content, or a LangChain message, not {type(given).__name__}",
+        )
+    return {
+        name: [_dumped(one) for one in value] if isinstance(value, list | tuple) else value
+        for name, value in fields.items()
+    }
 
 
 def _dumped(one: Any) -> Any:
     """What came as an object, such as a block of a maker's own library, as its fields."""
-    return one.model_dump(warnings=False) if not isinstance(one, type) and callable(getattr(one, "model_dump", None)) else one
+    return (
+        one.model_dump(warnings=False)
+        if not isinstance(one, type) and callable(getattr(one, "model_dump", None))
+        else one
+    )
 
 
 def _copied(given: Mapping[Any, Any]) -> Fields:
-    """A checked copy: at most 32 MiB of texts that are over 64 KiB each, and 1 MiB of all else. A moment may be a datetime, which JSON has not; it is
-    checked where it is taken."""
+    """A checked copy: at most 32 MiB of texts that are over 64 KiB each, and 1 MiB of
+    all else. A moment may be a datetime, which JSON has not; it is checked where it is
+    taken.
+    """
     named = door.named_moment(given)
     moments = {named: given[named]} if named is not None and isinstance(given[named], datetime) else {}
     try:
@@ -134,7 +188,9 @@ def _copied(given: Mapping[Any, Any]) -> Fields:
 
 
 def _is_unseen(path: str) -> bool:
-    """Whether no model is sent what is at this path of a message, so that it must not refuse the turn."""
+    """Whether no model is sent what is at this path of a message, so that it must not
+    refuse the turn.
+    """
     names = path.split(".")[1:]
     if names[:1] == ["data"]:
         del names[0]
@@ -144,7 +200,9 @@ def _is_unseen(path: str) -> bool:
 def _is_openai(fields: Fields) -> bool:
     if fields.get("role") in _OPENAI_ROLES or any(name in fields for name in _OPENAI_FIELDS):
         return True
-    return any("function" in call or "custom" in call for call in _objects(fields.get("tool_calls"))) or _has_part(fields, _OPENAI_PARTS)
+    return any(
+        "function" in call or "custom" in call for call in _objects(fields.get("tool_calls"))
+    ) or _has_part(fields, _OPENAI_PARTS)
 
 
 def _is_anthropic(fields: Fields) -> bool:
@@ -156,7 +214,10 @@ def _is_anthropic(fields: Fields) -> bool:
 
 
 def _has_part(fields: Fields, kinds: set[str]) -> bool:
-    return any(isinstance(kind := part.get("type"), str) and kind in kinds for part in _objects(fields.get("content")))
+    return any(
+        isinstance(kind := part.get("type"), str) and kind in kinds
+        for part in _objects(fields.get("content"))
+    )
 
 
 def _objects(value: object) -> list[Fields]:

@@ -1,4 +1,6 @@
-"""A manager over named stores, as agents use it: search and add, tools for a model, memory shown to it, and learning from what is said."""
+"""A manager over named stores, as agents use it: search and add, tools for a model,
+memory shown to it, and learning from what is said.
+"""
 
 from memory.facade.manager.extraction import Extraction, ModelExtractor
 from memory.facade.manager.injection import Injection

@@ -40,7 +40,9 @@ class StoreGates:
         check: bool = False,
         decide: Decide | None = None,
     ) -> Checked | None:
-        """Keep a text in a store as the write gate lets it in; see `NamedStore.add`. Raises `Refused` where it does not."""
+        """Keep a text in a store as the write gate lets it in; see `NamedStore.add`.
+        Raises `Refused` where it does not.
+        """
         if self._write is not None:
             entry = StoreEntry(content, store.name, None if metadata is None else dict(metadata))
             [answer] = await self._writing.answers_of(self._write, [(entry, provenance)])

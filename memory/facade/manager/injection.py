@@ -36,15 +36,19 @@ QUERY_CHARS = 4_000
 class Injection:
     """How memory is shown to a model.
 
-    `trigger`: on turns of the user, on every turn, or where a function of the messages says so. `query`: a function of the messages that says what is
-    asked; unless given, what the user says, or on other turns what the assistant said last. `format` makes a text of the entries, and escapes what is
-    in them; unless given, it is XML. Of each store, and of all together in the order of the stores, `max_entries` are shown at most, and of these as
-    many as cost `max_tokens` together, as `counter` counts. `placement` says whether the block stands before the latest text of the user or behind
-    it. What takes longer than `deadline` is not shown.
+    `trigger`: on turns of the user, on every turn, or where a function of the messages
+    says so. `query`: a function of the messages that says what is asked; unless given,
+    what the user says, or on other turns what the assistant said last. `format` makes a
+    text of the entries, and escapes what is in them; unless given, it is XML. Of each
+    store, and of all together in the order of the stores, `max_entries` are shown at
+    most, and of these as many as cost `max_tokens` together, as `counter` counts.
+    `placement` says whether the block stands before the latest text of the user or
+    behind it. What takes longer than `deadline` is not shown.
 
-    `min_relevance`, from 0 to 1, leaves out entries that answer less well; 0 shows all. Unless given it is 0.015, and entries
-    whose relevance is unknown are shown. Given, it is refused when the manager opens, if a scope of a memory has an embedder
-    without calibration.
+    `min_relevance`, from 0 to 1, leaves out entries that answer less well; 0 shows all.
+    Unless given it is 0.015, and entries whose relevance is unknown are shown. Given,
+    it is refused when the manager opens, if a scope of a memory has an embedder without
+    calibration.
     """
 
     trigger: Trigger = "user_turn"
@@ -74,7 +78,9 @@ class Injection:
         object.__setattr__(self, "deadline", length("deadline", self.deadline))
 
     async def into(self, messages: Sequence[Any], search: Search) -> list[Any]:
-        """The messages with what memory knows, or as they are: whatever fails on the way, the model is asked (E43, E58)."""
+        """The messages with what memory knows, or as they are: whatever fails on the
+        way, the model is asked (E43, E58).
+        """
         try:
             async with asyncio.timeout(self.deadline.total_seconds()):  # type: ignore[union-attr]
                 block = await self._block(messages, search)
@@ -92,7 +98,11 @@ class Injection:
         if not isinstance(query, str) or not query.strip():
             return None
         least = MIN_RELEVANCE if self.min_relevance is None else self.min_relevance
-        found = [one for one in await search(query[:QUERY_CHARS], self.max_entries) if one.relevance is None or one.relevance >= least]
+        found = [
+            one
+            for one in await search(query[:QUERY_CHARS], self.max_entries)
+            if one.relevance is None or one.relevance >= least
+        ]
         found = found[: self.max_entries]
         shown = await self._shown(found) if found else ""
         return shown if shown.strip() else None
@@ -100,7 +110,11 @@ class Injection:
     async def _fires(self, messages: Sequence[Any]) -> bool:
         if self.trigger == "every_turn":
             return True
-        return is_user_turn(messages) if self.trigger == "user_turn" else bool(await _made(self.trigger, messages))
+        return (
+            is_user_turn(messages)
+            if self.trigger == "user_turn"
+            else bool(await _made(self.trigger, messages))
+        )
 
     async def _shown(self, found: Sequence[StoreEntry]) -> str:
         shown = await self._formatted(found)

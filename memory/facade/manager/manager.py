@@ -1,4 +1,6 @@
-"""`MemoryManager`: several named stores as an agent uses them: search and add, tools for the model, memory shown to it."""
+"""`MemoryManager`: several named stores as an agent uses them: search and add, tools
+for the model, memory shown to it.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _Name: TypeAlias = tuple[bool, str]
 _CAME_OF: ContextVar[Provenance | None] = ContextVar("came_of", default=None)
-"""What `dispatch` was told of where its arguments come from: no argument of a tool says so."""
+"""What `dispatch` was told of where its arguments come from: no argument of a tool says
+so.
+"""
 
 MOST_ENTRIES = 100
 """Of one call of the tool that adds."""
 NAMESPACE = "extraction"
 """Of the sessions in which what is said waits for stores that have not learnt it."""
 KEPT = timedelta(days=7)
-"""How long such a session of a run that another process left behind stays once every store has it."""
+"""How long such a session of a run that another process left behind stays once every
+store has it.
+"""
 
 
 class MemoryManager(AsyncContext):
@@ -55,13 +61,18 @@ class MemoryManager(AsyncContext):
             answer = await model(messages, tools=manager.schemas("openai"))
             result = await manager.dispatch("search_memory", {"query": "tea"})
 
-    The stores stay their owner's: they are neither opened nor closed here. `search_tool` is on unless it is False, `add_tool` off unless it is True
-    or an `AddTool`; `injection` is on with its defaults unless it is False or says otherwise (E19, E41). In `memory` what is said waits, until every
-    store has it that learns from it (`record`); `model` reads it for stores that have no model of their own. `attributes` (of the agent) stand on
-    every span. `provenance` says who writes: what is added, by a model's tool or by what is learnt, carries it, and no argument of a tool changes it.
-    `write_gate` and `recall_gate` are those of a `Memory`, asked of `StoreEntry`s, whatever the store: of single texts, by tools, `add` and what is
-    learnt; a store that takes messages as they are is not asked about. What is added to a scope of a memory is checked (`Memory.write`, `check`)
-    unless `check` is False: `decide` says what becomes of what is near it; without it all of that stands.
+    The stores stay their owner's: they are neither opened nor closed here.
+    `search_tool` is on unless it is False, `add_tool` off unless it is True or an
+    `AddTool`; `injection` is on with its defaults unless it is False or says otherwise
+    (E19, E41). In `memory` what is said waits, until every store has it that learns
+    from it (`record`); `model` reads it for stores that have no model of their own.
+    `attributes` (of the agent) stand on every span. `provenance` says who writes: what
+    is added, by a model's tool or by what is learnt, carries it, and no argument of a
+    tool changes it. `write_gate` and `recall_gate` are those of a `Memory`, asked of
+    `StoreEntry`s, whatever the store: of single texts, by tools, `add` and what is
+    learnt; a store that takes messages as they are is not asked about. What is added to
+    a scope of a memory is checked (`Memory.write`, `check`) unless `check` is False:
+    `decide` says what becomes of what is near it; without it all of that stands.
     """
 
     _blocking = "BlockingMemoryManager"
@@ -88,7 +99,9 @@ class MemoryManager(AsyncContext):
         if decide is not None and not (check and callable(decide)):
             raise InvalidInput("decide", "must be a function" if check else "is asked where check=True")
         self._injection = _setting("injection", injection, Injection)
-        self._own_tools = self._made(_setting("search_tool", search_tool, SearchTool), _setting("add_tool", add_tool, AddTool))
+        self._own_tools = self._made(
+            _setting("search_tool", search_tool, SearchTool), _setting("add_tool", add_tool, AddTool)
+        )
         self._tools: list[Tool] | None = None
         self._opening = asyncio.Lock()
         self._initialized = set[str]()
@@ -119,8 +132,10 @@ class MemoryManager(AsyncContext):
         return self._injection
 
     async def open(self) -> None:
-        """Initialize the stores that ask for it, each once, in their order, and take their tools; what one raises is raised, and opening
-        again goes on with that one (E6, E7)."""
+        """Initialize the stores that ask for it, each once, in their order, and take
+        their tools; what one raises is raised, and opening again goes on with that one
+        (E6, E7).
+        """
         self._check_process()
         async with self._opening:
             if self._tools is not None:
@@ -132,13 +147,20 @@ class MemoryManager(AsyncContext):
                 if store.can("initialize") and store.name not in self._initialized:
                     await store.call("initialize")
                     self._initialized.add(store.name)
-            more = [tool for store in self.stores if store.can("get_tools") for tool in await store.call("get_tools")]
+            more = [
+                tool
+                for store in self.stores
+                if store.can("get_tools")
+                for tool in await store.call("get_tools")
+            ]
             self._tools = distinct([*self._own_tools, *more])
         if self._memory is not None:
             self._run_behind(self._resumed())
 
     async def close(self) -> None:
-        """Tell the stores what they have not, and wait for what is written behind. The stores stay open: they are their owner's."""
+        """Tell the stores what they have not, and wait for what is written behind. The
+        stores stay open: they are their owner's.
+        """
         self._check_process()
         for recording in list(self._recordings.values()):
             await recording.close()
@@ -151,13 +173,18 @@ class MemoryManager(AsyncContext):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # -- searching and adding -----------------------------------------------------------------------------------------
+    # -- searching and adding ----------------------------------------------------------
 
-    async def search(self, query: str, *, stores: Sequence[str] | None = None, limit: int | None = None) -> list[StoreEntry]:
-        """What the stores find, those named or all, asked at once: one store's behind the other's in their order, each stamped with its name.
+    async def search(
+        self, query: str, *, stores: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[StoreEntry]:
+        """What the stores find, those named or all, asked at once: one store's behind
+        the other's in their order, each stamped with its name.
 
-        Of each store `limit` at most, or what is configured for it, or 3. They are not ranked among each other, and what two have comes twice
-        (E25). A store that fails is logged and left out; an unknown name is refused before any is asked. No names, `[]`, find nothing (E20 to E24).
+        Of each store `limit` at most, or what is configured for it, or 3. They are not
+        ranked among each other, and what two have comes twice (E25). A store that fails
+        is logged and left out; an unknown name is refused before any is asked. No
+        names, `[]`, find nothing (E20 to E24).
         """
         self._check_process()
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
@@ -165,7 +192,11 @@ class MemoryManager(AsyncContext):
             door.whole_limit(limit, default=1)
         named = self.stores if stores is None else [self._named(name) for name in _names(stores)]
         with span("search_memory", self._attributes) as describe:
-            found = [entry for entries in await asyncio.gather(*(self._found(store, text, limit) for store in named)) for entry in entries]
+            found = [
+                entry
+                for entries in await asyncio.gather(*(self._found(store, text, limit) for store in named))
+                for entry in entries
+            ]
             describe("gen_ai.memory.record.count", len(found))
         return found
 
@@ -177,17 +208,23 @@ class MemoryManager(AsyncContext):
         stores: Sequence[str] | None = None,
         provenance: Provenance | None = None,
     ) -> dict[str, Checked]:
-        """Keep one text in the stores named, or in all that are writable and take single texts, at once (E27). `provenance` says more than the
-        manager's own of where it comes from, to stores that take it.
+        """Keep one text in the stores named, or in all that are writable and take
+        single texts, at once (E27). `provenance` says more than the manager's own of
+        where it comes from, to stores that take it.
 
-        What is returned tells, by the name of the store, where something near it was found, and what came of that.
-        Every store is tried; `AddFailed` names those that failed and has what each raised (E30). `InvalidInput` where a name is unknown, a store
-        read-only or without `add`, or none is left (E28, E29).
+        What is returned tells, by the name of the store, where something near it was
+        found, and what came of that. Every store is tried; `AddFailed` names those that
+        failed and has what each raised (E30). `InvalidInput` where a name is unknown, a
+        store read-only or without `add`, or none is left (E28, E29).
         """
         self._check_process()
         text = content_of(content)
         about = None if metadata is None else door.json_object("metadata", metadata)
-        named = [store for store in self.stores if store.takes_texts] if stores is None else [self._taking(name) for name in _names(stores)]
+        named = (
+            [store for store in self.stores if store.takes_texts]
+            if stores is None
+            else [self._taking(name) for name in _names(stores)]
+        )
         if not named:
             raise InvalidInput("stores", "no writable store matched")
         with span("create_memory", self._attributes) as describe:
@@ -196,7 +233,9 @@ class MemoryManager(AsyncContext):
         return found
 
     async def flush(self) -> None:
-        """Tell the stores that learn everything that was said, and wait for what is written behind; what fails is logged (E78)."""
+        """Tell the stores that learn everything that was said, and wait for what is
+        written behind; what fails is logged (E78).
+        """
         self._check_process()
         for recording in list(self._recordings.values()):
             await recording.flush()
@@ -206,17 +245,25 @@ class MemoryManager(AsyncContext):
         while self._behind:
             await asyncio.wait(self._behind)
 
-    # -- learning from what is said -----------------------------------------------------------------------------------
+    # -- learning from what is said ----------------------------------------------------
 
     async def record(
-        self, session: Session | None = None, *, run_id: str | None = None, user: str | None = None, model: Model | None = None
+        self,
+        session: Session | None = None,
+        *,
+        run_id: str | None = None,
+        user: str | None = None,
+        model: Model | None = None,
     ) -> Recording:
-        """A recording of one run of an agent: what is said in it is told to every store with `extraction`.
+        """A recording of one run of an agent: what is said in it is told to every store
+        with `extraction`.
 
-        Of a `session` its log is what is told: whatever is appended there, by anybody. Without one the manager's `memory` keeps what is said until
-        every store has it, as a session of `user` that is erased with that user; without a memory this process does. `run_id` names the run in keys
-        and contexts, one's own or a new one; by the session's id the same is given again. `model` is the agent's: it reads what was said where
-        neither the store nor the manager has another (E86).
+        Of a `session` its log is what is told: whatever is appended there, by anybody.
+        Without one the manager's `memory` keeps what is said until every store has it,
+        as a session of `user` that is erased with that user; without a memory this
+        process does. `run_id` names the run in keys and contexts, one's own or a new
+        one; by the session's id the same is given again. `model` is the agent's: it
+        reads what was said where neither the store nor the manager has another (E86).
         """
         self._check_process()
         if session is not None and not isinstance(session, Session):
@@ -238,17 +285,25 @@ class MemoryManager(AsyncContext):
         return recording
 
     async def _begun(self, session: Session | None, run_id: str) -> Recording:
-        """A recording, once it is noted that something may wait; or the one that was begun meanwhile."""
+        """A recording, once it is noted that something may wait; or the one that was
+        begun meanwhile.
+        """
         name, names = _name(session, run_id), [store.name for store in self._learning]
         spool = Buffer(names) if session is None else Log(session, names)
-        context = {"run_id": run_id, "session_id": None if session is None else session.id, "model": self._model}
+        context = {
+            "run_id": run_id,
+            "session_id": None if session is None else session.id,
+            "model": self._model,
+        }
 
         def leaves() -> None:
             if self._recordings.get(name) is recording:
                 del self._recordings[name]
 
         async def lets_go(kept_for: timedelta) -> bool:
-            """Whether nothing is left to be noted of the session: it is gone, or somebody has begun to record it again."""
+            """Whether nothing is left to be noted of the session: it is gone, or
+            somebody has begun to record it again.
+            """
             assert session is not None and self._memory is not None  # noqa: S101, PT018 - of others nothing is the manager's
             async with self._turns.setdefault(name, asyncio.Lock()):
                 if name in self._recordings:
@@ -260,16 +315,26 @@ class MemoryManager(AsyncContext):
                 return not kept_for
 
         is_own = session is not None and session.id.startswith(f"{NAMESPACE}/")
-        came_of = self._provenance.then(Provenance(run=run_id, session=None if session is None or is_own else session.id))
-        attachments = [Attachment(store, spool, context, self._attributes, came_of, self._gates) for store in self._learning]
-        recording = Recording(context, spool, attachments, behind=self._run_behind, leaves=leaves, lets_go=lets_go)
+        came_of = self._provenance.then(
+            Provenance(run=run_id, session=None if session is None or is_own else session.id)
+        )
+        attachments = [
+            Attachment(store, spool, context, self._attributes, came_of, self._gates)
+            for store in self._learning
+        ]
+        recording = Recording(
+            context, spool, attachments, behind=self._run_behind, leaves=leaves, lets_go=lets_go
+        )
         async with self._turns.setdefault(name, asyncio.Lock()):
             await spool.open()
             return self._recordings.setdefault(name, recording)
 
     async def resume(self) -> int:
-        """Tell the stores what a process that died, or a store that failed, left untold in the sessions of the manager's memory; in how many sessions
-        there was something. `open` does so, behind. A session that cannot be read is logged, and looked at again the next time."""
+        """Tell the stores what a process that died, or a store that failed, left untold
+        in the sessions of the manager's memory; in how many sessions there was
+        something. `open` does so, behind. A session that cannot be read is logged, and
+        looked at again the next time.
+        """
         self._check_process()
         if self._memory is None:
             return 0
@@ -280,11 +345,18 @@ class MemoryManager(AsyncContext):
             try:
                 await self._resume(self._memory, session_id)
             except Exception as error:  # noqa: BLE001 - there may be others
-                log.warning("what is left in session '%s' could not be told: %s: %s", session_id, type(error).__name__, error)
+                log.warning(
+                    "what is left in session '%s' could not be told: %s: %s",
+                    session_id,
+                    type(error).__name__,
+                    error,
+                )
         return len(left)
 
     async def _resume(self, memory: Memory, session_id: str) -> None:
-        """Tell what is left in one session, and end that, unless somebody goes on with it meanwhile."""
+        """Tell what is left in one session, and end that, unless somebody goes on with
+        it meanwhile.
+        """
         session = memory.session(session_id, create=False)
         if (name := _name(session, "")) in self._recordings:
             return
@@ -307,27 +379,36 @@ class MemoryManager(AsyncContext):
         except Exception as error:  # noqa: BLE001 - it is tried again at the next opening
             log.warning("what was left untold could not be told: %s: %s", type(error).__name__, error)
 
-    # -- for the model ------------------------------------------------------------------------------------------------
+    # -- for the model -----------------------------------------------------------------
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools for the model: those that search and add, as configured, then those of the stores once the manager is open (E40)."""
+        """The tools for the model: those that search and add, as configured, then those
+        of the stores once the manager is open (E40).
+        """
         return list(self._own_tools if self._tools is None else self._tools)
 
     def schemas(self, shape: Shape = "openai") -> list[dict[str, Any]]:
         """The tools as an API takes them: `"openai"` or `"anthropic"`."""
         return [tool.schema(shape) for tool in self.tools]
 
-    async def dispatch(self, name: str, arguments: Mapping[str, Any] | None = None, *, provenance: Provenance | None = None) -> Any:
-        """Do what a model asks of a tool, and return what it answers, as JSON can hold it. An error's text is for the model to read.
+    async def dispatch(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, provenance: Provenance | None = None
+    ) -> Any:
+        """Do what a model asks of a tool, and return what it answers, as JSON can hold
+        it. An error's text is for the model to read.
 
-        `provenance` says what the model had before it when it asked (`Provenance(source="web:example.com", run="r1")`): what it adds carries that.
+        `provenance` says what the model had before it when it asked
+        (`Provenance(source="web:example.com", run="r1")`): what it adds carries that.
         """
         self._check_process()
         came_of = _provenance(provenance)
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
-            raise InvalidInput("name", f"there is no tool {str(name)[:40]!r}; there are {', '.join(tool.name for tool in self.tools) or 'none'}")
+            raise InvalidInput(
+                "name",
+                f"there is no tool {str(name)[:40]!r}; there are {', '.join(tool.name for tool in self.tools) or 'none'}",
+            )
         told = _CAME_OF.set(came_of)
         try:
             return await tool(**door.json_object("arguments", arguments or {}))
@@ -335,8 +416,10 @@ class MemoryManager(AsyncContext):
             _CAME_OF.reset(told)
 
     async def inject(self, messages: Sequence[Any]) -> list[Any]:
-        """The messages, of any framework's shape, with what memory knows in the latest one of the user. They are for one call of the model: what was
-        given is not changed, and what is returned is not to be stored (E51, E52). Where nothing is known, or something fails, they are as given.
+        """The messages, of any framework's shape, with what memory knows in the latest
+        one of the user. They are for one call of the model: what was given is not
+        changed, and what is returned is not to be stored (E51, E52). Where nothing is
+        known, or something fails, they are as given.
         """
         self._check_process()
         if self._injection is None:
@@ -347,17 +430,23 @@ class MemoryManager(AsyncContext):
     async def _for_injection(self, query: str, limit: int) -> list[StoreEntry]:
         return await self.search(query, limit=limit)
 
-    # -- parts --------------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------
 
     def _check_process(self) -> None:
-        """Raise `ForkedProcess` if a memory of the manager's was opened before this process was forked."""
-        for access in [store.access for store in self.stores] + [None if self._memory is None else self._memory._access]:
+        """Raise `ForkedProcess` if a memory of the manager's was opened before this
+        process was forked.
+        """
+        for access in [store.access for store in self.stores] + [
+            None if self._memory is None else self._memory._access
+        ]:
             if access is not None:
                 access.check_process()
 
     def _named(self, name: str) -> NamedStore:
         if name not in self._stores:
-            raise InvalidInput("stores", f"memory store '{name[:80]}' not found; there are {', '.join(self._stores)}")
+            raise InvalidInput(
+                "stores", f"memory store '{name[:80]}' not found; there are {', '.join(self._stores)}"
+            )
         return self._stores[name]
 
     def _taking(self, name: str) -> NamedStore:
@@ -373,31 +462,53 @@ class MemoryManager(AsyncContext):
             found = await store.search(query, limit)
             shown = await self._gates.let_out(found)
             if len(shown) < len(found):
-                log.info("%d of %d found in memory store '%s' were withheld", len(found) - len(shown), len(found), store.name)
+                log.info(
+                    "%d of %d found in memory store '%s' were withheld",
+                    len(found) - len(shown),
+                    len(found),
+                    store.name,
+                )
             return shown
         except ForkedProcess:
             raise
         except Exception as error:  # noqa: BLE001 - a store is anybody's
-            log.warning("memory store '%s' could not be searched: %s: %s", store.name, type(error).__name__, error)
+            log.warning(
+                "memory store '%s' could not be searched: %s: %s", store.name, type(error).__name__, error
+            )
             return []
 
     async def _added(
-        self, entries: Sequence[tuple[str, Mapping[str, Any] | None]], stores: Sequence[NamedStore], provenance: Provenance
+        self,
+        entries: Sequence[tuple[str, Mapping[str, Any] | None]],
+        stores: Sequence[NamedStore],
+        provenance: Provenance,
     ) -> dict[str, Checked]:
-        """Keep every entry in every store, at once. What was found near the last of them, by store."""
+        """Keep every entry in every store, at once. What was found near the last of
+        them, by store.
+        """
 
         async def kept(entry: tuple[str, Mapping[str, Any] | None], store: NamedStore) -> Checked | None:
             return await self._gates.add(store, *entry, provenance, check=self._check, decide=self._decide)
 
-        each = [(number, store, kept(entry, store)) for number, entry in enumerate(entries) for store in stores]
+        each = [
+            (number, store, kept(entry, store)) for number, entry in enumerate(entries) for store in stores
+        ]
         results = await asyncio.gather(*(call for _, _, call in each), return_exceptions=True)
-        failed = [(number, store.name, result) for (number, store, _), result in zip(each, results, strict=True) if isinstance(result, BaseException)]
+        failed = [
+            (number, store.name, result)
+            for (number, store, _), result in zip(each, results, strict=True)
+            if isinstance(result, BaseException)
+        ]
         if failed:
             if forked := next((error for _, _, error in failed if isinstance(error, ForkedProcess)), None):
                 raise forked
             causes = [(name, leaf) for _, name, error in failed for leaf in _leaves(error)]
             raise AddFailed(len({number for number, _, _ in failed}), len(entries), causes)
-        return {store.name: result for (_, store, _), result in zip(each, results, strict=True) if isinstance(result, Checked)}
+        return {
+            store.name: result
+            for (_, store, _), result in zip(each, results, strict=True)
+            if isinstance(result, Checked)
+        }
 
     def _made(self, searching: SearchTool | None, adding: AddTool | None) -> list[Tool]:
         """The manager's own tools."""
@@ -405,7 +516,11 @@ class MemoryManager(AsyncContext):
         if searching is not None:
             tool_name("search_tool.name", searching.name)
             door.text("search_tool.description", searching.description)
-            scope = self.stores if searching.stores is None else self._allowed("search_tool.stores", searching.stores)
+            scope = (
+                self.stores
+                if searching.stores is None
+                else self._allowed("search_tool.stores", searching.stores)
+            )
             made.append(self._search_tool(searching, scope))
         if adding is not None:
             tool_name("add_tool.name", adding.name)
@@ -429,27 +544,49 @@ class MemoryManager(AsyncContext):
         for one in door.sequence(field, given):
             same = [store for store in self.stores if one in (store.name, store) or one is store.store]
             if not same:
-                raise InvalidInput(field, f"memory store {one if isinstance(one, str) else type(one).__name__!r} not found")
+                raise InvalidInput(
+                    field, f"memory store {one if isinstance(one, str) else type(one).__name__!r} not found"
+                )
             found[same[0].name] = same[0]
         if not found:
             raise InvalidInput(field, "names no store; leave it out for all of them")
         return list(found.values())
 
     def _search_tool(self, settings: SearchTool, scope: list[NamedStore]) -> Tool:
-        async def search(query: str, limit: int | None = None, stores: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        async def search(
+            query: str, limit: int | None = None, stores: Sequence[str] | None = None
+        ) -> list[dict[str, Any]]:
             found = await self.search(query, stores=_within(scope, stores), limit=limit)
-            return [{name: value for name, value in entry.to_dict().items() if value is not None} for entry in found]
+            return [
+                {name: value for name, value in entry.to_dict().items() if value is not None}
+                for entry in found
+            ]
 
         asked = {"query": {"type": "string", "description": "What to look for, in plain words."}}
-        most = {"limit": {"type": "integer", "minimum": 1, "maximum": door.MAX_LIMIT, "description": "At most so many results of each store."}}
-        return Tool(settings.name, described(settings.description, scope), parameters(asked, most, scope), search)
+        most = {
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": door.MAX_LIMIT,
+                "description": "At most so many results of each store.",
+            }
+        }
+        return Tool(
+            settings.name, described(settings.description, scope), parameters(asked, most, scope), search
+        )
 
     def _add_tool(self, settings: AddTool, scope: list[NamedStore]) -> Tool:
         async def add(entries: Sequence[str], stores: Sequence[str] | None = None) -> dict[str, int]:
-            texts = [content_of(one, f"entries[{n}]") for n, one in enumerate(door.sequence("entries", entries, at_most=MOST_ENTRIES))]
+            texts = [
+                content_of(one, f"entries[{n}]")
+                for n, one in enumerate(door.sequence("entries", entries, at_most=MOST_ENTRIES))
+            ]
             if not texts:
                 raise InvalidInput("entries", "must be at least one")
-            named, came_of = [self._stores[name] for name in _within(scope, stores)], self._provenance.then(_CAME_OF.get())
+            named, came_of = (
+                [self._stores[name] for name in _within(scope, stores)],
+                self._provenance.then(_CAME_OF.get()),
+            )
             if settings.wait_for_writes:
                 with span("create_memory", self._attributes) as describe:
                     await self._added([(text, None) for text in texts], named, came_of)
@@ -458,11 +595,18 @@ class MemoryManager(AsyncContext):
             self._write_behind(texts, named, came_of)
             return {"accepted": len(texts)}
 
-        items = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": MOST_ENTRIES}
+        items = {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1},
+            "minItems": 1,
+            "maxItems": MOST_ENTRIES,
+        }
         kept = {"entries": {**items, "description": "What to keep: one text for each fact."}}
         return Tool(settings.name, described(settings.description, scope), parameters(kept, {}, scope), add)
 
-    def _write_behind(self, texts: Sequence[str], stores: Sequence[NamedStore], provenance: Provenance) -> None:
+    def _write_behind(
+        self, texts: Sequence[str], stores: Sequence[NamedStore], provenance: Provenance
+    ) -> None:
         async def written() -> None:
             try:
                 with span("create_memory", self._attributes):
@@ -501,7 +645,9 @@ def _checked(stores: Sequence[NamedStore]) -> list[NamedStore]:
             raise InvalidInput("stores", f"duplicate store name '{store.name}'")
         seen.add(store.name)
         if store.writable and not (store.can("add") or store.can("add_messages")):
-            raise InvalidInput("stores", f"store '{store.name}' is writable, but has no add or add_messages method")
+            raise InvalidInput(
+                "stores", f"store '{store.name}' is writable, but has no add or add_messages method"
+            )
     return given
 
 
@@ -526,19 +672,33 @@ def _names(stores: Sequence[str]) -> list[str]:
 
 def _leaves(error: BaseException) -> list[BaseException]:
     """What an error is made of, where it stands for several."""
-    several = error.exceptions if isinstance(error, BaseExceptionGroup) else error.causes if isinstance(error, AddFailed) else ()
+    several = (
+        error.exceptions
+        if isinstance(error, BaseExceptionGroup)
+        else error.causes
+        if isinstance(error, AddFailed)
+        else ()
+    )
     return [leaf for one in several for leaf in _leaves(one)] or [error]
 
 
 def _within(scope: Sequence[NamedStore], stores: Sequence[str] | None) -> list[str]:
-    """Of the names a model gives those that its tool reaches; all where it gives none. Others are dropped with a warning (E33, E34)."""
+    """Of the names a model gives those that its tool reaches; all where it gives none.
+    Others are dropped with a warning (E33, E34).
+    """
     reached = [store.name for store in scope]
     asked = _names(stores or ())
     if not asked:
         return reached
     there = [name for name in asked if name in reached]
     if not there:
-        raise InvalidInput("stores", f"none of the requested memory stores are available; available stores: {', '.join(reached)}")
+        raise InvalidInput(
+            "stores",
+            f"none of the requested memory stores are available; available stores: {', '.join(reached)}",
+        )
     if len(there) < len(asked):
-        log.warning("memory stores that a model asked for and that are not there: %s", ", ".join(n[:80] for n in asked if n not in reached))
+        log.warning(
+            "memory stores that a model asked for and that are not there: %s",
+            ", ".join(n[:80] for n in asked if n not in reached),
+        )
     return there

@@ -1,7 +1,9 @@
-"""Two small stores on plain files, which a hand may edit: one JSON file, and a folder of Markdown (E88 to E94).
+"""Two small stores on plain files, which a hand may edit: one JSON file, and a folder
+of Markdown (E88 to E94).
 
-For notes beside an agent, and as examples of a store of one's own. Their methods block, so a manager calls them in a thread; each call reads what is
-on the disk. One process at a time writes.
+For notes beside an agent, and as examples of a store of one's own. Their methods block,
+so a manager calls them in a thread; each call reads what is on the disk. One process at
+a time writes.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _UNFIT = re.compile(r"\.\.+|[^\w.-]", re.ASCII)
 
 
 class Strategy(Protocol):
-    """Another way to search a store: it is told what is added, and asked for the ids of what answers, the best first, each with its score (E94)."""
+    """Another way to search a store: it is told what is added, and asked for the ids of
+    what answers, the best first, each with its score (E94).
+    """
 
     def index(self, entry_id: str, content: str) -> object: ...
     def search(self, query: str, limit: int) -> Sequence[tuple[str, float]]: ...
@@ -50,7 +54,8 @@ class _Text:
 class JsonStore:
     """Entries in one JSON file; without a path they last as long as the object.
 
-    `JsonStore.at_home("notes")` has its file in the home folder. No file is touched before the first call.
+    `JsonStore.at_home("notes")` has its file in the home folder. No file is touched
+    before the first call.
     """
 
     def __init__(self, path: Path | str | None = None, *, strategy: Strategy | None = None) -> None:
@@ -61,7 +66,9 @@ class JsonStore:
 
     @classmethod
     def at_home(cls, name: str, *, strategy: Strategy | None = None) -> JsonStore:
-        """The store of that name: `~/.memory-tiers/<name>.json`, whatever of the name no file may have made `_`."""
+        """The store of that name: `~/.memory-tiers/<name>.json`, whatever of the name
+        no file may have made `_`.
+        """
         if not door.identifier("name", name).strip():
             raise InvalidInput("name", "must not be blank")
         return cls(FOLDER / f"{_UNFIT.sub('_', name).lstrip('.') or '_'}.json", strategy=strategy)
@@ -76,16 +83,31 @@ class JsonStore:
                 if record["content"] == text:
                     return str(record["id"])
             made = str(uuid.uuid4())
-            self._write([*records, {"id": made, "content": text, "metadata": about, "created_at": datetime.now(UTC).isoformat()}])
+            self._write(
+                [
+                    *records,
+                    {
+                        "id": made,
+                        "content": text,
+                        "metadata": about,
+                        "created_at": datetime.now(UTC).isoformat(),
+                    },
+                ]
+            )
             if self._strategy is not None:
                 self._strategy.index(made, text)
         return made
 
     def search(self, query: str, *, limit: int = 3) -> list[StoreEntry]:
-        """Entries by how many words of the query they have, among equals the newest; none without one (E90). The score is in the metadata."""
+        """Entries by how many words of the query they have, among equals the newest;
+        none without one (E90). The score is in the metadata.
+        """
         with self._turn:
             records = self._read()
-        texts = [_Text(r["id"], r["content"], r["metadata"], datetime.fromisoformat(r["created_at"]).timestamp()) for r in records]
+        texts = [
+            _Text(r["id"], r["content"], r["metadata"], datetime.fromisoformat(r["created_at"]).timestamp())
+            for r in records
+        ]
         return _found(texts, query, limit, self._strategy)
 
     def _read(self) -> list[dict[str, Any]]:
@@ -104,8 +126,15 @@ class JsonStore:
         if not isinstance(record, dict) or not isinstance(record.get("content"), str):
             raise self._damaged(number, "a record must be an object with a content that is text")
         if not isinstance(record.get("metadata"), dict | None):
-            raise self._damaged(number, f"metadata must be an object, not {type(record['metadata']).__name__}")
-        given = {"id": str(uuid.uuid5(uuid.NAMESPACE_OID, record["content"])), "metadata": None, "created_at": "1970-01-01T00:00:00+00:00", **record}
+            raise self._damaged(
+                number, f"metadata must be an object, not {type(record['metadata']).__name__}"
+            )
+        given = {
+            "id": str(uuid.uuid5(uuid.NAMESPACE_OID, record["content"])),
+            "metadata": None,
+            "created_at": "1970-01-01T00:00:00+00:00",
+            **record,
+        }
         try:
             datetime.fromisoformat(given["created_at"])
         except (TypeError, ValueError):
@@ -113,7 +142,12 @@ class JsonStore:
         return given
 
     def _damaged(self, number: int | None, problem: str) -> CorruptRecord:
-        return CorruptRecord(str(self._path), number, problem, "; nothing was changed: correct the file by hand, or move it away to begin anew")
+        return CorruptRecord(
+            str(self._path),
+            number,
+            problem,
+            "; nothing was changed: correct the file by hand, or move it away to begin anew",
+        )
 
     def _write(self, records: list[dict[str, Any]]) -> None:
         if self._path is None:
@@ -123,12 +157,15 @@ class JsonStore:
 
 
 class MarkdownStore:
-    """Notes in a folder, one Markdown file for each first line (E93): what is added under the same first line goes into the same file.
+    """Notes in a folder, one Markdown file for each first line (E93): what is added
+    under the same first line goes into the same file.
 
     `namespace` is a folder within it: stores with different ones do not see each other.
     """
 
-    def __init__(self, folder: Path | str, namespace: str = "notes", *, strategy: Strategy | None = None) -> None:
+    def __init__(
+        self, folder: Path | str, namespace: str = "notes", *, strategy: Strategy | None = None
+    ) -> None:
         if not any(map(str.isalnum, door.identifier("namespace", namespace))):
             raise InvalidInput("namespace", "must have a letter or a digit")
         self._folder = absolute_path(folder) / _folder_of(namespace)
@@ -136,7 +173,8 @@ class MarkdownStore:
         self._turn = threading.Lock()
 
     def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
-        """Keep a text: its first line names the file, the other lines go to the end of it, or of a new one. Returns the file's name.
+        """Keep a text: its first line names the file, the other lines go to the end of
+        it, or of a new one. Returns the file's name.
 
         Metadata are not kept: the file is prose.
         """
@@ -161,10 +199,15 @@ class MarkdownStore:
         return f"entry-{at}"
 
     def search(self, query: str, *, limit: int = 10) -> list[StoreEntry]:
-        """Whole notes by how many words of the query they have, among equals the one written last."""
+        """Whole notes by how many words of the query they have, among equals the one
+        written last.
+        """
         with self._turn:
             paths = sorted(self._folder.glob("*.md")) if self._folder.is_dir() else []
-            texts = [_Text(p.name, p.read_text(encoding="utf-8").strip(), {"file": p.name}, p.stat().st_mtime) for p in paths]
+            texts = [
+                _Text(p.name, p.read_text(encoding="utf-8").strip(), {"file": p.name}, p.stat().st_mtime)
+                for p in paths
+            ]
         return _found(texts, query, limit, self._strategy)
 
 
@@ -177,7 +220,10 @@ def _found(texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | 
     else:
         by_id = {text.id: text for text in texts}
         ranked = [(score, by_id[i]) for i, score in strategy.search(query, limit) if i in by_id]
-    return [StoreEntry(text.content, metadata={**(text.metadata or {}), "score": score}) for score, text in ranked[:limit]]
+    return [
+        StoreEntry(text.content, metadata={**(text.metadata or {}), "score": score})
+        for score, text in ranked[:limit]
+    ]
 
 
 def _words(text: str) -> set[str]:
@@ -185,15 +231,21 @@ def _words(text: str) -> set[str]:
 
 
 def _in_order(text: str) -> list[str]:
-    """The words of a text, each whole: a mark, as a vowel sign of Devanagari, belongs to its letter (E90)."""
+    """The words of a text, each whole: a mark, as a vowel sign of Devanagari, belongs
+    to its letter (E90).
+    """
     kept = " "
     for c in unicodedata.normalize("NFC", text.casefold()):
-        kept += c if c == "_" or c.isalnum() or (kept[-1] != " " and unicodedata.category(c)[0] == "M") else " "
+        kept += (
+            c if c == "_" or c.isalnum() or (kept[-1] != " " and unicodedata.category(c)[0] == "M") else " "
+        )
     return kept.split()
 
 
 def _folder_of(namespace: str) -> str:
-    """A folder's name that no other namespace has: where some of it no folder may have, a digest of all of it stands behind the rest."""
+    """A folder's name that no other namespace has: where some of it no folder may have,
+    a digest of all of it stands behind the rest.
+    """
     fit = _UNFIT.sub("_", namespace).lstrip(".")
     return fit if fit == namespace else f"{fit}-{sha256(namespace.encode()).hexdigest()[:8]}"
 
@@ -208,8 +260,9 @@ def _named(heading: str) -> str:
 
 
 def _lines_to_add(heading: str, rest: str, note: str) -> str:
-    """What a text adds to the note of its name: the lines behind the first, and the first too where only its beginning is the note's name and the
-    note has it not."""
+    """What a text adds to the note of its name: the lines behind the first, and the
+    first too where only its beginning is the note's name and the note has it not.
+    """
     named = _named(heading)
     is_there = len(named) <= LONGEST_SLUG or any(_named(line) == named for line in note.splitlines())
     return rest if is_there else f"{heading}\n{rest}".strip()

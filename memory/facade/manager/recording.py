@@ -1,4 +1,6 @@
-"""What is said while an agent runs, told to every store that learns from it: each once, in order, behind the agent's back."""
+"""What is said while an agent runs, told to every store that learns from it: each once,
+in order, behind the agent's back.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,11 @@ class Attachment:
         return any(self._turns % trigger.turns == 0 for trigger in self._settings.triggers)  # type: ignore[union-attr]
 
     async def save(self, *, whatever: bool = False) -> None:
-        """Tell the store what it has not; never two at once, so nothing overtakes (E70, E73). A failure is logged, and the same is told again the
-        next time; a store that failed ten times in a row is tried at every third request, or `whatever` is (E75, E78)."""
+        """Tell the store what it has not; never two at once, so nothing overtakes (E70,
+        E73). A failure is logged, and the same is told again the next time; a store
+        that failed ten times in a row is tried at every third request, or `whatever` is
+        (E75, E78).
+        """
         async with self._turn:
             if not whatever and self._failures >= PATIENCE:
                 self._waited += 1
@@ -77,7 +82,12 @@ class Attachment:
             except Exception as error:  # noqa: BLE001 - a store and a model are anybody's
                 self._failures += 1
                 why = f"{type(error).__name__}: {error}"
-                log.warning("memory store '%s' was not told what was said, %d times in a row: %s", self._store.name, self._failures, why)
+                log.warning(
+                    "memory store '%s' was not told what was said, %d times in a row: %s",
+                    self._store.name,
+                    self._failures,
+                    why,
+                )
 
     async def _told(self) -> int:
         """Tell everything since the mark; how many messages."""
@@ -92,7 +102,9 @@ class Attachment:
             batch, behind = await self._spool.since(mark, until)
             if behind == mark:
                 return count
-            kept = [(number, left) for number, message in batch if (left := self._left_of(message)) is not None]
+            kept = [
+                (number, left) for number, message in batch if (left := self._left_of(message)) is not None
+            ]
             if kept and until is None and self._settings.extractor is not None:
                 self._come = await self._spool.tells(self._store.name, mark, behind)
                 if (self._come.mark, self._come.until) != (mark, behind):
@@ -104,30 +116,42 @@ class Attachment:
             self._come, self._owes_note = Come(behind), True
 
     def _left_of(self, message: Message) -> Message | None:
-        """What the filter leaves: a copy, so that neither a filter nor a store changes what others are told, or this one again (E64, E67)."""
+        """What the filter leaves: a copy, so that neither a filter nor a store changes
+        what others are told, or this one again (E64, E67).
+        """
         leaves = self._settings.filter
         return leaves(message if isinstance(leaves, MessageFilter) else message.model_copy(deep=True))
 
     def _came_of(self, heard: Sequence[Message]) -> Provenance:
-        """Where facts of these messages come from: what tools brought is among it also where it is left out, for others repeat it."""
-        sources = [origin("source", source) for message in heard if (source := source_of(message)) is not None]
+        """Where facts of these messages come from: what tools brought is among it also
+        where it is left out, for others repeat it.
+        """
+        sources = [
+            origin("source", source) for message in heard if (source := source_of(message)) is not None
+        ]
         return self._provenance.then(Provenance(origins=tuple(sources)))
 
     async def _tell(self, batch: Sequence[Numbered], of: range, provenance: Provenance) -> None:
         messages = [message for _, message in batch]
         if self._settings.extractor is None:
             told = {name: value for name, value in self._context.items() if name != "model"}
-            await self._store.call("add_messages", messages, {**told, "sequence_numbers": [number for number, _ in batch]})
+            await self._store.call(
+                "add_messages", messages, {**told, "sequence_numbers": [number for number, _ in batch]}
+            )
             return
         facts = await facts_of(self._settings.extractor, messages, self._context)
         with await self._spool.learning(of):
-            results = await asyncio.gather(*(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True)
+            results = await asyncio.gather(
+                *(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True
+            )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
     async def _kept(self, fact: Extracted, of: range, provenance: Provenance) -> None:
-        """Keep a fact; by a key where the store takes one, so that it is kept once however often it is told (decision E71)."""
+        """Keep a fact; by a key where the store takes one, so that it is kept once
+        however often it is told (decision E71).
+        """
         key = key_of(self._context["run_id"], of, fact.content) if self._store.takes_keys else None
         try:
             await self._gates.add(self._store, fact.content, fact.metadata or None, provenance, key=key)
@@ -140,14 +164,17 @@ class Attachment:
 
 
 class Recording:
-    """One run of an agent, as `MemoryManager.record` gives it out: what is said is added, and after each turn stores are told, as their triggers say.
+    """One run of an agent, as `MemoryManager.record` gives it out: what is said is
+    added, and after each turn stores are told, as their triggers say.
 
         recording = await manager.record(session=session)
         await recording.add([user_message, answer])
         await recording.turn_ended()
 
-    Stores are told behind the agent's back, and what fails is told again: no failure reaches the agent (E72). What goes to one store goes in order,
-    each message once unless a failure leaves in doubt whether it arrived (E9); what another store does is no matter (E74).
+    Stores are told behind the agent's back, and what fails is told again: no failure
+    reaches the agent (E72). What goes to one store goes in order, each message once
+    unless a failure leaves in doubt whether it arrived (E9); what another store does is
+    no matter (E74).
     """
 
     def __init__(
@@ -167,7 +194,9 @@ class Recording:
         self._leaves = leaves
         self._lets_go = lets_go
         self._stays: timedelta | None = None
-        """How long its session is kept once every store has everything; None where that is not for the manager to say."""
+        """How long its session is kept once every store has everything; None where that
+        is not for the manager to say.
+        """
 
     @property
     def run_id(self) -> str:
@@ -178,22 +207,30 @@ class Recording:
         self._context["model"] = self._context["model"] or model
 
     async def add(self, message: Given | Sequence[Given]) -> None:
-        """Note what was said, a message or several, in any shape. Where the recording is of a session it is appended there: do not do both.
+        """Note what was said, a message or several, in any shape. Where the recording
+        is of a session it is appended there: do not do both.
 
-        From here on nothing is lost, whatever becomes of the caller's own list (E65), and where the manager has a memory, of this process. A call
-        that failed can be repeated, before anything else is added, as `Session.append` has it.
+        From here on nothing is lost, whatever becomes of the caller's own list (E65),
+        and where the manager has a memory, of this process. A call that failed can be
+        repeated, before anything else is added, as `Session.append` has it.
         """
-        await self._spool.add(messages_of_each(message) if isinstance(message, list | tuple) else messages_of(message))
+        await self._spool.add(
+            messages_of_each(message) if isinstance(message, list | tuple) else messages_of(message)
+        )
 
     async def turn_ended(self) -> None:
-        """A turn of the agent is over: stores whose triggers fire are told, behind its back."""
+        """A turn of the agent is over: stores whose triggers fire are told, behind its
+        back.
+        """
         self._behind(self._waits())
         for attachment in self._attachments:
             if attachment.fires():
                 self._behind(attachment.save())
 
     async def _is_of(self, session: Session | None) -> bool:
-        """Whether it is of the life that this session has, and not of one of its id that was deleted."""
+        """Whether it is of the life that this session has, and not of one of its id
+        that was deleted.
+        """
         return await self._spool.is_of(session)
 
     async def _waits(self) -> None:
@@ -201,15 +238,25 @@ class Recording:
         try:
             await self._spool.wait()
         except Exception as error:  # noqa: BLE001 - no failure reaches the agent
-            log.warning("that something waits in run '%s' could not be noted: %s: %s", self.run_id, type(error).__name__, error)
+            log.warning(
+                "that something waits in run '%s' could not be noted: %s: %s",
+                self.run_id,
+                type(error).__name__,
+                error,
+            )
 
     async def flush(self) -> None:
-        """Tell every store everything, whatever its triggers and its failures say; comes back even where a store fails (E78, E79)."""
+        """Tell every store everything, whatever its triggers and its failures say;
+        comes back even where a store fails (E78, E79).
+        """
         await asyncio.gather(*(attachment.save(whatever=True) for attachment in self._attachments))
 
     async def close(self) -> bool:
-        """Tell every store everything, and end; whether every store has it, and it was noted. What one did not take waits in the session, or is gone
-        where there is none. Until it is closed a recording is kept by its manager, whose own `close` closes it."""
+        """Tell every store everything, and end; whether every store has it, and it was
+        noted. What one did not take waits in the session, or is gone where there is
+        none. Until it is closed a recording is kept by its manager, whose own `close`
+        closes it.
+        """
         self._leaves()
         await self.flush()
         try:
@@ -217,5 +264,10 @@ class Recording:
                 return True
             return await self._spool.close()
         except Exception as error:  # noqa: BLE001 - no failure reaches the agent
-            log.warning("how far stores have come in run '%s' could not be noted: %s: %s", self.run_id, type(error).__name__, error)
+            log.warning(
+                "how far stores have come in run '%s' could not be noted: %s: %s",
+                self.run_id,
+                type(error).__name__,
+                error,
+            )
             return False

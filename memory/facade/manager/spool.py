@@ -1,4 +1,6 @@
-"""What was said and is not yet in every store: numbered, kept until it is, and how far each store has come."""
+"""What was said and is not yet in every store: numbered, kept until it is, and how far
+each store has come.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from memory.orchestrator.sources import MessageSource, learning
 
 PREFIX = "extraction:"
 STREAMS = timedelta(minutes=5)
-"""After so long nothing is added any more to a message that is not final: it is taken as it stands."""
+"""After so long nothing is added any more to a message that is not final: it is taken
+as it stands.
+"""
 BATCH = 200
 """Messages of one save at most."""
 PAGE = 500
@@ -36,14 +40,18 @@ class Come:
     mark: int = 0
     """The number of the first message that it has not."""
     until: int | None = None
-    """Where a range ends that somebody began to tell it: whoever goes on tells that range and no other. None where nobody did."""
+    """Where a range ends that somebody began to tell it: whoever goes on tells that
+    range and no other. None where nobody did.
+    """
     waits: bool = True
     """Whether something may wait for it."""
     closing: str | None = None
     """Who is about to note that nothing does."""
 
     def at(self, mark: int) -> Come:
-        """Once it has what is before this mark, or what another process has told it beyond; and something may wait for it."""
+        """Once it has what is before this mark, or what another process has told it
+        beyond; and something may wait for it.
+        """
         mark = max(mark, self.mark)
         return Come(mark, self.until if self.until is not None and self.until > mark else None)
 
@@ -65,17 +73,23 @@ class Spool(Protocol):
         ...
 
     async def since(self, mark: int, until: int | None) -> tuple[list[Numbered], int]:
-        """Messages from the mark on, those before `until` and 200 at most, and the mark behind them. What is still being said ends them."""
+        """Messages from the mark on, those before `until` and 200 at most, and the mark
+        behind them. What is still being said ends them.
+        """
         ...
 
     async def come(self, store: str) -> Come: ...
     async def tells(self, store: str, mark: int, until: int) -> Come:
-        """Note that a store is about to be told this range; what it is to be told instead where another has told more, or begun to."""
+        """Note that a store is about to be told this range; what it is to be told
+        instead where another has told more, or begun to.
+        """
         ...
 
     async def told(self, store: str, mark: int) -> None: ...
     async def learning(self, of: range) -> AbstractContextManager[None]:
-        """A context in which entries that are written name the messages of this range as their source."""
+        """A context in which entries that are written name the messages of this range
+        as their source.
+        """
         ...
 
     async def is_told(self) -> bool:
@@ -83,7 +97,9 @@ class Spool(Protocol):
         ...
 
     async def close(self) -> bool:
-        """Note of each store that has everything that nothing waits for it, unless something came in between; whether of all."""
+        """Note of each store that has everything that nothing waits for it, unless
+        something came in between; whether of all.
+        """
         ...
 
 
@@ -143,10 +159,12 @@ class Buffer:
 class Log:
     """The log of a session: what was said there is durable, and erased with it.
 
-    How far a store has come is a run of the session, queued for as long as something may wait: so what a process left behind is found by the index of
-    runs. Several processes may record one session, and one that was taken for dead may be slow, so a mark only goes on; and that nothing waits is
-    noted by who has first noted that he is about to, then looked what there is, and was not contradicted since. Who adds contradicts him, once what
-    he added is there.
+    How far a store has come is a run of the session, queued for as long as something
+    may wait: so what a process left behind is found by the index of runs. Several
+    processes may record one session, and one that was taken for dead may be slow, so a
+    mark only goes on; and that nothing waits is noted by who has first noted that he is
+    about to, then looked what there is, and was not contradicted since. Who adds
+    contradicts him, once what he added is there.
     """
 
     def __init__(self, session: Session, stores: Sequence[str]) -> None:
@@ -155,7 +173,9 @@ class Log:
         self._token = token_hex(8)
         self._have_all: list[str] = []
         self._unnoted: Sequence[Message] | None = None
-        """What was said last, where it could not be noted that it waits: given again it is not said twice."""
+        """What was said last, where it could not be noted that it waits: given again it
+        is not said twice.
+        """
 
     async def open(self) -> None:
         """Note that something may wait for each store, before there is."""
@@ -163,7 +183,9 @@ class Log:
             await self._change(store, lambda come: come.at(0))
 
     async def is_of(self, session: Session | None) -> bool:
-        return session is self.session or (session is not None and await _incarnation(session) == await _incarnation(self.session))
+        return session is self.session or (
+            session is not None and await _incarnation(session) == await _incarnation(self.session)
+        )
 
     async def add(self, messages: Sequence[Message]) -> None:
         if messages != self._unnoted:
@@ -176,7 +198,9 @@ class Log:
         self._unnoted = None
 
     async def wait(self) -> None:
-        """Note it again where somebody has noted since that nothing does, or that he is about to."""
+        """Note it again where somebody has noted since that nothing does, or that he is
+        about to.
+        """
         there = await asyncio.gather(*map(self.come, self._stores))
         for store, come in zip(self._stores, there, strict=True):
             if come != come.at(0):
@@ -185,8 +209,14 @@ class Log:
     async def since(self, mark: int, until: int | None) -> tuple[list[Numbered], int]:
         now = self.session._access.engine.placement.now()
         page = await self.session.history(first=mark + 1, limit=_most(mark, until))
-        items = list(takewhile(lambda item: item.message.is_final or now - item.updated_at > STREAMS, page.items))
-        said = [(i.number - 1, i.message) for i in items if i.message.role in _SPEAK and not i.is_redacted and not i.is_summary]
+        items = list(
+            takewhile(lambda item: item.message.is_final or now - item.updated_at > STREAMS, page.items)
+        )
+        said = [
+            (i.number - 1, i.message)
+            for i in items
+            if i.message.role in _SPEAK and not i.is_redacted and not i.is_summary
+        ]
         return said, max((item.number for item in items), default=mark)
 
     async def come(self, store: str) -> Come:
@@ -205,20 +235,29 @@ class Log:
         await self._change(store, lambda come: come.at(mark))
 
     async def learning(self, of: range) -> AbstractContextManager[None]:
-        """The messages are erased with what was made of them: in the stores of the session's own memory."""
+        """The messages are erased with what was made of them: in the stores of the
+        session's own memory.
+        """
         life, placement = (await self.session._conversation()).log.life, self.session._access.engine.placement
         source = MessageSource(life.session_id, life.incarnation, numbers=(of.start + 1, of.stop))
         return learning(placement, life.tenant, source)
 
     async def is_told(self) -> bool:
-        """Whether every store has everything; it is about to be noted of those that have."""
-        come = [await self._change(store, lambda come: replace(come, closing=self._token)) for store in self._stores]
+        """Whether every store has everything; it is about to be noted of those that
+        have.
+        """
+        come = [
+            await self._change(store, lambda come: replace(come, closing=self._token))
+            for store in self._stores
+        ]
         there = (await self.session.info()).message_count
         self._have_all = [store for store, one in zip(self._stores, come, strict=True) if one.mark >= there]
         return len(self._have_all) == len(come)
 
     async def close(self) -> bool:
-        """Note of each store that has everything that nothing waits for it, unless something came in between; whether of all."""
+        """Note of each store that has everything that nothing waits for it, unless
+        something came in between; whether of all.
+        """
 
         def ended(come: Come) -> Come:
             return replace(come, waits=False) if come.closing == self._token else come
@@ -227,7 +266,9 @@ class Log:
         return len(ends) == len(self._stores) and not any(come.waits for come in ends)
 
     async def _change(self, store: str, change: Callable[[Come], Come]) -> Come:
-        """Note what follows from what is noted of a store, which nobody changes in between."""
+        """Note what follows from what is noted of a store, which nobody changes in
+        between.
+        """
         log = (await self.session._conversation()).log
         come = Come()
 
@@ -238,7 +279,14 @@ class Log:
                 return None
             told = {"of": log.life.incarnation, "until": come.until, "closing": come.closing}
             metadata = {name: value for name, value in told.items() if value is not None}
-            return RunDraft(PREFIX + store, store, "queued" if come.waits else "completed", "background", come.mark, metadata)
+            return RunDraft(
+                PREFIX + store,
+                store,
+                "queued" if come.waits else "completed",
+                "background",
+                come.mark,
+                metadata,
+            )
 
         await self.session._access.engine.conversations.runs.change(log, PREFIX + store, draft)
         return come
@@ -249,10 +297,14 @@ async def _incarnation(session: Session) -> str:
 
 
 def _come_of(run: Run | None, incarnation: str) -> Come:
-    """What a run says; nothing where it is of a session of the same id that was deleted."""
+    """What a run says; nothing where it is of a session of the same id that was
+    deleted.
+    """
     if run is None or run.metadata.get("of") != incarnation:
         return Come(waits=False)
-    return Come(run.message_count, run.metadata.get("until"), run.status == "queued", run.metadata.get("closing"))
+    return Come(
+        run.message_count, run.metadata.get("until"), run.status == "queued", run.metadata.get("closing")
+    )
 
 
 def _most(mark: int, until: int | None) -> int:

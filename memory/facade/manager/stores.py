@@ -1,4 +1,6 @@
-"""What a memory manager manages: stores by name, each any object that can search, and what of them else can be asked."""
+"""What a memory manager manages: stores by name, each any object that can search, and
+what of them else can be asked.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +35,28 @@ class StoreEntry(Shown):
     store_name: str | None = None
     metadata: dict[str, Any] | None = None
     score: None = None
-    """Always None: results of several stores are concatenated, and their order has no sort key."""
+    """Always None: results of several stores are concatenated, and their order has no
+    sort key.
+    """
     relevance: float | None = None
     """How well the entry answers, from 0 to 1; None where the store does not say."""
 
 
 class MemoryStore:
-    """A base for stores of one's own: `search` is needed, the rest by presence. What is not overridden counts as not there (E10)."""
+    """A base for stores of one's own: `search` is needed, the rest by presence. What is
+    not overridden counts as not there (E10).
+    """
 
     async def search(self, query: str, *, limit: int) -> Sequence[Any]:
-        """The best entries, at most so many, the best first: `StoreEntry`, mappings with a `content`, or texts."""
+        """The best entries, at most so many, the best first: `StoreEntry`, mappings
+        with a `content`, or texts.
+        """
         raise Unsupported("search", store=type(self).__name__)
 
     async def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> Any:
-        """Keep one text. It may be told the same again (E9); what it returns is its own affair (E8)."""
+        """Keep one text. It may be told the same again (E9); what it returns is its own
+        affair (E8).
+        """
         raise Unsupported("add", store=type(self).__name__)
 
     async def add_messages(self, messages: Sequence[Any], context: Mapping[str, Any] | None = None) -> Any:
@@ -65,11 +75,14 @@ class MemoryStore:
 class NamedStore:
     """A store under a name, and how it is used.
 
-    `store` is a scoped view of a memory, or any object with `search`, and with `add` or `add_messages` where it is `writable`; its methods may block:
-    they are called in a thread then. `description` tells a model what is in it; `limit` is what it is asked for unless the caller says otherwise.
-    With `extraction` it is told what an agent's conversations say, as `MemoryManager.record` has it: the same again where it is in doubt whether it
-    arrived, under the same `key` where its `add` takes one, as that of a scope of a memory does. Where its `add` takes a `provenance`, as that does,
-    it is told where what is added comes from.
+    `store` is a scoped view of a memory, or any object with `search`, and with `add` or
+    `add_messages` where it is `writable`; its methods may block: they are called in a
+    thread then. `description` tells a model what is in it; `limit` is what it is asked
+    for unless the caller says otherwise. With `extraction` it is told what an agent's
+    conversations say, as `MemoryManager.record` has it: the same again where it is in
+    doubt whether it arrived, under the same `key` where its `add` takes one, as that of
+    a scope of a memory does. Where its `add` takes a `provenance`, as that does, it is
+    told where what is added comes from.
     """
 
     name: str
@@ -93,9 +106,14 @@ class NamedStore:
             raise InvalidInput("writable", f"must be True or False, not {type(self.writable).__name__}")
         object.__setattr__(self, "_can", _abilities(self.store))
         if "search" not in self._can:
-            raise InvalidInput("stores", f"store '{self.name}' has no search method, which {type(self.store).__name__} would need")
+            raise InvalidInput(
+                "stores",
+                f"store '{self.name}' has no search method, which {type(self.store).__name__} would need",
+            )
         able = {"adds": self.can("add"), "takes_messages": self.can("add_messages")}
-        object.__setattr__(self, "learns", resolved(self.extraction, self.name, writable=self.writable, **able))
+        object.__setattr__(
+            self, "learns", resolved(self.extraction, self.name, writable=self.writable, **able)
+        )
 
     def __repr__(self) -> str:
         return f"<NamedStore {self.name!r}{' writable' * self.writable}>"
@@ -124,7 +142,9 @@ class NamedStore:
 
     @property
     def takes_provenance(self) -> bool:
-        """Whether it is told where what is added comes from (`Provenance`), as a scope of a memory is."""
+        """Whether it is told where what is added comes from (`Provenance`), as a scope
+        of a memory is.
+        """
         return self.can("add") and "provenance" in inspect.signature(self._can["add"]).parameters
 
     async def add(
@@ -137,15 +157,21 @@ class NamedStore:
         check: bool = False,
         decide: Decide | None = None,
     ) -> Checked | None:
-        """Keep one text, with what the store takes of its provenance and its key. Of a scope of a memory what was near it and what came of that,
-        where that is asked for and something was."""
-        metadata = None if metadata is None else deepcopy(dict(metadata))  # its own: what it does to them is no matter of another's
+        """Keep one text, with what the store takes of its provenance and its key. Of a
+        scope of a memory what was near it and what came of that, where that is asked
+        for and something was.
+        """
+        metadata = (
+            None if metadata is None else deepcopy(dict(metadata))
+        )  # its own: what it does to them is no matter of another's
         more: dict[str, Any] = {"provenance": provenance} if self.takes_provenance else {}
         more |= {"key": key} if key is not None else {}
         if not (check and _is_view(self.store)):
             await self.call("add", content, metadata, **more)
             return None
-        checked: Checked | None = (await self.call("add", content, metadata, check=True, decide=decide, **more)).checked
+        checked: Checked | None = (
+            await self.call("add", content, metadata, check=True, decide=decide, **more)
+        ).checked
         return checked if checked is not None and (checked.found or checked.note) else None
 
     async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
@@ -153,17 +179,24 @@ class NamedStore:
         return await called(self._can[ability], *args, **kwargs)
 
     async def check_relevance(self, least: float | None) -> None:
-        """Raise `InvalidInput` for a least relevance where the store is a scope of a memory whose embedder has no calibration."""
+        """Raise `InvalidInput` for a least relevance where the store is a scope of a
+        memory whose embedder has no calibration.
+        """
         view = getattr(self.store, "_original", self.store) if _is_view(self.store) else None
         if isinstance(view, ScopedMemory):
             await view._access.engine.meaning.check_relevance(least, "both")
 
     async def search(self, query: str, limit: int | None) -> list[StoreEntry]:
-        """What it finds, stamped with its name; at most `limit`, or what is configured, or 3 (E21)."""
+        """What it finds, stamped with its name; at most `limit`, or what is configured,
+        or 3 (E21).
+        """
         most = limit or self.limit or LIMIT
         found = await self.call("search", query, limit=most)
         if isinstance(found, str | bytes | Mapping):
-            raise InvalidInput("search", f"store '{self.name}' returned a {type(found).__name__}, not a list of what it found")
+            raise InvalidInput(
+                "search",
+                f"store '{self.name}' returned a {type(found).__name__}, not a list of what it found",
+            )
         return [_entry_of(one, self.name) for one in list(found)[:most]]
 
 
@@ -185,13 +218,25 @@ def _writes_to(view: Any) -> Callable[..., Any]:
     """`add` of a scope of a memory."""
 
     async def add(
-        content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
+        content: str,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        provenance: Provenance = UNSAID,
+        **checking: Any,
     ) -> Any:
         with _kept_once(key):
-            return await view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
+            return await view.write(
+                content, metadata=metadata, key=key, **provenance.to_arguments(), **checking
+            )
 
     def add_blocking(
-        content: str, metadata: Mapping[str, Any] | None = None, *, key: str | None = None, provenance: Provenance = UNSAID, **checking: Any
+        content: str,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        provenance: Provenance = UNSAID,
+        **checking: Any,
     ) -> Any:
         with _kept_once(key):
             return view.write(content, metadata=metadata, key=key, **provenance.to_arguments(), **checking)
@@ -201,8 +246,10 @@ def _writes_to(view: Any) -> Callable[..., Any]:
 
 @contextmanager
 def _kept_once(key: str | None) -> Iterator[None]:
-    """No conflict where the same words stand under the key already, with other metadata: a key is of the words alone (decision E71), and a model that
-    reads the same again may say another thing of them."""
+    """No conflict where the same words stand under the key already, with other
+    metadata: a key is of the words alone (decision E71), and a model that reads the
+    same again may say another thing of them.
+    """
     try:
         yield
     except Conflict as error:
@@ -227,7 +274,9 @@ def content_of(value: object, field: str = "content") -> str:
 
 
 def _relevance_of(said: Any) -> float | None:
-    """Return the relevance that a store's own result gives; None where it is no number from 0 to 1."""
+    """Return the relevance that a store's own result gives; None where it is no number
+    from 0 to 1.
+    """
     known = isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said <= 1
     return float(said) if known else None
 
@@ -240,7 +289,11 @@ def _entry_of(found: Any, name: str) -> StoreEntry:
     if isinstance(found, str):
         return StoreEntry(found, name)
     names = ("content", "metadata", "relevance")
-    content, metadata, relevance = (found.get(key) if isinstance(found, Mapping) else getattr(found, key, None) for key in names)
+    content, metadata, relevance = (
+        found.get(key) if isinstance(found, Mapping) else getattr(found, key, None) for key in names
+    )
     if not isinstance(content, str):
-        raise InvalidInput("search", f"store '{name}' returned a {type(found).__name__} without a content that is text")
+        raise InvalidInput(
+            "search", f"store '{name}' returned a {type(found).__name__} without a content that is text"
+        )
     return StoreEntry(content, name, dict(metadata) if metadata else None, relevance=_relevance_of(relevance))

@@ -1,4 +1,6 @@
-"""The manager's tools for a model: plain callables, each with its schema in the shapes that model makers take."""
+"""The manager's tools for a model: plain callables, each with its schema in the shapes
+that model makers take.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from memory.orchestrator.calling import called
 
 @dataclass(frozen=True)
 class Tool:
-    """A callable under a name: `await tool(query="…")`. `parameters` is a JSON Schema of an object."""
+    """A callable under a name: `await tool(query="…")`. `parameters` is a JSON Schema
+    of an object.
+    """
 
     name: str
     description: str
@@ -22,7 +26,9 @@ class Tool:
     function: Callable[..., Any]
 
     async def __call__(self, **arguments: Any) -> Any:
-        """Its result. Raises `InvalidInput` for arguments that the schema does not have, or lacks."""
+        """Its result. Raises `InvalidInput` for arguments that the schema does not
+        have, or lacks.
+        """
         known = self.parameters["properties"]
         for name in arguments:
             if name not in known:
@@ -49,12 +55,19 @@ def tool_name(field: str, name: object) -> str:
 
 
 def distinct(tools: Sequence[Any]) -> list[Any]:
-    """The tools, no two of one name: an API refuses them, and only the first would ever be called."""
+    """The tools, no two of one name: an API refuses them, and only the first would ever
+    be called.
+    """
     if other := next((tool for tool in tools if not isinstance(getattr(tool, "name", None), str)), None):
-        raise InvalidInput("tools", f"what a store's get_tools returns must be Tools, each with a name, not {type(other).__name__}")
+        raise InvalidInput(
+            "tools",
+            f"what a store's get_tools returns must be Tools, each with a name, not {type(other).__name__}",
+        )
     names = [tool.name for tool in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise InvalidInput("tools", f"two are named {twice!r}: give one another name (SearchTool(name=…), AddTool(name=…))")
+        raise InvalidInput(
+            "tools", f"two are named {twice!r}: give one another name (SearchTool(name=…), AddTool(name=…))"
+        )
     return list(tools)
 
 
@@ -64,7 +77,9 @@ ADD = "Keep something in long-term memory that will be worth knowing in later co
 
 @dataclass(frozen=True, slots=True)
 class SearchTool:
-    """How the tool that searches is shown to a model. With `stores` (names, or the stores themselves) it reaches these alone."""
+    """How the tool that searches is shown to a model. With `stores` (names, or the
+    stores themselves) it reaches these alone.
+    """
 
     name: str = "search_memory"
     description: str = SEARCH
@@ -73,8 +88,11 @@ class SearchTool:
 
 @dataclass(frozen=True, slots=True)
 class AddTool:
-    """How the tool that adds is shown to a model. With `stores` (names, or the stores themselves) it writes to these alone. With
-    `wait_for_writes=False` it answers at once, and the manager writes behind: what fails is logged, and `flush` and `close` wait for it."""
+    """How the tool that adds is shown to a model. With `stores` (names, or the stores
+    themselves) it writes to these alone. With `wait_for_writes=False` it answers at
+    once, and the manager writes behind: what fails is logged, and `flush` and `close`
+    wait for it.
+    """
 
     name: str = "add_memory"
     description: str = ADD
@@ -83,7 +101,9 @@ class AddTool:
 
 
 def described(description: str, stores: Sequence[Any]) -> str:
-    """The description of a tool with the stores that it reaches, where they say what is in them (E32)."""
+    """The description of a tool with the stores that it reaches, where they say what is
+    in them (E32).
+    """
     lines = [f"- {store.name}: {store.description}" for store in stores if store.description]
     if not lines:
         return description
@@ -92,6 +112,17 @@ def described(description: str, stores: Sequence[Any]) -> str:
 
 
 def parameters(required: Mapping[str, Any], more: Mapping[str, Any], stores: Sequence[Any]) -> dict[str, Any]:
-    """The schema of a tool's arguments; `stores` are the names among which it may choose."""
-    named = {"type": "array", "items": {"type": "string"}, "description": f"Names of memory stores: {', '.join(store.name for store in stores)}."}
-    return {"type": "object", "properties": {**required, **more, "stores": named}, "required": list(required), "additionalProperties": False}
+    """The schema of a tool's arguments; `stores` are the names among which it may
+    choose.
+    """
+    named = {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": f"Names of memory stores: {', '.join(store.name for store in stores)}.",
+    }
+    return {
+        "type": "object",
+        "properties": {**required, **more, "stores": named},
+        "required": list(required),
+        "additionalProperties": False,
+    }

@@ -1,4 +1,6 @@
-"""Ready-made providers of messages for agents, each over a memory's sessions, so that each runs on any stores."""
+"""Ready-made providers of messages for agents, each over a memory's sessions, so that
+each runs on any stores.
+"""
 
 from memory.facade.providers.buffer import BufferProvider
 from memory.facade.providers.composite import CompositeProvider

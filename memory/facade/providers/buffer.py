@@ -18,10 +18,12 @@ from memory.policies.window import fitted, newest, with_stand_ins
 
 
 class BufferProvider(SessionProvider):
-    """A written list takes the place of what is there; its newest `max_messages` are kept, a result never without its call (C21, C22, C27).
+    """A written list takes the place of what is there; its newest `max_messages` are
+    kept, a result never without its call (C21, C22, C27).
 
-    What is there already is known again (`Session.replace`), so nothing is doubled. With `max_tokens` a read shows what fits; the rest stays (C24).
-    `seed` has messages by session, for those that are not there yet.
+    What is there already is known again (`Session.replace`), so nothing is doubled.
+    With `max_tokens` a read shows what fits; the rest stays (C24). `seed` has messages
+    by session, for those that are not there yet.
     """
 
     type: ClassVar[str] = "buffer"
@@ -39,7 +41,10 @@ class BufferProvider(SessionProvider):
         super().__init__(memory, namespace=namespace, user=user)
         self._max_messages = door.whole("max_messages", max_messages)
         self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
-        self._seed = {door.identifier("seed", session_id): spoken(messages) for session_id, messages in (seed or {}).items()}
+        self._seed = {
+            door.identifier("seed", session_id): spoken(messages)
+            for session_id, messages in (seed or {}).items()
+        }
         self._sowing = asyncio.Lock()
 
     async def session_count(self) -> int:
@@ -48,7 +53,9 @@ class BufferProvider(SessionProvider):
         return len([info async for info in self._infos()])
 
     async def _sow(self) -> None:
-        """Write the sessions that were given and are not there; of several calls at once the first does, and the others wait for it."""
+        """Write the sessions that were given and are not there; of several calls at
+        once the first does, and the others wait for it.
+        """
         if not self._seed:
             return
         async with self._sowing:
@@ -67,25 +74,40 @@ class BufferProvider(SessionProvider):
 
     async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
         messages = self._kept(window)
-        return messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
+        return (
+            messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
+        )
 
-    async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
+    async def _store(
+        self, held: Held, conversation: Conversation, messages: list[Message], new: bool
+    ) -> list[str]:
         before, read = list[Message](), self._seen(conversation)
         if new:
             before, read = await self._window(held.session)
-        elif read is not None and (hidden := read.hidden):  # stay before the list, as many as there is room for
+        elif read is not None and (
+            hidden := read.hidden
+        ):  # stay before the list, as many as there is room for
             written = {message.id for message in messages}
-            before = [m for m in (await self._window(held.session))[0] if m.id in hidden and m.id not in written]
+            before = [
+                m for m in (await self._window(held.session))[0] if m.id in hidden and m.id not in written
+            ]
             read = replace(read, places=read.places.with_all(Places.of(hidden.values())))
         whole = [*before, *messages]
-        stored = await conversation.replace([whole[at] for at in newest(whole, self._max_messages)], by_content=not new, read=read)
+        stored = await conversation.replace(
+            [whole[at] for at in newest(whole, self._max_messages)], by_content=not new, read=read
+        )
         if not new:
             self._knows(conversation, stored)
         return []
 
 
 async def fitting(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
-    """The newest of the messages that fit, as the session counts them, whole blocks, up to the first that does not (C17 to C19)."""
+    """The newest of the messages that fit, as the session counts them, whole blocks, up
+    to the first that does not (C17 to C19).
+    """
     costs = await costs_of(session)
     there = [message for message in with_stand_ins(messages) if message.id in costs]
-    return [there[at] for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept]
+    return [
+        there[at]
+        for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept
+    ]

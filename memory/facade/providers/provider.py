@@ -1,4 +1,6 @@
-"""What a provider of messages is, and what those that come with this library share: each session of a provider is one of its memory's sessions."""
+"""What a provider of messages is, and what those that come with this library share:
+each session of a provider is one of its memory's sessions.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from memory.policies.reading import ContextAsked
 from memory.policies.window import is_made_for_reading, newest, with_stand_ins
 
 HELD = 1_000
-"""Sessions whose handles an instance keeps, and messages of each that it knows again without asking."""
+"""Sessions whose handles an instance keeps, and messages of each that it knows again
+without asking.
+"""
 PAGE = 200
 
 Messages: TypeAlias = "Message | Mapping[str, Any] | Sequence[Given]"
@@ -35,20 +39,36 @@ Messages: TypeAlias = "Message | Mapping[str, Any] | Sequence[Given]"
 
 @runtime_checkable
 class Provider(Protocol):
-    """Anything that keeps the messages of sessions (C1 to C4). `clear` and `entries`, as `SessionProvider` has them, may be missing (C15)."""
+    """Anything that keeps the messages of sessions (C1 to C4). `clear` and `entries`,
+    as `SessionProvider` has them, may be missing (C15).
+    """
 
     async def read(
-        self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()
+        self,
+        session_id: str = DEFAULT,
+        *,
+        limit: int | None = None,
+        query: str | None = None,
+        tags: Sequence[str] = (),
     ) -> Sequence[Message]: ...
 
-    async def write(self, messages: Sequence[Message], session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None) -> Any: ...
+    async def write(
+        self,
+        messages: Sequence[Message],
+        session_id: str = DEFAULT,
+        *,
+        tags: Sequence[str] = (),
+        agent: str | None = None,
+    ) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProviderEntry(Shown):
-    """One session of a provider (C7). `id` and `created_at` stay when it is written again; `tags` and `agent` are those of the latest write (C8).
+    """One session of a provider (C7). `id` and `created_at` stay when it is written
+    again; `tags` and `agent` are those of the latest write (C8).
 
-    `accessed_at` is when it was last read (C9), `token_count` what its messages take, a summary aside (C32, C40).
+    `accessed_at` is when it was last read (C9), `token_count` what its messages take, a
+    summary aside (C32, C40).
     """
 
     id: str
@@ -70,11 +90,15 @@ class Held:
 
 
 class SessionProvider(TakesTurns):
-    """What the providers share. A provider reaches the sessions of its namespace only, which is its type unless told; `clear` too.
+    """What the providers share. A provider reaches the sessions of its namespace only,
+    which is its type unless told; `clear` too.
 
-    A message is taken in any of the shapes that `Session.append` takes; what is returned are copies (C12). System messages are the run's affair and
-    not stored (C22). With `user` the sessions are that user's: their default session is the user's own, another user's session is refused with
-    `SessionOwnerMismatch`, and `clear` and `entries` reach the user's only. Several processes may use providers of one namespace.
+    A message is taken in any of the shapes that `Session.append` takes; what is
+    returned are copies (C12). System messages are the run's affair and not stored
+    (C22). With `user` the sessions are that user's: their default session is the user's
+    own, another user's session is refused with `SessionOwnerMismatch`, and `clear` and
+    `entries` reach the user's only. Several processes may use providers of one
+    namespace.
     """
 
     type: ClassVar[str] = "session"
@@ -93,11 +117,20 @@ class SessionProvider(TakesTurns):
         self._held: OrderedDict[str, Held] = OrderedDict()
 
     @lends_reads
-    async def read(self, session_id: str = DEFAULT, *, limit: int | None = None, query: str | None = None, tags: Sequence[str] = ()) -> list[Message]:
-        """The messages of a session; none where there is none, or where it has not all of the tags (C3, C11).
+    async def read(
+        self,
+        session_id: str = DEFAULT,
+        *,
+        limit: int | None = None,
+        query: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> list[Message]:
+        """The messages of a session; none where there is none, or where it has not all
+        of the tags (C3, C11).
 
-        With `limit` the newest so many, at most, a call never without its results. With `query` those that answer it, by
-        words, and with both the best of these; in the order in which they were said.
+        With `limit` the newest so many, at most, a call never without its results. With
+        `query` those that answer it, by words, and with both the best of these; in the
+        order in which they were said.
         """
         most, asked, wanted = read_asked(limit, query, tags)
         await self._before()
@@ -128,11 +161,19 @@ class SessionProvider(TakesTurns):
 
     @lends_reads
     async def write(
-        self, messages: Messages, session_id: str = DEFAULT, *, tags: Sequence[str] = (), agent: str | None = None, new: bool = False
+        self,
+        messages: Messages,
+        session_id: str = DEFAULT,
+        *,
+        tags: Sequence[str] = (),
+        agent: str | None = None,
+        new: bool = False,
     ) -> list[str]:
-        """Store what a run has come to; with `new` these messages behind what is there, whatever they say.
+        """Store what a run has come to; with `new` these messages behind what is there,
+        whatever they say.
 
-        Returns what could not be kept to, in words: mostly nothing. The tags and the agent are those of the latest write (C8).
+        Returns what could not be kept to, in words: mostly nothing. The tags and the
+        agent are those of the latest write (C8).
         """
         said = spoken(messages)
         described = described_as(tags, agent)
@@ -142,10 +183,16 @@ class SessionProvider(TakesTurns):
         except NotFound:  # cleared since by another
             self._held.pop(session_id, None)
             notes = await self._written(session_id, said, described, new)
-        replaced = [f"messages[{number}].{path}" for number, message in enumerate(said) for path in message.placeholders]
+        replaced = [
+            f"messages[{number}].{path}"
+            for number, message in enumerate(said)
+            for path in message.placeholders
+        ]
         return [*notes, *(f"{path} is not JSON: a placeholder is stored" for path in replaced)]
 
-    async def _written(self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool) -> list[str]:
+    async def _written(
+        self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool
+    ) -> list[str]:
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
         self._settled(conversation, session_id, said)
@@ -157,23 +204,33 @@ class SessionProvider(TakesTurns):
         if not new:
             reads_of_caller().take_back(conversation.log.life.incarnation)
             reads_of_caller().take_back(self._unwritten(session_id))
-        await conversation.enter_history([message.id for message in said if message.id is not None and message.id not in read])
+        await conversation.enter_history(
+            [message.id for message in said if message.id is not None and message.id not in read]
+        )
         await conversation.describe(described)
         return notes
 
     async def clear(self, session_id: str | None = None) -> None:
-        """Erase one session, or all of this provider's namespace; where there is none, nothing happens (C5). An empty id is refused (C13)."""
+        """Erase one session, or all of this provider's namespace; where there is none,
+        nothing happens (C5). An empty id is refused (C13).
+        """
         await self._before()
         if session_id is not None:
             await self._session(session_id, create=False).delete()
             self._held.pop(session_id, None)
             return
         for info in [info async for info in self._infos()]:
-            await self._memory.session(info.id, create=False, namespace=self.namespace, user=self._user).delete()
+            await self._memory.session(
+                info.id, create=False, namespace=self.namespace, user=self._user
+            ).delete()
         self._held.clear()
 
-    async def _changed_since(self, session_id: str, messages: Sequence[Message]) -> tuple[list[str], list[Message]]:
-        """Of messages that were read here: the ids of those erased since, and those edited since, as they are now."""
+    async def _changed_since(
+        self, session_id: str, messages: Sequence[Message]
+    ) -> tuple[list[str], list[Message]]:
+        """Of messages that were read here: the ids of those erased since, and those
+        edited since, as they are now.
+        """
         said = [message for message in messages if message.role is not Role.SYSTEM]
         session, erased, edited = self._session(session_id, create=False), list[str](), list[Message]()
         try:
@@ -198,21 +255,29 @@ class SessionProvider(TakesTurns):
             await session.append(list(edited))
 
     async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
-        """One session, or all of this provider's namespace, with what is stored of each; none where there is none (C6)."""
+        """One session, or all of this provider's namespace, with what is stored of
+        each; none where there is none (C6).
+        """
         await self._before()
         if session_id is None:
-            return [entry async for info in self._infos() if (entry := await self._entry(info.id[len(self.namespace) + 1 :])) is not None]
+            return [
+                entry
+                async for info in self._infos()
+                if (entry := await self._entry(info.id[len(self.namespace) + 1 :])) is not None
+            ]
         entry = await self._entry(session_id)
         return [] if entry is None else [entry]
 
-    # -- what each provider does its own way --------------------------------------------------------------------------
+    # -- what each provider does its own way -------------------------------------------
 
     async def _before(self) -> None:
         """Before any call."""
         self._memory._access.check_process()
 
     def _kept(self, window: list[Message]) -> list[Message]:
-        """What of the window this provider keeps: of writers at once each keeps what the others said."""
+        """What of the window this provider keeps: of writers at once each keeps what
+        the others said.
+        """
         return window
 
     async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
@@ -220,42 +285,63 @@ class SessionProvider(TakesTurns):
         return self._kept(window)
 
     async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
-        """What a read shows that answers the query, no more than `most` messages, or than have room."""
+        """What a read shows that answers the query, no more than `most` messages, or
+        than have room.
+        """
         kept = with_stand_ins(self._kept(window))
         ranks = await ranks_of(held.session, kept, query)
         if self._max_tokens is None or not ranks:
             return best_of(kept, ranks, most=most)
         costs = await costs_of(held.session)
-        return best_of(kept, ranks, most=most, costs=[costs.get(message.id, 0) for message in kept], budget=self._max_tokens)
+        return best_of(
+            kept,
+            ranks,
+            most=most,
+            costs=[costs.get(message.id, 0) for message in kept],
+            budget=self._max_tokens,
+        )
 
-    async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
+    async def _store(
+        self, held: Held, conversation: Conversation, messages: list[Message], new: bool
+    ) -> list[str]:
         """Store what was written; what could not be kept to."""
         raise NotImplementedError
 
-    # -- what they share ----------------------------------------------------------------------------------------------
+    # -- what they share ---------------------------------------------------------------
 
     async def _window(self, session: Session) -> tuple[list[Message], Read]:
-        """The window as it is now. The caller is not shown it yet, so this is no read of the calling task."""
+        """The window as it is now. The caller is not shown it yet, so this is no read
+        of the calling task.
+        """
         context, read = await (await session._conversation()).read()
-        window = [message for message in context.messages if message.is_summary or message.role is not Role.SYSTEM]
+        window = [
+            message for message in context.messages if message.is_summary or message.role is not Role.SYSTEM
+        ]
         read.shown = list(window)
         return window, read
 
     def _seen(self, conversation: Conversation) -> Read | None:
-        """What the calling task knows of the session: its last read, and what it wrote since; None where it did neither."""
+        """What the calling task knows of the session: its last read, and what it wrote
+        since; None where it did neither.
+        """
         return reads_of_caller().get(conversation.log.life.incarnation)
 
-    def _settled(self, conversation: Conversation, session_id: str, messages: Sequence[Message]) -> Read | None:
-        """The read that the messages come from, which the calling task hands back; None where it has read nothing."""
+    def _settled(
+        self, conversation: Conversation, session_id: str, messages: Sequence[Message]
+    ) -> Read | None:
+        """The read that the messages come from, which the calling task hands back; None
+        where it has read nothing.
+        """
         reads = reads_of_caller()
         reads.begin(self._unwritten(session_id), conversation.log.life.incarnation)
         return reads.settle(conversation.log.life.incarnation, messages)
 
     async def _assume_read(self, session_id: str, shown: Sequence[Message]) -> None:
-        """Let the calling task have read these messages here, which it read in another part of a composite.
+        """Let the calling task have read these messages here, which it read in another
+        part of a composite.
 
-        Those that say something else here count as edited since. A read of this part is kept, without what the composite
-        did not show.
+        Those that say something else here count as edited since. A read of this part is
+        kept, without what the composite did not show.
         """
         held = self._handle(session_id)
         try:
@@ -286,7 +372,9 @@ class SessionProvider(TakesTurns):
         return set(seen.versions) if seen.shown is None else {message.id for message in seen.shown}
 
     def _knows(self, conversation: Conversation, messages: list[Message]) -> None:
-        """Let the calling task know these messages, in order, after it wrote. What it has read stays what it has read."""
+        """Let the calling task know these messages, in order, after it wrote. What it
+        has read stays what it has read.
+        """
         seen = self._seen(conversation) or Read(is_read=False)
         seen.shown = messages if len(messages) <= HELD else None
         reads_of_caller().put(conversation.log.life.incarnation, seen)
@@ -300,7 +388,9 @@ class SessionProvider(TakesTurns):
         return f"{self.namespace}/{named if self._user is None or named != DEFAULT else f'{DEFAULT}@{self._user}'}"
 
     def _session(self, session_id: str, *, create: bool) -> Session:
-        return self._memory.session(self._key(session_id), create=create, namespace=self.namespace, user=self._user)
+        return self._memory.session(
+            self._key(session_id), create=create, namespace=self.namespace, user=self._user
+        )
 
     def _handle(self, session_id: str, *, create: bool = False) -> Held:
         self._key(session_id)  # refuses what is no id
@@ -316,7 +406,12 @@ class SessionProvider(TakesTurns):
         cursor, more = None, True
         while more:
             page = await self._memory.sessions.list(
-                namespace=self.namespace, user=self._user, by="created", order="oldest", limit=PAGE, cursor=cursor
+                namespace=self.namespace,
+                user=self._user,
+                by="created",
+                order="oldest",
+                limit=PAGE,
+                cursor=cursor,
             )
             for info in page.sessions:
                 if info.id.startswith(f"{self.namespace}/"):
@@ -332,31 +427,49 @@ class SessionProvider(TakesTurns):
         held = self._held.get(session_id)
         moments = [info.accessed_at, None if held is None else held.accessed_at]
         accessed_at = max((moment for moment in moments if moment is not None), default=None)
-        active = sum(tokens for message, tokens in zip(context.messages, context.tokens, strict=True) if not message.is_summary)  # C40
-        return ProviderEntry(info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, active)
+        active = sum(
+            tokens
+            for message, tokens in zip(context.messages, context.tokens, strict=True)
+            if not message.is_summary
+        )  # C40
+        return ProviderEntry(
+            info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, active
+        )
 
 
 def _says(message: Message) -> tuple[object, ...]:
     return message.role, message.content, message.reasoning, message.tool_calls
 
 
-def read_asked(limit: int | None, query: str | None, tags: Sequence[str]) -> tuple[int | None, str | None, set[str]]:
-    """What a read is asked, checked: how many messages, what they answer, which tags their session has."""
+def read_asked(
+    limit: int | None, query: str | None, tags: Sequence[str]
+) -> tuple[int | None, str | None, set[str]]:
+    """What a read is asked, checked: how many messages, what they answer, which tags
+    their session has.
+    """
     most = None if limit is None else door.whole_limit(limit, default=0)
     asked = None if query is None else door.text("query", query, max_bytes=MAX_QUERY_BYTES)
     return most, asked, set(door.tags(door.sequence("tags", tags)))
 
 
 def spoken(messages: Messages) -> list[Message]:
-    """The messages as ours, without those of the system and results that only stood in for others in a read: copies."""
+    """The messages as ours, without those of the system and results that only stood in
+    for others in a read: copies.
+    """
     alone = isinstance(messages, Message | Mapping)
-    given = messages_of(messages) if alone else messages_of_each(door.sequence("messages", messages), "messages")
+    given = (
+        messages_of(messages) if alone else messages_of_each(door.sequence("messages", messages), "messages")
+    )
     return [said for said in given if said.role is not Role.SYSTEM and not is_made_for_reading(said)]
 
 
 async def ranks_of(session: Session, messages: Sequence[Message], query: str) -> dict[int, int]:
     """The ranks of those of the messages that answer the query, by position."""
-    conversation, most, places = await session._conversation(), PAGE, {message.id: at for at, message in enumerate(messages)}
+    conversation, most, places = (
+        await session._conversation(),
+        PAGE,
+        {message.id: at for at, message in enumerate(messages)},
+    )
     while True:  # archived messages are found too, and must not take the places of those that can be shown
         hits = await conversation.search(query, most, "words")
         found = [places[hit.message.id] for hit in hits if hit.message.id in places]
@@ -366,7 +479,9 @@ async def ranks_of(session: Session, messages: Sequence[Message], query: str) ->
 
 
 async def costs_of(session: Session) -> dict[str | None, int]:
-    """What each message of the window takes in tokens, as the session counts them, by id."""
+    """What each message of the window takes in tokens, as the session counts them, by
+    id.
+    """
     context, _ = await (await session._conversation()).read(ContextAsked(completes=True))
     return dict(zip([message.id for message in context.messages], context.tokens, strict=True))
 

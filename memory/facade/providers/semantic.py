@@ -17,15 +17,25 @@ from memory.policies.window import newest, with_stand_ins
 
 
 class SemanticProvider(SessionProvider):
-    """A read with a query shows the `found` messages that answer it best, however old, and the `last` ones, in the order in which they were said.
+    """A read with a query shows the `found` messages that answer it best, however old,
+    and the `last` ones, in the order in which they were said.
 
-    Without a query the last ones only. With a `limit` those found come first, the best of them before the others. What is
-    written comes behind what is there, as a sliding window takes it; nothing leaves.
+    Without a query the last ones only. With a `limit` those found come first, the best
+    of them before the others. What is written comes behind what is there, as a sliding
+    window takes it; nothing leaves.
     """
 
     type: ClassVar[str] = "semantic"
 
-    def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None, last: int = 10, found: int = 10) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        namespace: str | None = None,
+        user: str | None = None,
+        last: int = 10,
+        found: int = 10,
+    ) -> None:
         super().__init__(memory, namespace=namespace, user=user)
         self._last = door.whole("last", last)
         self._found = door.whole("found", found)
@@ -40,9 +50,15 @@ class SemanticProvider(SessionProvider):
         earlier = [hit.item for hit in hits if hit.message.id not in known and not hit.message.tool_calls]
         shown = [item.message for item in sorted(earlier, key=lambda item: item.number)] + last
         found = {hit.message.id: rank for rank, hit in enumerate(hits)}
-        return best_of(shown, {at: found.get(message.id, len(hits) + len(shown) - at) for at, message in enumerate(shown)}, most=most)
+        return best_of(
+            shown,
+            {at: found.get(message.id, len(hits) + len(shown) - at) for at, message in enumerate(shown)},
+            most=most,
+        )
 
-    async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
+    async def _store(
+        self, held: Held, conversation: Conversation, messages: list[Message], new: bool
+    ) -> list[str]:
         read = self._seen(conversation)
         is_known = read is not None and read.shown is not None
         there, now = ([], Read()) if is_known else await self._window(held.session)
@@ -50,7 +66,9 @@ class SemanticProvider(SessionProvider):
         more = messages if new else behind(messages, seen)
         named = {message.id: message for message in seen if message.id is not None}
         versions = now.versions if read is None else {**now.versions, **read.versions}
-        told = [message for message in messages if message.id in named and message != named[message.id]] + more
+        told = [
+            message for message in messages if message.id in named and message != named[message.id]
+        ] + more
         stored: list[Message | None] = []
         for start in range(0, len(told), AT_ONCE):
             stored += await conversation.append_as_read(told[start : start + AT_ONCE], versions=versions)

@@ -16,24 +16,38 @@ from memory.policies.window import blocks, turns
 
 
 class SlidingWindowProvider(SessionProvider):
-    """What is written comes behind what is there, and the newest `max_turns` turns are kept; a read shows those that fit `max_tokens` (C28 to C34).
+    """What is written comes behind what is there, and the newest `max_turns` turns are
+    kept; a read shows those that fit `max_tokens` (C28 to C34).
 
-    A turn is never shown in part. A list that begins as what this instance last read or wrote is the whole talk: of it only what is new is appended.
+    A turn is never shown in part. A list that begins as what this instance last read or
+    wrote is the whole talk: of it only what is new is appended.
     """
 
     type: ClassVar[str] = "sliding-window"
 
     def __init__(
-        self, memory: Memory, *, namespace: str | None = None, user: str | None = None, max_turns: int = 50, max_tokens: int | None = 4_000
+        self,
+        memory: Memory,
+        *,
+        namespace: str | None = None,
+        user: str | None = None,
+        max_turns: int = 50,
+        max_tokens: int | None = 4_000,
     ) -> None:
         super().__init__(memory, namespace=namespace, user=user)
         self._max_turns = door.whole("max_turns", max_turns)
         self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
 
     async def stats(self, session_id: str = "default") -> dict[str, int] | None:
-        """How many turns are stored, and what they take (C32); None where there is no such session."""
+        """How many turns are stored, and what they take (C32); None where there is no
+        such session.
+        """
         entries = await self.entries(session_id)
-        return {"turns": len(turns(entries[0].messages)), "estimated_tokens": entries[0].token_count or 0} if entries else None
+        return (
+            {"turns": len(turns(entries[0].messages)), "estimated_tokens": entries[0].token_count or 0}
+            if entries
+            else None
+        )
 
     def _kept(self, window: list[Message]) -> list[Message]:
         units = turns(window)
@@ -43,11 +57,15 @@ class SlidingWindowProvider(SessionProvider):
         messages = self._kept(window)
         if self._max_tokens is None:
             return messages
-        context, _ = await (await held.session._conversation()).read(ContextAsked(self._max_tokens, by="turns", completes=True))
+        context, _ = await (await held.session._conversation()).read(
+            ContextAsked(self._max_tokens, by="turns", completes=True)
+        )
         kept = {message.id for message in context.messages}
         return [messages[at] for block in blocks(messages) if messages[block[0]].id in kept for at in block]
 
-    async def _store(self, held: Held, conversation: Conversation, messages: list[Message], new: bool) -> list[str]:
+    async def _store(
+        self, held: Held, conversation: Conversation, messages: list[Message], new: bool
+    ) -> list[str]:
         there, now = await self._window(held.session)
         seen = self._seen(conversation)
         known = there if seen is None or seen.shown is None else seen.shown
@@ -61,7 +79,11 @@ class SlidingWindowProvider(SessionProvider):
 
 
 def with_changes(there: list[Message], written: list[Message], now: Read, seen: Read) -> list[Message]:
-    """What is there, saying what was written under its id, unless it was edited since the caller has `seen` it."""
-    changed: dict[str | None, Message] = {message.id: message for message in written if message.id is not None}
+    """What is there, saying what was written under its id, unless it was edited since
+    the caller has `seen` it.
+    """
+    changed: dict[str | None, Message] = {
+        message.id: message for message in written if message.id is not None
+    }
     edited = {name for name, version in now.versions.items() if seen.versions.get(name, version) != version}
     return [message if message.id in edited else changed.get(message.id, message) for message in there]

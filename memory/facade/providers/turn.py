@@ -1,4 +1,6 @@
-"""One run of an agent over a provider: read before it, write after it, and only if it went well (C52 to C54)."""
+"""One run of an agent over a provider: read before it, write after it, and only if it
+went well (C52 to C54).
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ from memory.orchestrator.conversations.reads import Reads, reads_of_caller, with
 DEFAULT = "default"
 """The session that is read and written where none is named (C2)."""
 Emit: TypeAlias = Callable[[str, Mapping[str, Any]], object]
-"""Is told `memory:read` and `memory:write`, with the session, the agent, and how many messages."""
+"""Is told `memory:read` and `memory:write`, with the session, the agent, and how many
+messages.
+"""
 
 
 @dataclass(slots=True)
 class Turn:
-    """What a run is given and what it adds. `messages` are what a model is to be sent: system, history, user, then what was added."""
+    """What a run is given and what it adds. `messages` are what a model is to be sent:
+    system, history, user, then what was added.
+    """
 
     system: list[Message]
     history: list[Message]
@@ -34,7 +40,9 @@ class Turn:
         return [*self.system, *self.history, *self.new]
 
     def add(self, message: Given | Sequence[Given]) -> None:
-        """What the model answered, or a tool found: part of `messages` from now on, and stored when the run has gone well."""
+        """What the model answered, or a tool found: part of `messages` from now on, and
+        stored when the run has gone well.
+        """
         self.new += said_of(message)
 
 
@@ -50,18 +58,22 @@ def turn_of(
     agent: str | None = None,
     emit: Emit | None = None,
 ) -> AbstractAsyncContextManager[Turn]:
-    """One run over any provider: reads, gives the run its messages, and writes what is new when it ends without an exception; else nothing.
+    """One run over any provider: reads, gives the run its messages, and writes what is
+    new when it ends without an exception; else nothing.
 
         async with provider.turn("what is my name?", "s1", system="You are kind.") as turn:
             turn.add(await model(turn.messages))
 
-    `user` is text or messages; `limit` and `query` are those of `read`, `tags` and `agent` those of `write`.
+    `user` is text or messages; `limit` and `query` are those of `read`, `tags` and
+    `agent` those of `write`.
     """
     given = said_of({"role": "user", "content": user} if isinstance(user, str) else user)
     said = [] if system is None else [Message(role=Role.SYSTEM, content=door.text("system", system))]
     described_as(tags, agent)  # not when the run is over, which would be lost
     reads = reads_of_caller()  # the read and the write of a run may be in different tasks
-    return _turn(provider, reads, said, given, session_id, limit=limit, query=query, tags=tags, agent=agent, emit=emit)
+    return _turn(
+        provider, reads, said, given, session_id, limit=limit, query=query, tags=tags, agent=agent, emit=emit
+    )
 
 
 @asynccontextmanager
@@ -88,11 +100,18 @@ async def _turn(
 
 def described_as(tags: Sequence[str], agent: str | None) -> dict[str, tuple[str, ...] | str | None]:
     """What a write says of a session, checked."""
-    return {"tags": tuple(door.tags(door.sequence("tags", tags))), "agent": None if agent is None else door.identifier("agent", agent)}
+    return {
+        "tags": tuple(door.tags(door.sequence("tags", tags))),
+        "agent": None if agent is None else door.identifier("agent", agent),
+    }
 
 
-async def written_new(provider: Any, messages: Sequence[Message], session_id: str, *, tags: Sequence[str], agent: str | None) -> list[str]:
-    """Write messages behind those that are there, to any provider: one that only takes whole lists is given what it has, and they."""
+async def written_new(
+    provider: Any, messages: Sequence[Message], session_id: str, *, tags: Sequence[str], agent: str | None
+) -> list[str]:
+    """Write messages behind those that are there, to any provider: one that only takes
+    whole lists is given what it has, and they.
+    """
     if getattr(provider, "takes_new", False):
         return list(await provider.write(messages, session_id, tags=tags, agent=agent, new=True))
     there = await provider.read(session_id)
@@ -125,4 +144,6 @@ class TakesTurns:
         emit: Emit | None = None,
     ) -> AbstractAsyncContextManager[Turn]:
         """One run of an agent: see `turn_of`."""
-        return turn_of(self, user, session_id, system=system, limit=limit, query=query, tags=tags, agent=agent, emit=emit)
+        return turn_of(
+            self, user, session_id, system=system, limit=limit, query=query, tags=tags, agent=agent, emit=emit
+        )

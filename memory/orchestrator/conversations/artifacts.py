@@ -1,8 +1,11 @@
-"""The large texts of a message: taken out of its row, cut into chunks, and put back. Pure.
+"""The large texts of a message: taken out of its row, cut into chunks, and put back.
+Pure.
 
-A row says of each where in the message it belongs, how long it is and of which chunks it consists; of the first that is said the row has the
-beginning. A chunk is named by the upload that stored it and by the digest of what it says, so that what is read is known to be what was said, and a
-message that has grown goes on having the chunks that it had.
+A row says of each where in the message it belongs, how long it is and of which chunks
+it consists; of the first that is said the row has the beginning. A chunk is named by
+the upload that stored it and by the digest of what it says, so that what is read is
+known to be what was said, and a message that has grown goes on having the chunks that
+it had.
 """
 
 from __future__ import annotations
@@ -20,12 +23,16 @@ from memory.ports.record import JsonValue, Key
 CHUNK_CHARACTERS = 256 * 1024
 """Of a chunk: at most four times as many bytes, which every store takes."""
 BEGINNING = 8_192
-"""Characters of what a message says in large texts that stay in the row: all that it is found by is among them."""
+"""Characters of what a message says in large texts that stay in the row: all that it is
+found by is among them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some of a large text: who stored it, and the SHA-256 of its UTF-8 in hexadecimal digits."""
+    """Some of a large text: who stored it, and the SHA-256 of its UTF-8 in hexadecimal
+    digits.
+    """
 
     upload: str
     digest: str
@@ -33,7 +40,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A large text of a message: where it belongs in the message as JSON, how many bytes it has in UTF-8, and its chunks in order."""
+    """A large text of a message: where it belongs in the message as JSON, how many
+    bytes it has in UTF-8, and its chunks in order.
+    """
 
     path: tuple[str | int, ...]
     size: int
@@ -72,26 +81,38 @@ def digest_of(data: bytes) -> str:
 
 def encoded(text: str) -> Iterator[bytes]:
     """The chunks of a text: no character is parted."""
-    return (text[start : start + CHUNK_CHARACTERS].encode() for start in range(0, len(text), CHUNK_CHARACTERS))
+    return (
+        text[start : start + CHUNK_CHARACTERS].encode() for start in range(0, len(text), CHUNK_CHARACTERS)
+    )
 
 
-# -- as JSON ----------------------------------------------------------------------------------------------------------
+# -- as JSON ---------------------------------------------------------------------------
 
 
 def to_json(artifacts: Artifacts) -> list[JsonValue]:
-    return [[list(one.path), one.size, [[chunk.upload, chunk.digest] for chunk in one.chunks]] for one in artifacts]
+    return [
+        [list(one.path), one.size, [[chunk.upload, chunk.digest] for chunk in one.chunks]]
+        for one in artifacts
+    ]
 
 
 def told(said: Iterable[Any]) -> Artifacts:
     """What `to_json` said."""
-    return tuple([Artifact(tuple(path), int(size), tuple([Chunk(str(u), str(d)) for u, d in chunks])) for path, size, chunks in said])
+    return tuple(
+        [
+            Artifact(tuple(path), int(size), tuple([Chunk(str(u), str(d)) for u, d in chunks]))
+            for path, size, chunks in said
+        ]
+    )
 
 
-# -- in a message -----------------------------------------------------------------------------------------------------
+# -- in a message ----------------------------------------------------------------------
 
 
 def large_texts(message: Message) -> list[tuple[tuple[str | int, ...], str]]:
-    """The texts of a message that are too large for its row, each with its path. Names and ids are never taken out."""
+    """The texts of a message that are too large for its row, each with its path. Names
+    and ids are never taken out.
+    """
     found = list(_large(("content",), message.content))
     found += _large(("reasoning",), message.reasoning)
     for number, call in enumerate(message.tool_calls):
@@ -115,7 +136,9 @@ def _large(path: tuple[str | int, ...], value: object) -> Iterator[tuple[tuple[s
 
 
 def outlined(said: dict[str, JsonValue], artifacts: Artifacts) -> dict[str, JsonValue]:
-    """The message as its row has it: of what it says the beginning, nothing of its other large texts. What is given is changed."""
+    """The message as its row has it: of what it says the beginning, nothing of its
+    other large texts. What is given is changed.
+    """
     room = BEGINNING
     for artifact in artifacts:
         holder, name = _holder(said, artifact), artifact.path[-1]
@@ -125,7 +148,9 @@ def outlined(said: dict[str, JsonValue], artifacts: Artifacts) -> dict[str, Json
 
 
 def completed(outline: Message, artifacts: Artifacts, texts: Mapping[Chunk, str]) -> Message:
-    """The message with its large texts. Where a chunk of one is not among the texts it says so: as a part of the content, where it was one."""
+    """The message with its large texts. Where a chunk of one is not among the texts it
+    says so: as a part of the content, where it was one.
+    """
     said: dict[str, JsonValue] = outline.model_dump(mode="json", exclude_defaults=True)
     for artifact in artifacts:
         if all(chunk in texts for chunk in artifact.chunks):

@@ -1,4 +1,6 @@
-"""What a session keeps beside its log under names of the caller's: one record a name, in the session's partition, the last saved wins."""
+"""What a session keeps beside its log under names of the caller's: one record a name,
+in the session's partition, the last saved wins.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Beside:
         return Key(tenant, ids.keyed_id(tenant, scope, name))
 
     async def get(self, log: Log, name: str) -> Record | None:
-        """The record of this name; None where there is none. Raises `CorruptRecord` where it cannot be read."""
+        """The record of this name; None where there is none. Raises `CorruptRecord`
+        where it cannot be read.
+        """
         stored = await self._readable(self.key(log.life.tenant, log.life.scope, name))
         return stored if isinstance(stored, Record) else None
 
@@ -61,11 +65,13 @@ class Beside:
         user: str | None = None,
         keeps: Sequence[str] = (),
     ) -> Record:
-        """Let the record of this name say this; when it was created stays. That this `user` saved it is noted. `first` is awaited before one is
-        put where none stands.
+        """Let the record of this name say this; when it was created stays. That this
+        `user` saved it is noted. `first` is awaited before one is put where none
+        stands.
 
-        Raises `NotFound` where the session was deleted, `Held` where one of the values of the body that it `keeps` would be overwritten and the
-        session is under legal hold.
+        Raises `NotFound` where the session was deleted, `Held` where one of the values
+        of the body that it `keeps` would be overwritten and the session is under legal
+        hold.
         """
         saved = await self.change(log, name, lambda _: (fields, body), first, user=user, keeps=keeps)
         assert saved is not None  # noqa: S101 - only a change can say no
@@ -81,21 +87,29 @@ class Beside:
         user: str | None = None,
         keeps: Sequence[str] = (),
     ) -> Record | None:
-        """`save` of what follows from what stands, which nobody changes in between; None, and nothing is saved, where `said` says so."""
+        """`save` of what follows from what stands, which nobody changes in between;
+        None, and nothing is saved, where `said` says so.
+        """
         store, patience = self._placement.topology.archive, Patience(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
         while True:
             there = await self._readable(key)
             if (says := said(there if isinstance(there, Record) else None)) is None:
                 return None
-            if isinstance(there, Record) and any(there.body.get(one) and there.body[one] != says[1].get(one) for one in keeps):
+            if isinstance(there, Record) and any(
+                there.body.get(one) and there.body[one] != says[1].get(one) for one in keeps
+            ):
                 await self._holds.refuse_change(log.life.partition, log.life.user)
             if isinstance(there, Tombstone) and there.owed:
                 await self._outbox.finish(Pending(self._collection, store, there))
             if first is not None and not isinstance(there, Record):
                 await first(key)
             named: Any = there.fields.get(SAID_BY) if isinstance(there, Record) else None
-            writers = log.life.writers_after(tuple(named or ()), user) if isinstance(there, Record) else log.life.writers_of(user)
+            writers = (
+                log.life.writers_after(tuple(named or ()), user)
+                if isinstance(there, Record)
+                else log.life.writers_of(user)
+            )
             now = self._placement.now()
             stands = there.version if isinstance(there, Record | Tombstone) else 0
             record = Record(
@@ -110,7 +124,9 @@ class Beside:
                 tier="mid",
             )
             when = AtVersion(stands) if stands else Absent()
-            outcome = await self._placement.write_one(f"{self._collection.name}.save", store, Put(self._collection, record, when))
+            outcome = await self._placement.write_one(
+                f"{self._collection.name}.save", store, Put(self._collection, record, when)
+            )
             if outcome.applied:
                 return replace(record, generation=outcome.generation)
             if (error := refused(store, outcome)) is not None:
@@ -119,9 +135,12 @@ class Beside:
                 await log.renew()
             await patience.wait()
 
-    async def delete(self, log: Log, name: str, owed: Callable[[Key], Awaitable[tuple[Owed, ...]]] | None = None) -> bool:
-        """Delete the record of this name; false where there is none. `owed` says what its deletion is to owe. Raises `Held` where the session is
-        under legal hold."""
+    async def delete(
+        self, log: Log, name: str, owed: Callable[[Key], Awaitable[tuple[Owed, ...]]] | None = None
+    ) -> bool:
+        """Delete the record of this name; false where there is none. `owed` says what
+        its deletion is to owe. Raises `Held` where the session is under legal hold.
+        """
         store, patience = self._placement.topology.archive, Patience(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
         stands = 0
@@ -142,14 +161,27 @@ class Beside:
             outcome = await self._placement.write_one(f"{self._collection.name}.delete", store, deletion)
             if outcome.applied:
                 if steps:
-                    await self._outbox.finish(Pending(self._collection, store, Tombstone(key, deletion.version, steps)))
+                    await self._outbox.finish(
+                        Pending(self._collection, store, Tombstone(key, deletion.version, steps))
+                    )
                 return True
             if (error := refused(store, outcome)) is not None:
                 raise error
             stands = outcome.version or stands
             await patience.wait()
 
-    async def page(self, where: Where, asked: Sequence[Filter], *, descending: bool, limit: int, cursor: str | None) -> Page:
+    async def page(
+        self, where: Where, asked: Sequence[Filter], *, descending: bool, limit: int, cursor: str | None
+    ) -> Page:
         """Some of them, by when they were created."""
-        query = Query(self._collection, where, all_of(*asked), (Order("created_at", descending=descending),), limit, cursor=cursor)
-        return await self._placement.page(f"{self._collection.name}.list", self._placement.topology.archive, query)
+        query = Query(
+            self._collection,
+            where,
+            all_of(*asked),
+            (Order("created_at", descending=descending),),
+            limit,
+            cursor=cursor,
+        )
+        return await self._placement.page(
+            f"{self._collection.name}.list", self._placement.topology.archive, query
+        )

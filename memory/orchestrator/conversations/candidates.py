@@ -1,4 +1,6 @@
-"""Messages as candidates: what the log has of each, with the vector of its nearest passage, as columns that rank as those of entries do."""
+"""Messages as candidates: what the log has of each, with the vector of its nearest
+passage, as columns that rank as those of entries do.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from memory.ports.record import Partition
 log = logging.getLogger(__name__)
 
 MADE_FIRST = 500
-"""Messages written here, the newest ones, that are made ready to be found by meaning before a search."""
+"""Messages written here, the newest ones, that are made ready to be found by meaning
+before a search.
+"""
 SELECT = frozenset({"conversation_id", "number_in_conversation", "speaker", "marks", "created_at"})
 OF_ENTRIES = ("type", "tags")
 """Fields that ranking reads and messages lack."""
@@ -36,7 +40,9 @@ OF_ENTRIES = ("type", "tags")
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Of which sessions messages are asked for, what lets them through (`asked` may name what messages and passages both declare), and which way."""
+    """Of which sessions messages are asked for, what lets them through (`asked` may
+    name what messages and passages both declare), and which way.
+    """
 
     where: Partitions | Tenant
     asked: Filter | None
@@ -44,8 +50,10 @@ class Heard:
 
 
 def heard_in(asked: Asked) -> Heard | None:
-    """What was said in the asked sessions and in those with the asked users, where it can be what is asked for: messages have neither types nor tags
-    nor metadata, and what was true or known at a moment is not told of them."""
+    """What was said in the asked sessions and in those with the asked users, where it
+    can be what is asked for: messages have neither types nor tags nor metadata, and
+    what was true or known at a moment is not told of them.
+    """
     if asked.as_of or asked.known_at or asked.types or asked.tags or asked.any_tags or asked.metadata:
         return None
     users = tuple(scope.id for scope in asked.scopes if scope.kind is ScopeKind.USER)
@@ -53,14 +61,20 @@ def heard_in(asked: Asked) -> Heard | None:
     since = Ge("created_at", asked.since) if asked.since else None
     before = Lt("created_at", asked.before) if asked.before else None
     if users:
-        return Heard(Tenant(asked.tenant), all_of(Or((In("subject", users), In("scope", sessions))), since, before), asked.by)
+        return Heard(
+            Tenant(asked.tenant),
+            all_of(Or((In("subject", users), In("scope", sessions))), since, before),
+            asked.by,
+        )
     where = [Partition(asked.tenant, session) for session in sessions]
     return Heard(within(*where), all_of(since, before), asked.by) if where else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessagePool:
-    """Candidates as columns; of those with a vector, when the message said what that is of."""
+    """Candidates as columns; of those with a vector, when the message said what that is
+    of.
+    """
 
     measured: Measured
     said_at: Mapping[str, int]
@@ -84,8 +98,12 @@ class Gathering:
         except MemoryTiersError as error:
             log.info("what was said last is not found by meaning yet: %s", error)
 
-    async def gather(self, heard: Heard, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> MessagePool:
-        """So many of each way, with what stands beside them. A store of passages that fails takes nothing from what is found by words."""
+    async def gather(
+        self, heard: Heard, question: Question, near: bytes | None, limit: int, lacking: Lacking
+    ) -> MessagePool:
+        """So many of each way, with what stands beside them. A store of passages that
+        fails takes nothing from what is found by words.
+        """
         by_words = heard.by != "meaning"
         if near and (lacks := self._passages.lacks) is not None:
             lacking.say(lacks)
@@ -106,16 +124,26 @@ class Gathering:
             found = await self._placement.topology.archive.candidates(asked)
         others = [i for i in found.ids if i not in parts]
         parts |= await self._firsts(heard, others, near, lacking) if near and others else {}
-        return MessagePool(_ranked_alike(found, parts, near), {i: part.said_at for i, part in parts.items()}, len(found) >= limit)
+        return MessagePool(
+            _ranked_alike(found, parts, near),
+            {i: part.said_at for i, part in parts.items()},
+            len(found) >= limit,
+        )
 
     async def _nearest(self, heard: Heard, near: bytes, limit: int, lacking: Lacking) -> dict[str, Part]:
         """Of the messages found by meaning each one's nearest passage."""
-        found = await self._answered(Candidates(PASSAGES, heard.where, near=near, limit=limit, filter=heard.asked), near, lacking)
+        found = await self._answered(
+            Candidates(PASSAGES, heard.where, near=near, limit=limit, filter=heard.asked), near, lacking
+        )
         return {message: part for message, part in found.items() if part.cosine > 0}
 
-    async def _firsts(self, heard: Heard, messages: Sequence[str], near: bytes, lacking: Lacking) -> dict[str, Part]:
+    async def _firsts(
+        self, heard: Heard, messages: Sequence[str], near: bytes, lacking: Lacking
+    ) -> dict[str, Part]:
         """The first passages of the others."""
-        firsts = Candidates(PASSAGES, heard.where, among=tuple(map(first_of, messages)), dimensions=len(near) // 4)
+        firsts = Candidates(
+            PASSAGES, heard.where, among=tuple(map(first_of, messages)), dimensions=len(near) // 4
+        )
         return await self._answered(firsts, near, lacking)
 
     async def _answered(self, asked: Candidates, near: bytes, lacking: Lacking) -> dict[str, Part]:
@@ -123,14 +151,25 @@ class Gathering:
         store, named = self._passages.store, OF_MESSAGES.named
         if store is None:
             return {}
-        asked = replace(asked, filter=all_of(asked.filter, self._passages.own), select=frozenset({named, "part"}), statistics=False)
+        asked = replace(
+            asked,
+            filter=all_of(asked.filter, self._passages.own),
+            select=frozenset({named, "part"}),
+            statistics=False,
+        )
         with step("passages.search"):
             found = await lacking.answered(self._placement, store, store.candidates(asked), shows=False)
-        return {} if found is None else {message: parts[0] for message, parts in by_record(near, found, named).items()}
+        return (
+            {}
+            if found is None
+            else {message: parts[0] for message, parts in by_record(near, found, named).items()}
+        )
 
 
 def _ranked_alike(found: Measured, parts: Mapping[str, Part], near: bytes | None) -> Measured:
-    """The columns with what ranking reads of entries, words weighing what those of their content do; a message holds from when it was said."""
+    """The columns with what ranking reads of entries, words weighing what those of
+    their content do; a message holds from when it was said.
+    """
     fields = {name: values for name, values in found.fields.items() if name != "created_at"}
     fields |= {"valid_from": found.fields["created_at"], **{name: [None] * len(found) for name in OF_ENTRIES}}
     vectors = [None if (part := parts.get(i)) is None else part.vector for i in found.ids]

@@ -1,8 +1,10 @@
-"""Sessions carried elsewhere: each one's own record, then its log, event by event, as it stood, so that history, window and counts come back. The
-chunks of a message's large texts come before it, and are stored anew.
+"""Sessions carried elsewhere: each one's own record, then its log, event by event, as
+it stood, so that history, window and counts come back. The chunks of a message's large
+texts come before it, and are stored anew.
 
-A session keeps its id. Its incarnation, which the keys of its events derive from, belongs to tenant and session: in another tenant it has one that
-derives from it, and what names an event by its key names it by the key it has there.
+A session keeps its id. Its incarnation, which the keys of its events derive from,
+belongs to tenant and session: in another tenant it has one that derives from it, and
+what names an event by its key names it by the key it has there.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from memory.domain.errors import InvalidInput, QuotaExceeded, StoreUnavailable
 from memory.domain.session import STATUSES
 from memory.orchestrator.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk, chunks_of, completed, digest_of, uploads_of
-from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, artifacts_of, event_of, place_key, with_artifacts
+from memory.orchestrator.conversations.events import (
+    FIRST_PLACE,
+    EventType,
+    artifacts_of,
+    event_of,
+    place_key,
+    with_artifacts,
+)
 from memory.orchestrator.conversations.folding import back_by, late_by, left_by
 from memory.orchestrator.conversations.forks import carried_elsewhere, check_copied
 from memory.orchestrator.conversations.passages import Passages
@@ -50,8 +59,14 @@ def check_carried(kind: Kind, record: Record) -> None:
     if kind.collection is MESSAGES:
         event = event_of(record)
         left_by(event.draft).with_all(back_by(event.draft)).with_all(late_by(event.draft))
-        if event.draft.message is not None and event.draft.artifacts:  # its large texts have their places in it
-            completed(event.draft.message, event.draft.artifacts, dict.fromkeys(chunks_of(event.draft.artifacts), ""))
+        if (
+            event.draft.message is not None and event.draft.artifacts
+        ):  # its large texts have their places in it
+            completed(
+                event.draft.message,
+                event.draft.artifacts,
+                dict.fromkeys(chunks_of(event.draft.artifacts), ""),
+            )
         if event.place < FIRST_PLACE:
             raise InvalidInput("place", f"must be a whole number, not below {FIRST_PLACE}")
         return
@@ -67,7 +82,9 @@ def check_carried(kind: Kind, record: Record) -> None:
 
 
 def incarnation_here(tenant: str, scope: str, was: str) -> str:
-    """The incarnation that the session of this scope has in a tenant into which it is carried."""
+    """The incarnation that the session of this scope has in a tenant into which it is
+    carried.
+    """
     if not ids.is_id(was) or ids.digest_of(was) == ids.partition_digest(tenant, scope):
         return was
     return ids.derived_id(tenant, scope, "import", was)
@@ -86,23 +103,36 @@ class Moving:
         self._was[session.scope] = str(session.body["incarnation"])
 
     def here(self, record: Record) -> Record:
-        """The record as it stands in this tenant. An event that is of no place of its session stays what it is, and is refused."""
+        """The record as it stands in this tenant. An event that is of no place of its
+        session stays what it is, and is refused.
+        """
         was = self._was.get(record.scope, "")
         now = incarnation_here(self._tenant, record.scope, was)
         if "session_id" in record.fields:
-            body = carried_elsewhere(record.body, lambda session_id, was: incarnation_here(self._tenant, scope_of(session_id), was))
-            return replace(record, key=session_key(self._tenant, str(record.fields["session_id"])), body={**body, "incarnation": now})
+            body = carried_elsewhere(
+                record.body, lambda session_id, was: incarnation_here(self._tenant, scope_of(session_id), was)
+            )
+            return replace(
+                record,
+                key=session_key(self._tenant, str(record.fields["session_id"])),
+                body={**body, "incarnation": now},
+            )
         event, here = event_of(record), Key(self._tenant, record.key.id)
         if was == now or record.key.id != place_key(self._tenant, was, event.place).id:
             return replace(record, key=here)
         here, body = place_key(self._tenant, now, event.place), dict(record.body)
         if event.type is EventType.COMPACTION:
             self._compactions[record.key.id] = here.id
-            names = {place_key(self._tenant, was, place).id: place_key(self._tenant, now, place).id for place in left_by(event.draft)}
+            names = {
+                place_key(self._tenant, was, place).id: place_key(self._tenant, now, place).id
+                for place in left_by(event.draft)
+            }
             data: dict[str, JsonValue] = dict(event.draft.data)
             body["data"] = data | {"archived": [names.get(name, name) for name in data.get("archived", ())]}
         last = event.after.last_compaction
-        body["after"] = replace(event.after, last_compaction=self._compactions.get(last, last) if last is not None else None).to_json()
+        body["after"] = replace(
+            event.after, last_compaction=self._compactions.get(last, last) if last is not None else None
+        ).to_json()
         return replace(record, key=here, body=body)
 
 
@@ -115,9 +145,13 @@ class Carrying:
         self._passages = passages
 
     async def restore_session(self, record: Record) -> Restored:
-        """Store a session's own record where there is none; one of the same incarnation is there already, whatever was said since."""
+        """Store a session's own record where there is none; one of the same incarnation
+        is there already, whatever was said since.
+        """
         archive = self._placement.topology.archive
-        outcome = await self._placement.write_one("session.restore", archive, Put(SESSIONS, _born(record, None), Absent()))
+        outcome = await self._placement.write_one(
+            "session.restore", archive, Put(SESSIONS, _born(record, None), Absent())
+        )
         if outcome.applied or (error := refused(archive, outcome)) is not None:
             return WRITTEN if outcome.applied else Restored(Fate.REFUSED, str(error))
         there = outcome.stored
@@ -126,11 +160,15 @@ class Carrying:
             return THERE if same else Restored(Fate.REFUSED, "id: there is another session of this id here")
         return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
 
-    async def restore_events(self, records: Sequence[Record], chunks: MutableMapping[tuple[str, Chunk], str]) -> list[Restored]:
-        """Store events, in their order, each where nothing stands at its place; those of a session that was deleted are not brought back.
+    async def restore_events(
+        self, records: Sequence[Record], chunks: MutableMapping[tuple[str, Chunk], str]
+    ) -> list[Restored]:
+        """Store events, in their order, each where nothing stands at its place; those
+        of a session that was deleted are not brought back.
 
-        `chunks` has the large texts of messages, by the scope of their session; those that these name are taken from it. Raises `QuotaExceeded` at
-        the first message whose large texts have no room: those before it are stored.
+        `chunks` has the large texts of messages, by the scope of their session; those
+        that these name are taken from it. Raises `QuotaExceeded` at the first message
+        whose large texts have no room: those before it are stored.
         """
         archive = self._placement.topology.archive
         named = [session_key(record.key.tenant, str(record.fields["conversation_id"])) for record in records]
@@ -142,7 +180,11 @@ class Carrying:
         refusal: QuotaExceeded | None = None
         for at, (record, key) in enumerate(zip(records, named, strict=True)):
             fates.append(_fate(record, session := sessions[key]))
-            texts = {chunk: text for chunk in chunks_of(artifacts_of(record)) if (text := chunks.pop((record.scope, chunk), None)) is not None}
+            texts = {
+                chunk: text
+                for chunk in chunks_of(artifacts_of(record))
+                if (text := chunks.pop((record.scope, chunk), None)) is not None
+            }
             if isinstance(session, Record) and fates[at] is WRITTEN:
                 try:
                     here = await self._with_texts(record, session, texts) if artifacts_of(record) else record
@@ -155,7 +197,9 @@ class Carrying:
                     born = _born(here, session.generation)
                     owed = (*born.owed, *self._passages.owed_by(event_of(record).draft))
                     puts.append((at, Put(MESSAGES, replace(born, owed=owed), Absent())))
-        outcomes = await self._placement.write("log.restore", archive, *[put for _, put in puts]) if puts else []
+        outcomes = (
+            await self._placement.write("log.restore", archive, *[put for _, put in puts]) if puts else []
+        )
         for (at, put), outcome in zip(puts, outcomes, strict=True):
             if outcome.applied:
                 self._passages.note(event_of(put.record))
@@ -165,13 +209,20 @@ class Carrying:
                 if not outcome.applied:
                     await self._uploads.give_up(life_of(session), artifacts)
                 elif not await self._uploads.hold(life_of(session), uploads_of(artifacts)):
-                    raise StoreUnavailable(archive.name, "took so long that the large texts of a message were given up: erase it, and import again")
+                    raise StoreUnavailable(
+                        archive.name,
+                        "took so long that the large texts of a message were given up: erase it, and import again",
+                    )
         if refusal is not None:
             raise refusal
         return fates
 
-    async def _with_texts(self, record: Record, session: Record, texts: Mapping[Chunk, str]) -> Record | Restored:
-        """The record once its large texts are stored here; or what stands at its place, or why they cannot be."""
+    async def _with_texts(
+        self, record: Record, session: Record, texts: Mapping[Chunk, str]
+    ) -> Record | Restored:
+        """The record once its large texts are stored here; or what stands at its place,
+        or why they cannot be.
+        """
         archive, event = self._placement.topology.archive, event_of(record)
         with step("log.read"):
             (there,) = await archive.get(MESSAGES, [record.key])
@@ -179,7 +230,9 @@ class Carrying:
             return _met(record, there)
         lacking = [chunk for chunk in chunks_of(event.draft.artifacts) if chunk not in texts]
         if lacking or event.draft.message is None:
-            return Restored(Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks do not stand before it in this file")
+            return Restored(
+                Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks do not stand before it in this file"
+            )
         try:
             message = completed(event.draft.message, event.draft.artifacts, texts)
             (artifacts,) = await self._uploads.lay(life_of(session), [(message, ())])
@@ -189,7 +242,9 @@ class Carrying:
 
 
 def _fate(record: Record, session: object) -> Restored:
-    """What becomes of an event, as far as its session tells; written, if nothing stands at its place."""
+    """What becomes of an event, as far as its session tells; written, if nothing stands
+    at its place.
+    """
     if not isinstance(session, Record):
         return DELETED
     place: Any = record.fields["place"]

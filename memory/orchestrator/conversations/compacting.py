@@ -1,4 +1,6 @@
-"""Compaction of a session's window: a summary stands for what leaves it, by one write (B34 to B50)."""
+"""Compaction of a session's window: a summary stands for what leaves it, by one write
+(B34 to B50).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ log = logging.getLogger(__name__)
 
 Summarise: TypeAlias = Callable[[list[Message]], Summary | Awaitable[Summary]]
 Choose: TypeAlias = Callable[[Window], Awaitable[tuple[list[Message], Message] | None]]
-"""Of a window: the messages that leave it, and the summary that stands for them; None where none do."""
+"""Of a window: the messages that leave it, and the summary that stands for them; None
+where none do.
+"""
 
 
 class Compacting(Handle):
@@ -45,19 +49,28 @@ class Compacting(Handle):
     async def _made(self) -> list[Event]:
         life = self._log.life
         asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
-        query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
+        query = Query(
+            MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page
+        )
         pages = self._placement.pages("history.compactions", self._log.store, query)
         return [event async for page in pages for event in self._log.events_of(page.records)]
 
-    async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
-        """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
+    async def compact(
+        self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None
+    ) -> Compaction:
+        """Let a summary stand for all but the last messages of the window: one write.
+        An earlier summary goes with them (B34 to B42).
 
-        Where another compaction took some of them meanwhile nothing is written, and that one is returned. Raises `CompactionError`, and nothing has
-        changed, where the summary cannot be had: an earlier one does not speak of the messages that leave now.
+        Where another compaction took some of them meanwhile nothing is written, and
+        that one is returned. Raises `CompactionError`, and nothing has changed, where
+        the summary cannot be had: an earlier one does not speak of the messages that
+        leave now.
         """
 
         async def choose(window: Window) -> tuple[list[Message], Message]:
-            archived = [window.messages[at] for at in split_for_compaction(window.messages, keep_last).archived]
+            archived = [
+                window.messages[at] for at in split_for_compaction(window.messages, keep_last).archived
+            ]
             return archived, await _summary(summarise, await self._whole(window, archived))
 
         made = await self._compacted(choose, reason, trigger_id)
@@ -65,9 +78,15 @@ class Compacting(Handle):
         return made
 
     async def compact_if_needed(
-        self, policy: WindowPolicy | CompactingSettings, summarise: Summarise, *, tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        policy: WindowPolicy | CompactingSettings,
+        summarise: Summarise,
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> Compaction | None:
-        """Compact where the policy says so, with what the tools take counted in (B43 to B46); None where there is no new summary."""
+        """Compact where the policy says so, with what the tools take counted in (B43 to
+        B46); None where there is no new summary.
+        """
         of_tools = tools_tokens(tools, self._counter)
 
         async def choose(window: Window) -> tuple[list[Message], Message] | None:
@@ -75,21 +94,35 @@ class Compacting(Handle):
             if isinstance(policy, CompactingSettings):
                 return await self._as_list(await self._whole(window, messages), policy, summarise)
             archived = [messages[at] for at in archived_by(policy, messages, window.costs, of_tools)]
-            return (archived, await _summary(summarise, await self._whole(window, archived))) if archived else None
+            return (
+                (archived, await _summary(summarise, await self._whole(window, archived)))
+                if archived
+                else None
+            )
 
         reason = "token_limit" if isinstance(policy, Threshold | CompactingSettings) else "auto"
         made = again = await self._compacted(choose, reason, None)
         if isinstance(policy, Threshold) and policy.keep_last is None:
-            while again is not None and (again.tokens_after or 0) + of_tools > policy.usable:  # the summary is longer than the room for it
+            while (
+                again is not None and (again.tokens_after or 0) + of_tools > policy.usable
+            ):  # the summary is longer than the room for it
                 try:
                     made, again = again, await self._compacted(choose, reason, None)
                 except CompactionError as error:
-                    log.warning("session %s: its summary takes more than the limit, and no shorter one could be had: %s", self.id, error)
+                    log.warning(
+                        "session %s: its summary takes more than the limit, and no shorter one could be had: %s",
+                        self.id,
+                        error,
+                    )
                     break
         return again or made
 
-    async def _as_list(self, messages: list[Message], policy: CompactingSettings, summarise: Summarise) -> tuple[list[Message], Message] | None:
-        """What compaction of a plain list comes to (A114 to A126). What goes without a summary leaves the window here, its step the reason."""
+    async def _as_list(
+        self, messages: list[Message], policy: CompactingSettings, summarise: Summarise
+    ) -> tuple[list[Message], Message] | None:
+        """What compaction of a plain list comes to (A114 to A126). What goes without a
+        summary leaves the window here, its step the reason.
+        """
         asked: list[list[Message]] = []
 
         def stand_in(sources: Sequence[Message]) -> str:
@@ -109,13 +142,19 @@ class Compacting(Handle):
     async def _dropped(self, left: Sequence[Message], found: Compacted) -> None:
         if left:
             names = {message.id for message in left}
-            places = Places.of(place for message_id, place in (await self._window()).places.items() if message_id in names)
+            places = Places.of(
+                place for message_id, place in (await self._window()).places.items() if message_id in names
+            )
             await self._left(EventType.REPLACE, places, found.strategy)
 
     async def _compacted(self, choose: Choose, reason: str, trigger_id: str | None) -> Compaction | None:
         while True:
             window = await self._window()
-            messages, costs, state = list(window.messages), dict(zip([m.id for m in window.messages], window.costs, strict=True)), window.state
+            messages, costs, state = (
+                list(window.messages),
+                dict(zip([m.id for m in window.messages], window.costs, strict=True)),
+                window.state,
+            )
             chosen = await choose(window)
             if chosen is None:
                 return None
@@ -129,18 +168,35 @@ class Compacting(Handle):
                 "archived": [str(message.id) for message in archived],
                 "before": len(messages),
                 "after": len(messages) - len(archived) + 1,
-                "tokens": [cost, cost - sum(costs[message.id] for message in archived) + message_tokens(summary, self._counter)],
+                "tokens": [
+                    cost,
+                    cost
+                    - sum(costs[message.id] for message in archived)
+                    + message_tokens(summary, self._counter),
+                ],
                 "reason": reason,
                 "trigger": trigger_id,
                 "counter": self._counter.name,
             }
-            writers = self._writers_of([event for event in window.events if event is not None and event.place in left])
-            draft = Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter), said_by=writers)
+            writers = self._writers_of(
+                [event for event in window.events if event is not None and event.place in left]
+            )
+            draft = Draft(
+                EventType.COMPACTION, summary, said, message_tokens(summary, self._counter), said_by=writers
+            )
             seen_before = state.after.compactions
 
-            def decide(seen: Seen, left: Places = left, before: int = seen_before, draft: Draft = draft, looked_up: int = looked_up) -> list[Draft]:
+            def decide(
+                seen: Seen,
+                left: Places = left,
+                before: int = seen_before,
+                draft: Draft = draft,
+                looked_up: int = looked_up,
+            ) -> list[Draft]:
                 if seen.state.after.status != "active":
-                    raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
+                    raise Conflict(
+                        f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id
+                    )
                 if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
                     return []
                 leaves, owed = self._onward.leaving(left, seen.state.after)
@@ -159,16 +215,27 @@ class Compacting(Handle):
                 if len(made) <= seen_before:
                     raise NotFound(self.id, "session")  # deleted since
                 return made[seen_before]
-            # a message of them left the window meanwhile: what leaves it now is another question
+            # a message of them left the window meanwhile: what leaves it now is another
+            # question
 
     def _writers_of(self, events: Sequence[Event]) -> tuple[str, ...]:
-        """Whom a summary of these names: all who wrote one, where that is not the session's user alone."""
+        """Whom a summary of these names: all who wrote one, where that is not the
+        session's user alone.
+        """
         owner = self._log.life.user
-        return tuple(dict.fromkeys(user for event in events for user in event.writers(owner))) if any(e.draft.said_by for e in events) else ()
+        return (
+            tuple(dict.fromkeys(user for event in events for user in event.writers(owner)))
+            if any(e.draft.said_by for e in events)
+            else ()
+        )
 
     async def _under_free_id(self, summary: Message) -> Message:
-        """The summary, under an id of its own where the session has a message of the one that it brings (B21)."""
-        taken = summary.id == SYSTEM or (summary.id is not None and await self._log.find(summary.id) is not None)
+        """The summary, under an id of its own where the session has a message of the
+        one that it brings (B21).
+        """
+        taken = summary.id == SYSTEM or (
+            summary.id is not None and await self._log.find(summary.id) is not None
+        )
         return summary.model_copy(update={"id": None}) if taken else summary
 
     def _told(self, event: Event) -> Compaction:
@@ -192,18 +259,29 @@ class Compacting(Handle):
 
 
 async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
-    names, copies = [str(message.id) for message in archived], [copy_of(message) async for message in paced(archived, COPIED)]
+    names, copies = (
+        [str(message.id) for message in archived],
+        [copy_of(message) async for message in paced(archived, COPIED)],
+    )
     try:
         made = summarise(copies)
         said = await made if inspect.isawaitable(made) else made
     except Exception as error:
         raise CompactionError(names, str(error) or type(error).__name__, "messages") from error
     try:
-        (summary,) = messages_of({"role": Role.SYSTEM.value, "content": said} if isinstance(said, str) else said)
+        (summary,) = messages_of(
+            {"role": Role.SYSTEM.value, "content": said} if isinstance(said, str) else said
+        )
     except ValueError as error:
         if isinstance(said, str):
-            raise CompactionError(names, f"the summary is no text that a message can have: {error}", "messages") from error
-        raise CompactionError(names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages") from error
+            raise CompactionError(
+                names, f"the summary is no text that a message can have: {error}", "messages"
+            ) from error
+        raise CompactionError(
+            names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages"
+        ) from error
     if not summary.text.strip() or summary.tool_calls:
-        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool", "messages")
+        raise CompactionError(
+            names, "Summary generation failed: it says nothing, or asks for a tool", "messages"
+        )
     return summary.model_copy(update={"is_summary": True})

@@ -1,4 +1,6 @@
-"""What one session can do: messages in and out of its window, its history, compactions, its end."""
+"""What one session can do: messages in and out of its window, its history, compactions,
+its end.
+"""
 
 from __future__ import annotations
 
@@ -50,28 +52,41 @@ class Checkpoint:
 
 
 class _SeenSince(Exception):
-    """What was looked up before is not so any more, or may not be: a message of that id has come into the log, or a compaction."""
+    """What was looked up before is not so any more, or may not be: a message of that id
+    has come into the log, or a compaction.
+    """
 
 
 class Conversation(Compacting):
     """One session, as one handle has it."""
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
-    async def context(self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()) -> Context:
-        """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls.
+    async def context(
+        self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Context:
+        """What a model is to be sent: the system message, the newest summary, then the
+        messages of the window, results behind their calls.
 
-        No more of the window is read than tells what is shown. While the store does not answer, what this process last saw of it is shown, and said.
-        The calling task has now read the window.
+        No more of the window is read than tells what is shown. While the store does not
+        answer, what this process last saw of it is shown, and said. The calling task
+        has now read the window.
         """
         context, read = await self.read(asked, tools=tools)
         reads_of_caller().put(self._log.life.incarnation, read)
         return context
 
-    async def read(self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[Context, Read]:
-        """Return the same, and what a caller knows by it. It does not count as a read of the calling task."""
+    async def read(
+        self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[Context, Read]:
+        """Return the same, and what a caller knows by it. It does not count as a read
+        of the calling task.
+        """
         of_tools = tools_tokens(tools, self._counter)
-        reach, degraded = Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by), list[str]()
+        reach, degraded = (
+            Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by),
+            list[str](),
+        )
         try:
             window = await self._window(reach)
         except StoreUnavailable as error:
@@ -82,7 +97,16 @@ class Conversation(Compacting):
         if asked.layered:
             asked = replace(asked, earlier=await self._earlier_summaries())
         version = window.state.after.version
-        told = read_out(window.arranged, window.costs, window.said_by_then, window.count, version, asked, self._counter, of_tools)
+        told = read_out(
+            window.arranged,
+            window.costs,
+            window.said_by_then,
+            window.count,
+            version,
+            asked,
+            self._counter,
+            of_tools,
+        )
         messages = await self._whole(window, told.messages)
         if len(messages) < len(told.messages):  # some were erased meanwhile
             return await self.read(asked, tools=tools)
@@ -93,7 +117,9 @@ class Conversation(Compacting):
         return replace(told, messages=copies, degraded=degraded), read_of(window, messages)
 
     async def _earlier_summaries(self) -> list[Message]:
-        """The summaries that compactions archived or that are in the window: none that was erased, taken out by hand or rolled back (B28, B51)."""
+        """The summaries that compactions archived or that are in the window: none that
+        was erased, taken out by hand or rolled back (B28, B51).
+        """
         events = [event for event in await self._made() if not event.is_redacted]
         told = zip(events, await self._history.gone(events), strict=True)
         whole = await self._log.whole([event for event, gone in told if gone.excluded is None])
@@ -103,17 +129,25 @@ class Conversation(Compacting):
         self._record, page = await self._history.page(asked, self._same_life())
         return page
 
-    async def search(self, text: str, limit: int, by: By = "both", least: float | None = None) -> FoundMessages:
-        """The messages that answer best, archived ones too; not those that were excluded."""
+    async def search(
+        self, text: str, limit: int, by: By = "both", least: float | None = None
+    ) -> FoundMessages:
+        """The messages that answer best, archived ones too; not those that were
+        excluded.
+        """
         self._record = await self._same_life()
-        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit, by, least)
+        return await Finding(self._placement, self._sessions).find(
+            within(self._log.life.partition), None, text, limit, by, least
+        )
 
-    # -- messages -----------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------
 
     async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
-        """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23).
+        """The messages as stored: new ones at the end, in order; one whose id is there
+        replaces what it said, where it stands (B20 to B23).
 
-        One that was in the window only enters the history under the next number, unless it is given with `in_history=False` again.
+        One that was in the window only enters the history under the next number, unless
+        it is given with `in_history=False` again.
         """
         stored = await self.append_as_read(messages, in_history=in_history, enters=in_history)
         return [message for message in stored if message is not None]
@@ -127,14 +161,20 @@ class Conversation(Compacting):
         versions: Mapping[str, Version] = NONE_READ,
         keeps_edits: bool = False,
     ) -> list[Message | None]:
-        """The same. Messages that the caller has read, in these `versions`, are not written again where they were edited or erased since.
+        """The same. Messages that the caller has read, in these `versions`, are not
+        written again where they were edited or erased since.
 
-        In the answer an edited one is as it is now, and an erased one is None. Those that are there already and in the window only stay
-        so, unless `enters`. With `keeps_edits` no message that was ever edited is written again.
+        In the answer an edited one is as it is now, and an erased one is None. Those
+        that are there already and in the window only stay so, unless `enters`. With
+        `keeps_edits` no message that was ever edited is written again.
         """
         messages = [copy_of(message) for message in messages]
-        given = {message.id: message for message in messages if message.id is not None}  # of one id several times the last, where the first stands
-        in_order = {message.id or id(message): given[message.id] if message.id else message for message in messages}.values()
+        given = {
+            message.id: message for message in messages if message.id is not None
+        }  # of one id several times the last, where the first stands
+        in_order = {
+            message.id or id(message): given[message.id] if message.id else message for message in messages
+        }.values()
         if SYSTEM in given:
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
         patience = Patience(self._placement, self.id)
@@ -144,8 +184,14 @@ class Conversation(Compacting):
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
             new = [m for m in in_order if m.id is None or (found[m.id] is None and m.id not in versions)]
             again = {name: event for name, event in found.items() if event is not None}
-            known_as = {name: versions.get(name, (event.place, 0) if keeps_edits else None) for name, event in again.items()}
-            if any(known_as[name] in (None, version_of(event)) and _loses(event, given[name]) for name, event in again.items()):
+            known_as = {
+                name: versions.get(name, (event.place, 0) if keeps_edits else None)
+                for name, event in again.items()
+            }
+            if any(
+                known_as[name] in (None, version_of(event)) and _loses(event, given[name])
+                for name, event in again.items()
+            ):
                 await self._sessions.refuse_change(self._log.life)  # before anything is said
             late = await self._stand_ins(new)
             try:
@@ -154,40 +200,65 @@ class Conversation(Compacting):
                 self._wrote(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for name, event in again.items():
-                    stored[id(given[name])] = await self._replaced(event, given[name], known_as[name], enters=enters)
+                    stored[id(given[name])] = await self._replaced(
+                        event, given[name], known_as[name], enters=enters
+                    )
                 break
             except _SeenSince:
                 await patience.wait()
         await self._touch()
         return [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
 
-    async def without_erased(self, messages: Sequence[Message], known: Container[str | None] = ()) -> list[Message]:
-        """The messages without those whose ids are of messages that were erased, and not said again since; the `known` ones are not looked up."""
+    async def without_erased(
+        self, messages: Sequence[Message], known: Container[str | None] = ()
+    ) -> list[Message]:
+        """The messages without those whose ids are of messages that were erased, and
+        not said again since; the `known` ones are not looked up.
+        """
         names = [message.id for message in messages if message.id is not None and message.id not in known]
         erased = await self._log.erased(names) if names else set[str]()
         erased -= {name for name in erased if await self._log.find(name) is not None}
         return [message for message in messages if message.id not in erased]
 
     async def message(self, message_id: str) -> Message | None:
-        """The message of this id, in the window or not, with all that it says; None where there is none, or where it was erased."""
+        """The message of this id, in the window or not, with all that it says; None
+        where there is none, or where it was erased.
+        """
         event = await self._log.find(message_id)
         whole = [] if event is None or event.is_redacted else await self._log.whole([event])
         return whole[0].message if whole else None
 
     async def carry_in(self, messages: Sequence[Message], *, revive: bool) -> int:
-        """Append messages of a file, each with an id; how many of them were erased or edited here, and are not written unless `revive`."""
+        """Append messages of a file, each with an id; how many of them were erased or
+        edited here, and are not written unless `revive`.
+        """
         left = list(messages) if revive else await self.without_erased(messages)
         stored = await self.append_as_read(left, enters=True, keeps_edits=not revive)
-        return len(messages) - sum(one is not None and one == message for message, one in zip(left, stored, strict=True))
+        return len(messages) - sum(
+            one is not None and one == message for message, one in zip(left, stored, strict=True)
+        )
 
     async def _stand_ins(self, messages: Sequence[Message]) -> dict[str, int | None]:
-        """The results that are made up for calls which these messages answer after all, by their ids: their places, None where none was made up."""
-        calls = [message.tool_call_id for message in messages if message.role is Role.TOOL and message.tool_call_id is not None]
+        """The results that are made up for calls which these messages answer after all,
+        by their ids: their places, None where none was made up.
+        """
+        calls = [
+            message.tool_call_id
+            for message in messages
+            if message.role is Role.TOOL and message.tool_call_id is not None
+        ]
         named = {stand_in_id(call) for call in calls} - {message.id for message in messages}
-        return {name: None if (event := await self._log.find(name, as_seen=True)) is None else event.place for name in sorted(named)}
+        return {
+            name: None if (event := await self._log.find(name, as_seen=True)) is None else event.place
+            for name in sorted(named)
+        }
 
-    async def begin(self, messages: Sequence[Message], said_by: Sequence[tuple[str, ...]] | None = None) -> None:
-        """What a session that was created just now begins with: no other message of theirs has these ids. `said_by`: who wrote each."""
+    async def begin(
+        self, messages: Sequence[Message], said_by: Sequence[tuple[str, ...]] | None = None
+    ) -> None:
+        """What a session that was created just now begins with: no other message of
+        theirs has these ids. `said_by`: who wrote each.
+        """
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.seen or await self._log.load()).state.place
             some = slice(start, start + AT_ONCE)
@@ -208,21 +279,33 @@ class Conversation(Compacting):
         late: Mapping[str, int | None],
         said_by: Sequence[tuple[str, ...]] | None = None,
     ) -> Callable[[Seen], list[Draft]]:
-        """The messages as events, written by this handle's user unless `said_by` tells of each who wrote it.
+        """The messages as events, written by this handle's user unless `said_by` tells
+        of each who wrote it.
 
-        `looked_up` is the place up to which their ids are known not to be there, and those of the `late` results to stand where they do: these go.
+        `looked_up` is the place up to which their ids are known not to be there, and
+        those of the `late` results to stand where they do: these go.
         """
         writers = [self._writers] * len(messages) if said_by is None else said_by
 
         def decide(seen: Seen) -> list[Draft]:
-            known: dict[str, int | None] = {message.id: None for message in messages if message.id is not None}
+            known: dict[str, int | None] = {
+                message.id: None for message in messages if message.id is not None
+            }
             known |= late
-            if known and (seen.since > looked_up + 1 or any(seen.ids.get(name, place) != place for name, place in known.items())):
+            if known and (
+                seen.since > looked_up + 1
+                or any(seen.ids.get(name, place) != place for name, place in known.items())
+            ):
                 raise _SeenSince
             self._refuse_if_not_active(seen)
-            data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
+            data: dict[str, JsonValue] = {"counter": self._counter.name} | (
+                {} if in_history else {"in_history": False}
+            )
             left = [place for place in late.values() if place is not None and place in seen.state.window]
-            gone = [Draft(EventType.EXCLUDE, data={"place": place, "reason": "invalid_response"}) for place in left]
+            gone = [
+                Draft(EventType.EXCLUDE, data={"place": place, "reason": "invalid_response"})
+                for place in left
+            ]
             said = [
                 Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter), said_by=by)
                 for message, by in zip(messages, writers, strict=True)
@@ -232,23 +315,31 @@ class Conversation(Compacting):
         return decide
 
     def _refuse_if_not_active(self, seen: Seen) -> None:
-        """Raise `Conflict` where the session has ended or is archived: no message comes into its window."""
+        """Raise `Conflict` where the session has ended or is archived: no message comes
+        into its window.
+        """
         if seen.state.after.status != "active":
             raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
 
     async def enter_history(self, message_ids: Sequence[str]) -> None:
-        """Let these messages be in the history, those that are in the window only so far."""
+        """Let these messages be in the history, those that are in the window only so
+        far.
+        """
         seen = self._log.seen or await self._log.load()
-        known = {event.draft.message.id: event for event in seen.events.values() if event.draft.message is not None}
+        known = {
+            event.draft.message.id: event for event in seen.events.values() if event.draft.message is not None
+        }
         for message_id in message_ids:
             event = known.get(message_id) or await self._log.find(message_id)
             if event is not None:
                 await self._entered(event)
 
     async def _entered(self, event: Event) -> Event:
-        """The message once it is in the history: it keeps its place, and an event at the end of the log gives it the next number.
+        """The message once it is in the history: it keeps its place, and an event at
+        the end of the log gives it the next number.
 
-        Where that event was stored and the message not, the number that it gave is found again.
+        Where that event was stored and the message not, the number that it gave is
+        found again.
         """
         patience = Patience(self._placement, self.id)
         while not event.draft.is_in_history and not event.is_redacted:
@@ -272,26 +363,39 @@ class Conversation(Compacting):
 
     def _giving_number(self, event: Event, looked_up: int) -> Callable[[Seen], list[Draft]]:
         def decide(seen: Seen) -> list[Draft]:
-            if any(place > looked_up and _gives_number(other, event.place) for place, other in seen.events.items()):
+            if any(
+                place > looked_up and _gives_number(other, event.place)
+                for place, other in seen.events.items()
+            ):
                 raise _SeenSince
             self._refuse_if_not_active(seen)
-            return [Draft(EventType.EDITED, data={"place": event.place, "version": event.version, ENTERS: True})]
+            return [
+                Draft(EventType.EDITED, data={"place": event.place, "version": event.version, ENTERS: True})
+            ]
 
         return decide
 
     async def _number_given(self, place: int) -> int | None:
-        """The number that an event gave to the message at this place; None where none did."""
+        """The number that an event gave to the message at this place; None where none
+        did.
+        """
         life = self._log.life
-        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.EDITED.value), Gt("place", place)))
+        asked = And(
+            (Eq("conversation_id", life.session_id), Eq("event", EventType.EDITED.value), Gt("place", place))
+        )
         query = Query(MESSAGES, within(life.partition), asked, limit=self._placement.settings.page)
         pages = self._placement.pages("history.numbers", self._log.store, query)
         events = [event async for page in pages for event in self._log.events_of(page.records)]
         return next((event.after.number for event in events if _gives_number(event, place)), None)
 
-    async def _replaced(self, event: Event, message: Message, version: Version | None = None, *, enters: bool = False) -> Message | None:
-        """The message where it stands, saying this instead; what was excluded is in the window again (B29).
+    async def _replaced(
+        self, event: Event, message: Message, version: Version | None = None, *, enters: bool = False
+    ) -> Message | None:
+        """The message where it stands, saying this instead; what was excluded is in the
+        window again (B29).
 
-        With the `version` that the caller has read, a message that was edited since stays as it is, and of an erased one None is returned.
+        With the `version` that the caller has read, a message that was edited since
+        stays as it is, and of an erased one None is returned.
         """
         before = await self._log.load()
         enters = enters and not event.draft.is_in_history
@@ -312,13 +416,24 @@ class Conversation(Compacting):
         return changed.message
 
     async def _changed(
-        self, event: Event | None, change: Callable[[Message], Message], version: Version | None = None, *, writes: bool = True, again: bool = False
+        self,
+        event: Event | None,
+        change: Callable[[Message], Message],
+        version: Version | None = None,
+        *,
+        writes: bool = True,
+        again: bool = False,
     ) -> Event:
-        """The message changed where it stands. Unless it `writes`, the handle's user has said nothing by that.
+        """The message changed where it stands. Unless it `writes`, the handle's user
+        has said nothing by that.
 
-        Raises `Held` where its session is under legal hold, unless the message is being said and grows, or is said `again` and grows.
+        Raises `Held` where its session is under legal hold, unless the message is being
+        said and grows, or is said `again` and grows.
         """
-        patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.draft.message.id if event.draft.message else "")
+        patience, message_id = (
+            Patience(self._placement, self.id),
+            "" if event is None else str(event.draft.message.id if event.draft.message else ""),
+        )
         while event is not None and event.draft.message is not None:
             (event,) = await self._log.whole([event], strict=True)
             if event.is_redacted or event.draft.message is None:
@@ -330,9 +445,16 @@ class Conversation(Compacting):
                 if event.edits:  # perhaps by this very call before it failed, and then nobody was told
                     await self._log.tell_edit(event)
                 return event
-            if writes and not ((again or not event.draft.message.is_final) and _grows(event.draft.message, new)):
+            if writes and not (
+                (again or not event.draft.message.is_final) and _grows(event.draft.message, new)
+            ):
                 await self._sessions.refuse_change(self._log.life)
-            changed = await self._log.change(event, new, message_tokens(new, self._counter), said_by=self._writers_after(event) if writes else None)
+            changed = await self._log.change(
+                event,
+                new,
+                message_tokens(new, self._counter),
+                said_by=self._writers_after(event) if writes else None,
+            )
             if changed is not None:
                 return changed
             await patience.wait()
@@ -340,15 +462,21 @@ class Conversation(Compacting):
         raise NotFound(message_id, "message")
 
     async def update(self, message_id: str, changes: Mapping[str, Any]) -> Message:
-        """Change a message where it stands; its number and its place in the window stay (B26)."""
+        """Change a message where it stands; its number and its place in the window stay
+        (B26).
+        """
         if message_id == SYSTEM:
             return await self._update_system(changes)
         return await self.change(message_id, lambda message: message.model_copy(update=dict(changes)))
 
-    async def change(self, message_id: str, change: Callable[[Message], Message], *, as_seen: bool = False) -> Message:
-        """Let a message say what `change` makes of it, which is asked again where others changed it meanwhile.
+    async def change(
+        self, message_id: str, change: Callable[[Message], Message], *, as_seen: bool = False
+    ) -> Message:
+        """Let a message say what `change` makes of it, which is asked again where
+        others changed it meanwhile.
 
-        With `as_seen` it is first asked of the message as this handle has it: for changes that are none only where nothing is left to do.
+        With `as_seen` it is first asked of the message as this handle has it: for
+        changes that are none only where nothing is left to do.
         """
         event = (self._log.at_hand(message_id) if as_seen else None) or await self._log.find(message_id)
         if event is None:
@@ -371,7 +499,9 @@ class Conversation(Compacting):
             if new != system:
                 await self._sessions.refuse_change(self._log.life)
             if large := large_texts(new):
-                raise InvalidInput(str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes")
+                raise InvalidInput(
+                    str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes"
+                )
             made.append(new)
             return {"system": new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})}
 
@@ -380,7 +510,8 @@ class Conversation(Compacting):
         return made[-1]
 
     async def as_of(self, message_id: str | None) -> tuple[SessionDraft, list[Message]]:
-        """What a session that forks off from this one behind a message begins with: the window as it was then, less what was excluded since.
+        """What a session that forks off from this one behind a message begins with: the
+        window as it was then, less what was excluded since.
 
         None is the end. Raises `NotFound` where there is no such message.
         """
@@ -394,34 +525,50 @@ class Conversation(Compacting):
         elif event is not None:
             events = await self._log.window_at(event.place)
         told = zip(events, await self._history.gone(events), strict=True)
-        kept = [each for each, gone in told if gone.excluded is None or (event is not None and each.place == event.place)]
+        kept = [
+            each
+            for each, gone in told
+            if gone.excluded is None or (event is not None and each.place == event.place)
+        ]
         whole = await self._log.whole(kept, strict=True)
         copied = [(each, message) for each in ordered(whole) if (message := each.message) is not None]
         draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
         places, incarnation = tuple(each.place for each, _ in copied), self._log.life.incarnation
         lineage = tuple(copied_on(self._record, self.id, incarnation, places))
-        source = ForkSource(self.id, incarnation, places, tuple(each.draft.said_by for each, _ in copied), lineage)
+        source = ForkSource(
+            self.id, incarnation, places, tuple(each.draft.said_by for each, _ in copied), lineage
+        )
         return replace(draft, forked_from=source, writer=self._user), [message for _, message in copied]
 
     async def exclude(self, message_id: str, reason: str) -> bool:
-        """Take a message out of the window, not out of the history (B27, B28); false where it is not in the window, and for the system message."""
+        """Take a message out of the window, not out of the history (B27, B28); false
+        where it is not in the window, and for the system message.
+        """
         event = None if message_id == SYSTEM else await self._log.find(message_id)
         if event is None:
             return False
 
         def decide(seen: Seen) -> list[Draft]:
-            return [Draft(EventType.EXCLUDE, data={"place": event.place, "reason": reason})] if event.place in seen.state.window else []
+            return (
+                [Draft(EventType.EXCLUDE, data={"place": event.place, "reason": reason})]
+                if event.place in seen.state.window
+                else []
+            )
 
         return await self._done(decide)
 
     async def restore(self, message_id: str) -> bool:
-        """Take an excluded message back into the window, at its place; false where it is there, or was taken out by a compaction."""
+        """Take an excluded message back into the window, at its place; false where it
+        is there, or was taken out by a compaction.
+        """
         event = None if message_id == SYSTEM else await self._log.find(message_id)
         return event is not None and await self._restored(event)
 
     async def _restored(self, event: Event) -> bool:
         data: dict[str, JsonValue] = {"place": event.place}
-        if event.draft.message is not None and (event.type is EventType.COMPACTION or is_pinned(event.draft.message)):
+        if event.draft.message is not None and (
+            event.type is EventType.COMPACTION or is_pinned(event.draft.message)
+        ):
             data["pinned"] = True
         patience = Patience(self._placement, self.id)
         while True:
@@ -440,7 +587,9 @@ class Conversation(Compacting):
                 await patience.wait()
 
     async def clear(self) -> int:
-        """Take every message that is known of out of the window, and none that comes meanwhile; how many (B30, B31)."""
+        """Take every message that is known of out of the window, and none that comes
+        meanwhile; how many (B30, B31).
+        """
         seen = await self._log.load()
         return await self._left(EventType.CLEAR, seen.state.window, "manual")
 
@@ -454,7 +603,8 @@ class Conversation(Compacting):
         return Checkpoint(self.id, self._log.life.incarnation, place)
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str) -> int:
-        """Let the window be what it was at the checkpoint, but for what was erased since; how many messages leave it (B52).
+        """Let the window be what it was at the checkpoint, but for what was erased
+        since; how many messages leave it (B52).
 
         What others wrote since this call began stays. Edits of messages stay too.
         """
@@ -467,14 +617,24 @@ class Conversation(Compacting):
             back = await self._coming_back(wanted, known, state)
             late = await self._not_said(wanted, known, state, checkpoint.place)
 
-            def decide(seen: Seen, looked_up: int = state.place, back: Places = back, late: Places = late) -> list[Draft]:
+            def decide(
+                seen: Seen, looked_up: int = state.place, back: Places = back, late: Places = late
+            ) -> list[Draft]:
                 nonlocal leaving
-                if any(event.type in (EventType.ROLL_BACK, EventType.ERASED) for place, event in seen.events.items() if place > looked_up):
+                if any(
+                    event.type in (EventType.ROLL_BACK, EventType.ERASED)
+                    for place, event in seen.events.items()
+                    if place > looked_up
+                ):
                     raise _SeenSince
                 leaving, coming = left.both(seen.state.window), back.without(seen.state.window)
                 said: dict[str, JsonValue] = {"left": leaving.to_json(), "reason": reason}
                 if coming.ranges or late.ranges:
-                    said |= {"back": coming.to_json(), "pinned": wanted.pinned.both(coming).to_json(), "late": late.to_json()}
+                    said |= {
+                        "back": coming.to_json(),
+                        "pinned": wanted.pinned.both(coming).to_json(),
+                        "late": late.to_json(),
+                    }
                 return [Draft(EventType.ROLL_BACK, data=said)] if leaving.ranges or len(said) > 2 else []
 
             try:
@@ -486,28 +646,50 @@ class Conversation(Compacting):
                 return len(leaving)
 
     async def _coming_back(self, wanted: State, known: State, state: State) -> Places:
-        """What of the `wanted` window is not in the `known` one any more, nor in that of now, and was not erased."""
+        """What of the `wanted` window is not in the `known` one any more, nor in that
+        of now, and was not erased.
+        """
         missing = wanted.window.without(known.window).without(state.window)
         events = await self._log.at(missing) if missing.ranges else {}
         return Places.of(place for place, event in events.items() if not event.is_redacted)
 
     async def _not_said(self, wanted: State, known: State, state: State, place: int) -> Places:
-        """What compactions behind this place, as far as they are `known`, have taken out of the window, and was not in the `wanted` one: they did
-        not happen, and it was not said."""
+        """What compactions behind this place, as far as they are `known`, have taken
+        out of the window, and was not in the `wanted` one: they did not happen, and it
+        was not said.
+        """
         if known.after.compactions <= wanted.after.compactions:
             return Places()
         made = {event.key.id: event for event in await self._made() if place < event.place <= known.place}
-        archived = Places.of(each for event in made.values() for each in left_by(event.draft)).without(wanted.window).without(state.window)
-        events = [event for event in (await self._log.at(archived)).values() if not event.is_redacted] if archived.ranges else []
+        archived = (
+            Places.of(each for event in made.values() for each in left_by(event.draft))
+            .without(wanted.window)
+            .without(state.window)
+        )
+        events = (
+            [event for event in (await self._log.at(archived)).values() if not event.is_redacted]
+            if archived.ranges
+            else []
+        )
         gone = zip(events, await self._history.gone(events), strict=True)
         return Places.of(event.place for event, why in gone if why.archived_by in made)
 
-    async def replace(self, messages: Sequence[Message], *, by_content: bool = True, read: Read | None = None, revive: bool = False) -> list[Message]:
-        """Let the window consist of these messages (C22); they as stored. Without `by_content` one without an id is new, whatever it says.
+    async def replace(
+        self,
+        messages: Sequence[Message],
+        *,
+        by_content: bool = True,
+        read: Read | None = None,
+        revive: bool = False,
+    ) -> list[Message]:
+        """Let the window consist of these messages (C22); they as stored. Without
+        `by_content` one without an id is new, whatever it says.
 
-        Messages leave the window only if they are part of `read`, which is what the calling task has last read of the session unless
-        given; where it has read nothing, the window as it is now. What others wrote since stays, behind the list. A message of the read
-        that was edited since stays as it is, and one that was erased is not written again, unless `revive`.
+        Messages leave the window only if they are part of `read`, which is what the
+        calling task has last read of the session unless given; where it has read
+        nothing, the window as it is now. What others wrote since stays, behind the
+        list. A message of the read that was edited since stays as it is, and one that
+        was erased is not written again, unless `revive`.
         """
         window = await self._window()
         shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
@@ -528,10 +710,22 @@ class Conversation(Compacting):
         return made.as_stored(told)
 
     async def _not_reviving(
-        self, messages: Sequence[Message], window: Window, shown: Sequence[Message], read: Read, *, by_content: bool
+        self,
+        messages: Sequence[Message],
+        window: Window,
+        shown: Sequence[Message],
+        read: Read,
+        *,
+        by_content: bool,
     ) -> list[Message]:
-        """The messages without those that were erased since they were read; those that were edited since, as they are now."""
-        now = {str(m.id): version_of(event) for m, event in zip(window.messages, window.events, strict=True) if event is not None}
+        """The messages without those that were erased since they were read; those that
+        were edited since, as they are now.
+        """
+        now = {
+            str(m.id): version_of(event)
+            for m, event in zip(window.messages, window.events, strict=True)
+            if event is not None
+        }
         whole = {message.id: message for message in shown}
         unnamed = [at for at, message in enumerate(messages) if message.id is None]
         before = read.shown or []
@@ -557,7 +751,9 @@ class Conversation(Compacting):
         return kept
 
     async def mend_tool_calls(self) -> list[Message]:
-        """Answer each call of the window that was never answered, once, with a result that says so, and take out results that answer none (B53)."""
+        """Answer each call of the window that was never answered, once, with a result
+        that says so, and take out results that answer none (B53).
+        """
         arranged = (await self._window()).arranged
         made = [stand_in(arranged.messages[found.position], found) for found in arranged.interrupted]
         answered = await self.append(made) if made else []
@@ -565,11 +761,12 @@ class Conversation(Compacting):
             await self.exclude(str(arranged.messages[at].id), "invalid_response")
         return answered
 
-    # -- its life -----------------------------------------------------------------------------------------------------
+    # -- its life ----------------------------------------------------------------------
 
     async def close(self, status: str, *, is_promoted: bool = False) -> bool:
-        """End or archive the session: nothing is appended to it until it is resumed. False where it was so already. An end is owed to its entries,
-        unless these have gone where it has them go and none are to be made yet.
+        """End or archive the session: nothing is appended to it until it is resumed.
+        False where it was so already. An end is owed to its entries, unless these have
+        gone where it has them go and none are to be made yet.
 
         What is still being said is taken as it stands.
         """
@@ -577,22 +774,36 @@ class Conversation(Compacting):
         def decide(seen: Seen) -> list[Draft]:
             if seen.state.after.status == status:
                 return []
-            leaves, owed = self._onward.leaving(seen.state.window, seen.state.after) if status == "ended" else ({}, ())
+            leaves, owed = (
+                self._onward.leaving(seen.state.window, seen.state.after) if status == "ended" else ({}, ())
+            )
             ends = (Owed(END, END),) if status == "ended" and (owed or not is_promoted) else ()
-            return [Draft(EventType.CLOSED, data={"status": status, **leaves}, owed=(*self._sessions.owed_follow, *owed, *ends))]
+            return [
+                Draft(
+                    EventType.CLOSED,
+                    data={"status": status, **leaves},
+                    owed=(*self._sessions.owed_follow, *owed, *ends),
+                )
+            ]
 
         closed = await self._turned(decide)
         for event in (await self._log.window())[1].values():
             if event.draft.message is not None and not event.draft.message.is_final:
                 with suppress(NotFound):  # erased meanwhile
-                    await self._changed(event, lambda message: message.model_copy(update={"is_final": True}), writes=False)
+                    await self._changed(
+                        event, lambda message: message.model_copy(update={"is_final": True}), writes=False
+                    )
         return closed
 
     async def resume(self) -> bool:
         """Go on with a session that was ended or archived; false where it is active."""
 
         def decide(seen: Seen) -> list[Draft]:
-            return [] if seen.state.after.status == "active" else [Draft(EventType.RESUMED, owed=self._sessions.owed_follow)]
+            return (
+                []
+                if seen.state.after.status == "active"
+                else [Draft(EventType.RESUMED, owed=self._sessions.owed_follow)]
+            )
 
         return await self._turned(decide)
 
@@ -603,33 +814,61 @@ class Conversation(Compacting):
         return bool(events)
 
     async def onward(self) -> Left:
-        """Carry what has left the window onward, as far as that is owed and can be done now."""
+        """Carry what has left the window onward, as far as that is owed and can be done
+        now.
+        """
         return await self._onward.of_session(await self._same_life())
 
 
 def _grows(before: Message, after: Message) -> bool:
-    """Whether everything that a message said is still there, as in one that is streamed."""
+    """Whether everything that a message said is still there, as in one that is
+    streamed.
+    """
     texts = [(before.content, after.content), (before.reasoning or "", after.reasoning or "")]
-    texts += [(call.arguments, later.arguments) for call, later in zip(before.tool_calls, after.tool_calls, strict=False)]
-    is_longer = all(was == now or (isinstance(was, str) and isinstance(now, str) and now.startswith(was)) for was, now in texts)
-    return is_longer and len(before.tool_calls) <= len(after.tool_calls) and before.metadata.items() <= after.metadata.items()
+    texts += [
+        (call.arguments, later.arguments)
+        for call, later in zip(before.tool_calls, after.tool_calls, strict=False)
+    ]
+    is_longer = all(
+        was == now or (isinstance(was, str) and isinstance(now, str) and now.startswith(was))
+        for was, now in texts
+    )
+    return (
+        is_longer
+        and len(before.tool_calls) <= len(after.tool_calls)
+        and before.metadata.items() <= after.metadata.items()
+    )
 
 
 def _loses(event: Event, after: Message) -> bool:
-    """Whether something that a message said is not there any more, as far as it is known whole here."""
+    """Whether something that a message said is not there any more, as far as it is
+    known whole here.
+    """
     return event.draft.message is not None and event.draft.is_whole and not _grows(event.draft.message, after)
 
 
-def _without_made_up(messages: Sequence[Message], shown: Sequence[Message], *, by_content: bool) -> list[Message]:
-    """The messages without the system message and those that were made up for a read, unless they are stored."""
+def _without_made_up(
+    messages: Sequence[Message], shown: Sequence[Message], *, by_content: bool
+) -> list[Message]:
+    """The messages without the system message and those that were made up for a read,
+    unless they are stored.
+    """
     made_up = {at for at, message in enumerate(messages) if is_made_for_reading(message)}
     if made_up:
         stored = {message.id for message in shown}
-        found = aligned(messages, shown) if by_content else [message.id if message.id in stored else None for message in messages]
+        found = (
+            aligned(messages, shown)
+            if by_content
+            else [message.id if message.id in stored else None for message in messages]
+        )
         made_up = {at for at in made_up if found[at] is None}
     return [message for at, message in enumerate(messages) if at not in made_up and message.id != SYSTEM]
 
 
 def _gives_number(event: Event, place: int) -> bool:
     """Whether the message at this place entered the history by the event."""
-    return event.type is EventType.EDITED and bool(event.draft.data.get(ENTERS)) and event.draft.data["place"] == place
+    return (
+        event.type is EventType.EDITED
+        and bool(event.draft.data.get(ENTERS))
+        and event.draft.data["place"] == place
+    )

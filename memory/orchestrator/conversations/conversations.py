@@ -61,8 +61,12 @@ class Conversations:
         self._calls = CallOrder()
         self.passages = Passages(placement, meaning=meaning, outbox=outbox, where=passages)
         self.balances = Balances(placement)
-        self.reservations = Reservations(placement, balances=self.balances, outbox=outbox, quotas=quotas.of_artifacts)
-        self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure, passages=self.passages, reservations=self.reservations)
+        self.reservations = Reservations(
+            placement, balances=self.balances, outbox=outbox, quotas=quotas.of_artifacts
+        )
+        self.sessions = SessionRecords(
+            placement, outbox=outbox, erasure=erasure, passages=self.passages, reservations=self.reservations
+        )
         self.finding = Finding(placement, self.sessions)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox, erasure=erasure)
@@ -76,14 +80,31 @@ class Conversations:
         )
         self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
         self.onward = Onward(
-            placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas, trust=trust, callback=onward
+            placement,
+            sessions=self.sessions,
+            meaning=meaning,
+            outbox=outbox,
+            erasure=erasure,
+            quotas=quotas,
+            trust=trust,
+            callback=onward,
         )
         self.redaction = Redaction(
-            placement, sessions=self.sessions, onward=self.onward, tasks=self.tasks, runs=self.runs, outbox=outbox, erasure=erasure
+            placement,
+            sessions=self.sessions,
+            onward=self.onward,
+            tasks=self.tasks,
+            runs=self.runs,
+            outbox=outbox,
+            erasure=erasure,
         )
 
-    def in_call_order(self, tenant: str, session_id: str, kind: str, names: Iterable[str]) -> AbstractAsyncContextManager[None]:
-        """Let writes of the same message, task or run of a session run in the order in which this process called them (B67)."""
+    def in_call_order(
+        self, tenant: str, session_id: str, kind: str, names: Iterable[str]
+    ) -> AbstractAsyncContextManager[None]:
+        """Let writes of the same message, task or run of a session run in the order in
+        which this process called them (B67).
+        """
         return self._calls.take(self._placement, [(tenant, session_id, kind, name) for name in names])
 
     def moment_of(self, given: datetime | timedelta | None) -> datetime | None:
@@ -93,30 +114,43 @@ class Conversations:
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
         record, log = await self.sessions.create(tenant, draft)
-        return Conversation(self._placement, self.sessions, self.onward, record, log, self.counter, draft.writer or draft.user)
+        return Conversation(
+            self._placement, self.sessions, self.onward, record, log, self.counter, draft.writer or draft.user
+        )
 
     async def fork(self, tenant: str, draft: SessionDraft, messages: Sequence[Message]) -> Conversation:
-        """A new session that begins with these messages. Raises `QuotaExceeded` where there is no room for their large texts: then there is none.
+        """A new session that begins with these messages. Raises `QuotaExceeded` where
+        there is no room for their large texts: then there is none.
 
-        Raises `NotFound` where the session that it copies was deleted meanwhile: then there is no new one either. A message that was erased meanwhile
-        is erased in the new session too.
+        Raises `NotFound` where the session that it copies was deleted meanwhile: then
+        there is no new one either. A message that was erased meanwhile is erased in the
+        new session too.
         """
         forked = await self.create(tenant, draft)
         try:
             await forked.begin(messages, None if draft.forked_from is None else draft.forked_from.said_by)
         except QuotaExceeded:
             try:
-                never_shown = await forked.is_as_begun()  # then no legal hold is over it, though one is over its user
-                await self.sessions.erase_expired(await self.sessions.record(tenant, forked.id), never_shown=never_shown)
-            except MemoryTiersError as error:  # a store is away, or others have said something in it that is under legal hold
+                never_shown = (
+                    await forked.is_as_begun()
+                )  # then no legal hold is over it, though one is over its user
+                await self.sessions.erase_expired(
+                    await self.sessions.record(tenant, forked.id), never_shown=never_shown
+                )
+            except (
+                MemoryTiersError
+            ) as error:  # a store is away, or others have said something in it that is under legal hold
                 log.warning("session %s, for which there was no room, is not erased: %s", forked.id, error)
             raise
         if draft.forked_from is not None:
-            await self.redaction.confirm_fork(tenant, forked.id, forked.log.life.incarnation, draft.forked_from)
+            await self.redaction.confirm_fork(
+                tenant, forked.id, forked.log.life.incarnation, draft.forked_from
+            )
         return forked
 
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
-        """The session of this id; where there is none it is created, or `NotFound` is raised (B19).
+        """The session of this id; where there is none it is created, or `NotFound` is
+        raised (B19).
 
         Raises `SessionOwnerMismatch` where it is another's (A1, B12).
         """
@@ -124,7 +158,9 @@ class Conversations:
         try:
             record = await self.find(tenant, session_id)
         except StoreUnavailable:
-            record = self.sessions.remembered(tenant, session_id)  # for its window, as far as that is remembered too
+            record = self.sessions.remembered(
+                tenant, session_id
+            )  # for its window, as far as that is remembered too
             if record is None:
                 raise
         if record is None and create:
@@ -135,10 +171,28 @@ class Conversations:
         if record is None:
             raise NotFound(session_id, "session")
         refuse_others(record, draft)
-        return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self.counter, draft.user)
+        return Conversation(
+            self._placement,
+            self.sessions,
+            self.onward,
+            record,
+            self.sessions.log(record),
+            self.counter,
+            draft.user,
+        )
 
-    async def search(self, tenant: str, asked: Filter | None, text: str, limit: int, by: By = "both", least: float | None = None) -> FoundMessages:
-        """The messages over all sessions of a tenant that answer best; `asked` may name what messages and passages both declare."""
+    async def search(
+        self,
+        tenant: str,
+        asked: Filter | None,
+        text: str,
+        limit: int,
+        by: By = "both",
+        least: float | None = None,
+    ) -> FoundMessages:
+        """The messages over all sessions of a tenant that answer best; `asked` may name
+        what messages and passages both declare.
+        """
         return await self.finding.find(Tenant(tenant), asked, text, limit, by, least)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:

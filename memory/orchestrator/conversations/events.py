@@ -22,9 +22,13 @@ from memory.policies.passages import parts_of
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
 
 FIRST_PLACE = 2
-"""Of an event. Place 1 is the system message's, which stands in the session's own record."""
+"""Of an event. Place 1 is the system message's, which stands in the session's own
+record.
+"""
 ERASED, BEHIND_ERASED = "erased:", "erased;"
-"""How the hash begins that stands for the id of an erased message, and what comes behind all of these."""
+"""How the hash begins that stands for the id of an erased message, and what comes
+behind all of these.
+"""
 INDEXED_CHARACTERS = large.BEGINNING
 """How much of a message it is found by."""
 
@@ -53,24 +57,33 @@ OF_ONE = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.ERASED})
 LEAVING = OF_ONE | {EventType.CLEAR, EventType.ROLL_BACK, EventType.REPLACE, EventType.COMPACTION}
 """Events that change which messages are in the window."""
 ARTIFACTS_SAID = "artifacts"
-"""In the body of a record: the large texts of its message, of which it has the beginnings."""
+"""In the body of a record: the large texts of its message, of which it has the
+beginnings.
+"""
 REDACTED = "redacted"
 """Of an event's data: true where the message was erased."""
 ENTERS = "enters"
-"""In the data of `edited`: true where the message, in the window only so far, enters the history under this event's number."""
+"""In the data of `edited`: true where the message, in the window only so far, enters
+the history under this event's number.
+"""
 ERASED_ID = "erased_id"
-"""Of an erased message's data: a hash of the id that it was given, so that no import brings it back. See `erased_id`."""
+"""Of an erased message's data: a hash of the id that it was given, so that no import
+brings it back. See `erased_id`.
+"""
 NUMBER = "number"
 """In a message's data: its number, where it entered the history after it was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What is true after an event. Its writer had to know the event before, so this is exact.
+    """What is true after an event. Its writer had to know the event before, so this is
+    exact.
 
-    `number` counts the messages of the history, the system message among them (B25); `version` the changes of the window; `base` is the newest place
-    whose event carries the whole window; `tokens` what all messages took when they were said; of what was said up to `onward` nothing is to leave
-    any more: an end has let it (see `onward.py`).
+    `number` counts the messages of the history, the system message among them (B25);
+    `version` the changes of the window; `base` is the newest place whose event carries
+    the whole window; `tokens` what all messages took when they were said; of what was
+    said up to `onward` nothing is to leave any more: an end has let it (see
+    `onward.py`).
     """
 
     number: int
@@ -84,7 +97,17 @@ class After:
     onward: int = 0
 
     def to_json(self) -> list[JsonValue]:
-        return [self.number, self.version, self.turn, self.compactions, self.last_compaction, self.status, self.base, self.tokens, self.onward]
+        return [
+            self.number,
+            self.version,
+            self.turn,
+            self.compactions,
+            self.last_compaction,
+            self.status,
+            self.base,
+            self.tokens,
+            self.onward,
+        ]
 
     @classmethod
     def told(cls, said: list[Any]) -> After:
@@ -101,20 +124,30 @@ class Draft:
     tokens: int | None = None
     owed: tuple[Owed, ...] = ()
     nonce: str = ""
-    """Tells a writer its own event from another's at the same place, when the answer to its put was lost."""
+    """Tells a writer its own event from another's at the same place, when the answer to
+    its put was lost.
+    """
     artifacts: Artifacts = ()
     """The large texts of the message, as they are stored beside it."""
     is_whole: bool = True
-    """Whether the message has its large texts; else, as its record does, their beginnings. See `Log.whole`."""
+    """Whether the message has its large texts; else, as its record does, their
+    beginnings. See `Log.whole`.
+    """
     belongs_to_erasure: bool = False
-    """Whether an erasure needs it, so that a full store has to take it too. It is not stored."""
+    """Whether an erasure needs it, so that a full store has to take it too. It is not
+    stored.
+    """
     said_by: tuple[str, ...] = ()
-    """The users whose handles wrote the message, who first did first; of a summary, those of the messages that it stands for. None are named where
-    that is the session's user alone, or nobody is known."""
+    """The users whose handles wrote the message, who first did first; of a summary,
+    those of the messages that it stands for. None are named where that is the session's
+    user alone, or nobody is known.
+    """
 
     @property
     def is_in_history(self) -> bool:
-        """Whether it counts as a message of the history, or is in the window only (B24)."""
+        """Whether it counts as a message of the history, or is in the window only
+        (B24).
+        """
         return self.type in SPOKEN and bool(self.data.get("in_history", True))
 
     @property
@@ -125,9 +158,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event at its place. `window`, where it carries it, is the whole window after it, and `pinned` what of it is kept whatever the budget.
+    """An event at its place. `window`, where it carries it, is the whole window after
+    it, and `pinned` what of it is kept whatever the budget.
 
-    Its message is under the id that it was given, or that of its record. It is shared: callers get a copy (`message`).
+    Its message is under the id that it was given, or that of its record. It is shared:
+    callers get a copy (`message`).
     """
 
     key: Key
@@ -142,7 +177,9 @@ class Event:
     edits: int = 0
     """How often its message was changed."""
     parts: int = 0
-    """Into how many it was cut for finding it by meaning, at most, before it was changed."""
+    """Into how many it was cut for finding it by meaning, at most, before it was
+    changed.
+    """
     owed: tuple[Owed, ...] = ()
 
     @property
@@ -165,7 +202,12 @@ class Event:
     def as_given(self) -> Draft:
         """What it was made of, without a nonce."""
         said = self.draft.message
-        return replace(self.draft, nonce="", artifacts=(), message=None if said is None else said.model_copy(update={"id": self.given_id}))
+        return replace(
+            self.draft,
+            nonce="",
+            artifacts=(),
+            message=None if said is None else said.model_copy(update={"id": self.given_id}),
+        )
 
     @property
     def number(self) -> int | None:
@@ -174,22 +216,36 @@ class Event:
         return given if self.draft.is_in_history else None
 
     def writers(self, owner: str | None) -> tuple[str, ...]:
-        """The users who wrote the message, in a session of this owner; none where nobody is known."""
+        """The users who wrote the message, in a session of this owner; none where
+        nobody is known.
+        """
         return self.draft.said_by or (() if owner is None else (owner,))
 
     @property
     def is_redacted(self) -> bool:
-        """Whether the message was erased: its place, its number and its role are left, under the id of its record."""
+        """Whether the message was erased: its place, its number and its role are left,
+        under the id of its record.
+        """
         return bool(self.draft.data.get(REDACTED))
 
     def redacted(self, owed: tuple[Owed, ...], session_id: str, *, version: int, now: datetime) -> Event:
-        """The event without what was said and who said it. It owes this, what is to be done about what was made of it among it."""
+        """The event without what was said and who said it. It owes this, what is to be
+        done about what was made of it among it.
+        """
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
         told = {"in_history", NUMBER, "left", LEAVES, "before", "after", "reason"}
         data: dict[str, JsonValue] = {name: value for name, value in self.draft.data.items() if name in told}
         nothing = _nothing(self.draft.message, self.key.id)
         data |= {} if self.given_id is None else {ERASED_ID: erased_id(session_id, self.given_id)}
-        draft = replace(self.draft, message=nothing, data={**data, REDACTED: True}, tokens=None, artifacts=(), is_whole=True, said_by=())
+        draft = replace(
+            self.draft,
+            message=nothing,
+            data={**data, REDACTED: True},
+            tokens=None,
+            artifacts=(),
+            is_whole=True,
+            said_by=(),
+        )
         return replace(self, draft=draft, version=version, updated_at=now, owed=owed)
 
     def changed(
@@ -203,18 +259,32 @@ class Event:
         version: int,
         now: datetime,
     ) -> Event:
-        """The event with another message; its place, its number and all that comes after stay (B23, B26)."""
+        """The event with another message; its place, its number and all that comes
+        after stay (B23, B26).
+        """
         before = self.draft.message
         parts = len(parts_of(found_by(before))) if before is not None and before.is_final else 0
         writers = self.draft.said_by if said_by is None else said_by
-        draft = replace(self.draft, message=message, tokens=tokens, artifacts=artifacts, is_whole=True, said_by=writers)
+        draft = replace(
+            self.draft, message=message, tokens=tokens, artifacts=artifacts, is_whole=True, said_by=writers
+        )
         owing = (*self.owed, *owed)
-        return replace(self, draft=draft, version=version, updated_at=now, edits=self.edits + 1, parts=max(self.parts, parts), owed=owing)
+        return replace(
+            self,
+            draft=draft,
+            version=version,
+            updated_at=now,
+            edits=self.edits + 1,
+            parts=max(self.parts, parts),
+            owed=owing,
+        )
 
     def numbered(self, number: int, *, version: int, now: datetime) -> Event:
         """The event in the history, under this number; it was in the window only."""
         data = {name: value for name, value in self.draft.data.items() if name != "in_history"}
-        return replace(self, draft=replace(self.draft, data={**data, NUMBER: number}), version=version, updated_at=now)
+        return replace(
+            self, draft=replace(self.draft, data={**data, NUMBER: number}), version=version, updated_at=now
+        )
 
     def with_texts(self, message: Message) -> Event:
         """The event with the message that has its large texts."""
@@ -227,7 +297,11 @@ class Event:
 
 def copy_of(message: Message) -> Message:
     """A copy that shares nothing that can be changed."""
-    lists: dict[str, Any] = {"tool_calls": [*message.tool_calls], "metadata": copied(message.metadata), "extra": copied(message.extra)}
+    lists: dict[str, Any] = {
+        "tool_calls": [*message.tool_calls],
+        "metadata": copied(message.metadata),
+        "extra": copied(message.extra),
+    }
     if not isinstance(message.content, str):
         lists["content"] = copied(message.content)
     if message.usage is not None:
@@ -239,7 +313,17 @@ def size_of(message: Message) -> int:
     """About how many characters it takes."""
     text, parts = (message.content, []) if isinstance(message.content, str) else ("", list(message.content))
     parts += [part for part in (message.metadata, message.extra, message.usage) if part]
-    return sum(map(len, (text, message.reasoning or "", json.dumps(parts) if parts else "", *(call.arguments for call in message.tool_calls))))
+    return sum(
+        map(
+            len,
+            (
+                text,
+                message.reasoning or "",
+                json.dumps(parts) if parts else "",
+                *(call.arguments for call in message.tool_calls),
+            ),
+        )
+    )
 
 
 def found_by(message: Message) -> str:
@@ -257,12 +341,16 @@ def _nothing(message: Message, message_id: str) -> Message:
 
 
 def place_key(tenant: str, incarnation: str, place: int) -> Key:
-    """The key of a place. A session that was created again has another incarnation, and shares no key with its former life."""
+    """The key of a place. A session that was created again has another incarnation, and
+    shares no key with its former life.
+    """
     return Key(tenant, ids.beside(incarnation, "place", str(place)))
 
 
 def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str, generation: int) -> Record:
-    """The event's record; `of_session` are the fields by which it names its session and whose that is."""
+    """The event's record; `of_session` are the fields by which it names its session and
+    whose that is.
+    """
     draft, message = event.draft, event.draft.message
     if not draft.is_whole:
         raise RuntimeError("the large texts of this message were not read")
@@ -288,8 +376,15 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
     texts: dict[str, str] = {}
     if message is not None:
         erased: Any = draft.data.get(ERASED_ID)
-        fields |= {"message_id": event.given_id or erased, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
-        said = message.model_dump(mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"})
+        fields |= {
+            "message_id": event.given_id or erased,
+            "message_role": message.role.value,
+            "speaker": message.name,
+            "tokens": draft.tokens,
+        }
+        said = message.model_dump(
+            mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"}
+        )
         body["message"] = outlined(said, draft.artifacts)
         if text := found_by(message):
             texts["content"] = text
@@ -317,7 +412,10 @@ def artifacts_of(record: Record) -> Artifacts:
 
 def with_artifacts(record: Record, artifacts: Artifacts) -> Record:
     """The record with its large texts stored elsewhere."""
-    fields, body = {**record.fields, "uploads": uploads_of(artifacts)}, {**record.body, ARTIFACTS_SAID: large.to_json(artifacts)}
+    fields, body = (
+        {**record.fields, "uploads": uploads_of(artifacts)},
+        {**record.body, ARTIFACTS_SAID: large.to_json(artifacts)},
+    )
     return replace(record, fields=fields, body=body)
 
 

@@ -1,4 +1,6 @@
-"""Messages found by words and by meaning, in one session or over many, ranked as entries are, and what became of the best."""
+"""Messages found by words and by meaning, in one session or over many, ranked as
+entries are, and what became of the best.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,17 @@ class Finding:
         self.gathering = Gathering(placement, sessions.passages)
 
     async def find(
-        self, where: Partitions | Tenant, asked: Filter | None, text: str, limit: int, by: By = "both", least: float | None = None
+        self,
+        where: Partitions | Tenant,
+        asked: Filter | None,
+        text: str,
+        limit: int,
+        by: By = "both",
+        least: float | None = None,
     ) -> FoundMessages:
-        """The messages that answer best, archived ones too; not those that were excluded."""
+        """The messages that answer best, archived ones too; not those that were
+        excluded.
+        """
         passages, lacking = self._sessions.passages, Lacking()
         if by == "meaning" and passages.store is None:
             raise InvalidInput("by", f"messages are found by words alone: {passages.lacking}")
@@ -56,21 +66,34 @@ class Finding:
         heard = Heard(where, asked, by)
 
         async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
-            near = None if by == "words" or passages.store is None else await passages.vector_of(question.embedded)
+            near = (
+                None
+                if by == "words" or passages.store is None
+                else await passages.vector_of(question.embedded)
+            )
             if near is not None:
                 await self.gathering.ready()
             pool = await self.gathering.gather(heard, question, near, width, lacking)
             wanted = Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT, min_relevance=least)
-            return self._choosing(wanted, question, near, pool, None if near is None else await passages.scale())
+            return self._choosing(
+                wanted, question, near, pool, None if near is None else await passages.scale()
+            )
 
         choice = await chosen(read(text), limit, choosing)
-        return FoundMessages([] if choice is None else [hit async for hit in choice.shown(explain=False)], lacking.notes)
+        return FoundMessages(
+            [] if choice is None else [hit async for hit in choice.shown(explain=False)], lacking.notes
+        )
 
     def reading(self, tenant: str, pool: MessagePool) -> Messages:
         return Messages(self._placement, self._sessions, tenant, pool)
 
     def _choosing(
-        self, asked: Asked, question: Question, near: bytes | None, pool: MessagePool, scale: EmbedderScale | None
+        self,
+        asked: Asked,
+        question: Question,
+        near: bytes | None,
+        pool: MessagePool,
+        scale: EmbedderScale | None,
     ) -> Choosing[FoundMessage, FoundMessage] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
@@ -78,42 +101,73 @@ class Finding:
         if not len(pool.measured):
             return None
         ranked = rank(question, pool.measured, near, asked, self._placement.now(), alone=True, scale=scale)
-        return Choosing(asked, question, pool.measured, ranked, self.reading(asked.tenant, pool), full=pool.full)
+        return Choosing(
+            asked, question, pool.measured, ranked, self.reading(asked.tenant, pool), full=pool.full
+        )
 
 
 class Messages:
-    """Reads messages: those that a living session has and nobody excluded, as they are now; none that says something else since."""
+    """Reads messages: those that a living session has and nobody excluded, as they are
+    now; none that says something else since.
+    """
 
-    def __init__(self, placement: Placement, sessions: SessionRecords, tenant: str, pool: MessagePool) -> None:
+    def __init__(
+        self, placement: Placement, sessions: SessionRecords, tenant: str, pool: MessagePool
+    ) -> None:
         self._placement, self._sessions, self._tenant, self._pool = placement, sessions, tenant, pool
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, FoundMessage], Mapping[int, str]]:
         found = self._pool.measured
-        archive, keys = self._placement.topology.archive, {row: Key(self._tenant, found.ids[row]) for row in rows}
+        archive, keys = (
+            self._placement.topology.archive,
+            {row: Key(self._tenant, found.ids[row]) for row in rows},
+        )
         with step("messages.read"):
             stored = dict(zip(keys.values(), await archive.get(MESSAGES, list(keys.values())), strict=True))
-        there = await self._there([one for row, key in keys.items() if isinstance(one := stored[key], Record) and self._says_so(row, one)])
-        return {row: there[key] for row, key in keys.items() if key in there}, {row: "changed_since" for row, key in keys.items() if key not in there}
+        there = await self._there(
+            [
+                one
+                for row, key in keys.items()
+                if isinstance(one := stored[key], Record) and self._says_so(row, one)
+            ]
+        )
+        return {row: there[key] for row, key in keys.items() if key in there}, {
+            row: "changed_since" for row, key in keys.items() if key not in there
+        }
 
     def _says_so(self, row: int, message: Record) -> bool:
-        """Whether it still says what it was found by: the words are its own, the vector is that of what it said at some time."""
+        """Whether it still says what it was found by: the words are its own, the vector
+        is that of what it said at some time.
+        """
         vector_of = self._pool.said_at.get(message.key.id)
         return vector_of in (None, said_at(message)) or bool(self._pool.measured.counts[row].any())
 
     async def _there(self, rows: Sequence[Record]) -> dict[Key, FoundMessage]:
         of_sessions: dict[Key, list[Record]] = {}
         for row in rows:
-            of_sessions.setdefault(session_key(row.key.tenant, str(row.fields["conversation_id"])), []).append(row)
+            of_sessions.setdefault(
+                session_key(row.key.tenant, str(row.fields["conversation_id"])), []
+            ).append(row)
         with step("session.read"):
-            found = await self._placement.topology.archive.get(SESSIONS, list(of_sessions)) if of_sessions else []
+            found = (
+                await self._placement.topology.archive.get(SESSIONS, list(of_sessions)) if of_sessions else []
+            )
         sessions = [row for row in found if isinstance(row, Record) and not self._sessions.is_over(row)]
-        logs: list[tuple[Log, list[Event]]] = [(log := self._sessions.log(row), log.events_of(of_sessions[row.key])) for row in sessions]
+        logs: list[tuple[Log, list[Event]]] = [
+            (log := self._sessions.log(row), log.events_of(of_sessions[row.key])) for row in sessions
+        ]
         gone = await gone_from(self._placement, logs)
         shown: dict[Key, FoundMessage] = {}
         for log, events in logs:
-            there = await log.whole([event for event in events if event.number is not None and gone[event.key].excluded is None])
+            there = await log.whole(
+                [event for event in events if event.number is not None and gone[event.key].excluded is None]
+            )
             of = log.life.session_id
-            shown |= {event.key: FoundMessage(item_of(event, gone[event.key]), None, of) for event in there if not event.is_redacted}
+            shown |= {
+                event.key: FoundMessage(item_of(event, gone[event.key]), None, of)
+                for event in there
+                if not event.is_redacted
+            }
         return shown
 
     def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:

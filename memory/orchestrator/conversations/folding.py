@@ -1,4 +1,6 @@
-"""What a log comes to: its window and its counts, event by event. Pure: what comes out is told by what goes in."""
+"""What a log comes to: its window and its counts, event by event. Pure: what comes out
+is told by what goes in.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,25 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.message import Role
-from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVES, LEAVING, OF_ONE, SPOKEN, After, Draft, Event, EventType, place_key
+from memory.orchestrator.conversations.events import (
+    FIRST_PLACE,
+    LEAVES,
+    LEAVING,
+    OF_ONE,
+    SPOKEN,
+    After,
+    Draft,
+    Event,
+    EventType,
+    place_key,
+)
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.policies.window import is_pinned
 
 BASE_EVERY = 64
-"""Places after which the whole window is written down again: no more events are read to know it."""
+"""Places after which the whole window is written down again: no more events are read to
+know it.
+"""
 _TICK = timedelta(microseconds=1)
 
 
@@ -25,9 +40,13 @@ class State:
     window: Places
     """The places of the messages that a model is sent, the system message aside."""
     created_at: datetime
-    """Of the newest event: the next one's is later, so that the order of places is the order of creation."""
+    """Of the newest event: the next one's is later, so that the order of places is the
+    order of creation.
+    """
     pinned: Places = NOWHERE
-    """What of the window is shown whatever else there is room for: summaries, and what has a system's role."""
+    """What of the window is shown whatever else there is room for: summaries, and what
+    has a system's role.
+    """
 
     @classmethod
     def born(cls, has_system: bool, created_at: datetime) -> State:
@@ -53,7 +72,8 @@ class State:
                 after,
                 number=after.number + draft.counts,
                 version=after.version + (window != self.window),
-                turn=after.turn + (said is not None and said.role is Role.USER and draft.type is EventType.MESSAGE),
+                turn=after.turn
+                + (said is not None and said.role is Role.USER and draft.type is EventType.MESSAGE),
                 compactions=after.compactions + compacts,
                 last_compaction=key.id if compacts else after.last_compaction,
                 status=_status_after(after.status, draft),
@@ -74,12 +94,24 @@ class State:
         if event.window is not None:
             return State(event.place, event.after, event.window, event.created_at, event.pinned)
         window = window_after(self.window, event.place, event.draft)
-        return State(event.place, event.after, window, event.created_at, pinned_after(self.pinned, window, event.place, event.draft))
+        return State(
+            event.place,
+            event.after,
+            window,
+            event.created_at,
+            pinned_after(self.pinned, window, event.place, event.draft),
+        )
 
     def past(self, place: int) -> State:
-        """After a place at which what stands cannot be read: that the place is taken is all that is known. It may be a message, whose number is not
-        given again."""
-        return replace(self, place=place, after=replace(self.after, number=self.after.number + 1), created_at=self.created_at + _TICK)
+        """After a place at which what stands cannot be read: that the place is taken is
+        all that is known. It may be a message, whose number is not given again.
+        """
+        return replace(
+            self,
+            place=place,
+            after=replace(self.after, number=self.after.number + 1),
+            created_at=self.created_at + _TICK,
+        )
 
 
 def window_after(window: Places, place: int, draft: Draft) -> Places:
@@ -105,7 +137,9 @@ def window_after(window: Places, place: int, draft: Draft) -> Places:
 def pinned_after(pinned: Places, window: Places, place: int, draft: Draft) -> Places:
     """What of the window is pinned once this has happened at the place."""
     data: Any = draft.data
-    if draft.type is EventType.COMPACTION or (draft.type is EventType.MESSAGE and draft.message is not None and is_pinned(draft.message)):
+    if draft.type is EventType.COMPACTION or (
+        draft.type is EventType.MESSAGE and draft.message is not None and is_pinned(draft.message)
+    ):
         pinned = pinned.with_one(place)
     elif draft.type is EventType.RESTORE and data.get("pinned"):
         pinned = pinned.with_one(data["place"])
@@ -123,13 +157,17 @@ def left_by(draft: Draft) -> Places:
 
 
 def back_by(draft: Draft) -> Places:
-    """The places of the messages that a roll-back takes into the window again: compactions since had taken them out of it (B52)."""
+    """The places of the messages that a roll-back takes into the window again:
+    compactions since had taken them out of it (B52).
+    """
     data: Any = draft.data
     return Places.told(data.get("back", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
 
 
 def late_by(draft: Draft) -> Places:
-    """The places of the messages that compactions had taken out of the window, and a roll-back takes out now: they were said since (B52)."""
+    """The places of the messages that compactions had taken out of the window, and a
+    roll-back takes out now: they were said since (B52).
+    """
     data: Any = draft.data
     return Places.told(data.get("late", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
 

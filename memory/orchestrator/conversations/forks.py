@@ -1,7 +1,9 @@
-"""What a fork begins with: of which sessions its messages are copies, so that an erasure of one of them finds its copies.
+"""What a fork begins with: of which sessions its messages are copies, so that an
+erasure of one of them finds its copies.
 
-A fork's own record names them, in full in the body, and by the sessions' ids in the field `forked_from`, by which an erasure finds the fork. A fork
-of a fork names the first session too: the one in between may be deleted.
+A fork's own record names them, in full in the body, and by the sessions' ids in the
+field `forked_from`, by which an erasure finds the fork. A fork of a fork names the
+first session too: the one in between may be deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ COPIED_FROM = "copied_from"
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Messages of one life of a session, copied into a fork: runs of (first place in the fork, first place there, how many)."""
+    """Messages of one life of a session, copied into a fork: runs of (first place in
+    the fork, first place there, how many).
+    """
 
     session_id: str
     incarnation: str
@@ -53,11 +57,16 @@ class Copied:
 def copied_by(record: Record) -> list[Copied]:
     """What a session's record says of which messages it began with copies."""
     told: Any = record.body.get(COPIED_FROM) or ()
-    return [Copied(session_id, incarnation, tuple((here, there, count) for here, there, count in runs)) for session_id, incarnation, runs in told]
+    return [
+        Copied(session_id, incarnation, tuple((here, there, count) for here, there, count in runs))
+        for session_id, incarnation, runs in told
+    ]
 
 
 def copied_on(record: Record, session_id: str, incarnation: str, places: Sequence[int]) -> list[Copied]:
-    """What a fork says that copies the messages at these places of the session of this record, in order."""
+    """What a fork says that copies the messages at these places of the session of this
+    record, in order.
+    """
     at = [(FIRST_PLACE + number, place) for number, place in enumerate(places)]
     found = [Copied.of(session_id, incarnation, at)]
     for one in copied_by(record):
@@ -67,7 +76,9 @@ def copied_on(record: Record, session_id: str, incarnation: str, places: Sequenc
 
 
 def check_copied(body: Mapping[str, Any]) -> None:
-    """Raise where the body of a session that was exported says it otherwise than an export does."""
+    """Raise where the body of a session that was exported says it otherwise than an
+    export does.
+    """
     for one in door.sequence(COPIED_FROM, body.get(COPIED_FROM, ())):
         if not isinstance(one, list | tuple) or len(one) != 3 or not isinstance(one[1], str):
             raise InvalidInput(COPIED_FROM, "is not as an export writes it")
@@ -77,7 +88,11 @@ def check_copied(body: Mapping[str, Any]) -> None:
 
 
 def carried_elsewhere(body: Mapping[str, JsonValue], incarnation_of: Any) -> dict[str, JsonValue]:
-    """The body of a fork in another tenant, where `incarnation_of` says which incarnation a session has there."""
+    """The body of a fork in another tenant, where `incarnation_of` says which
+    incarnation a session has there.
+    """
     told: Any = body.get(COPIED_FROM) or ()
-    moved: list[JsonValue] = [[session_id, incarnation_of(session_id, incarnation), runs] for session_id, incarnation, runs in told]
+    moved: list[JsonValue] = [
+        [session_id, incarnation_of(session_id, incarnation), runs] for session_id, incarnation, runs in told
+    ]
     return {**body, COPIED_FROM: moved} if moved else dict(body)

@@ -1,4 +1,6 @@
-"""What all that is done with one session has in common: its record, its log, and what its caller knows of it."""
+"""What all that is done with one session has in common: its record, its log, and what
+its caller knows of it.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Handle:
         counter: TokenCounter,
         user: str | None = None,
     ) -> None:
-        """`user` writes through this handle: the session's own user unless another is named."""
+        """`user` writes through this handle: the session's own user unless another is
+        named.
+        """
         self._placement = placement
         self._onward = onward
         self._sessions = sessions
@@ -70,7 +74,9 @@ class Handle:
 
     @property
     def _writers(self) -> tuple[str, ...]:
-        """Whom a message names that is written through this handle: its user, where that is not the session's."""
+        """Whom a message names that is written through this handle: its user, where
+        that is not the session's.
+        """
         return self._log.life.writers_of(self._user)
 
     def _writers_after(self, event: Event) -> tuple[str, ...]:
@@ -79,17 +85,24 @@ class Handle:
 
     def as_owned(self) -> SessionDraft:
         """What opens this session again for the same owner."""
-        agent, namespace = (None if (value := self._log.life.whose.get(name)) is None else str(value) for name in ("agent", "namespace"))
+        agent, namespace = (
+            None if (value := self._log.life.whose.get(name)) is None else str(value)
+            for name in ("agent", "namespace")
+        )
         return SessionDraft(self.id, user=self._user, agent=agent, namespace=namespace)
 
     async def _same_life(self) -> Record:
         record = await self._sessions.record(self._log.life.tenant, self.id)
         if record.body["incarnation"] != self._log.life.incarnation:
-            raise NotFound(self.id, "session")  # deleted, and created again since: this handle is of its former life
+            raise NotFound(
+                self.id, "session"
+            )  # deleted, and created again since: this handle is of its former life
         return record
 
     async def refuse_if_over(self) -> None:
-        """Raise `NotFound` where the session has expired, as far as this handle knows: what is written to it then would be read by nobody."""
+        """Raise `NotFound` where the session has expired, as far as this handle knows:
+        what is written to it then would be read by nobody.
+        """
         if self._sessions.is_over(self._record):
             self._record = await self._same_life()
 
@@ -99,17 +112,27 @@ class Handle:
         return window
 
     async def _window_at_hand(self, asked: Asked) -> Window | None:
-        """As much of its end as is asked for, as this process remembers it; None where it does not."""
+        """As much of its end as is asked for, as this process remembers it; None where
+        it does not.
+        """
         record = self._sessions.remembered(self._log.life.tenant, self.id)
         if record is None or record.body["incarnation"] != self._log.life.incarnation:
             return None
         return await window_at_hand(self._log, record, self._counter, asked)
 
     async def _whole(self, window: Window, messages: Sequence[Message]) -> list[Message]:
-        """These messages of the window with all that they say, but for those that were erased meanwhile."""
-        lacking = {id(m): e.place for m, e in zip(window.messages, window.events, strict=True) if e is not None and not e.draft.is_whole}
+        """These messages of the window with all that they say, but for those that were
+        erased meanwhile.
+        """
+        lacking = {
+            id(m): e.place
+            for m, e in zip(window.messages, window.events, strict=True)
+            if e is not None and not e.draft.is_whole
+        }
         wanted = {lacking[id(message)] for message in messages if id(message) in lacking}
-        whole = await self._log.whole([event for event in window.events if event is not None and event.place in wanted])
+        whole = await self._log.whole(
+            [event for event in window.events if event is not None and event.place in wanted]
+        )
         read = {event.place: None if event.is_redacted else event.message for event in whole}
         said = [read[lacking[id(message)]] if id(message) in lacking else message for message in messages]
         return [message for message in said if message is not None]
@@ -120,15 +143,23 @@ class Handle:
             reads.wrote(self._log.life.incarnation, event, self._mark)
 
     async def _left(self, event: EventType, known: Places, reason: str) -> int:
-        """Let those of the known places that are in the window leave it. What a replacement takes out goes onward."""
+        """Let those of the known places that are in the window leave it. What a
+        replacement takes out goes onward.
+        """
         left = 0
 
         def decide(seen: Seen) -> list[Draft]:
             nonlocal left
             leaving = Places.of(place for place in known if place in seen.state.window)
             left = len(leaving)
-            leaves, owed = self._onward.leaving(leaving, seen.state.after) if event is EventType.REPLACE else ({}, ())
-            return [Draft(event, data={"left": leaving.to_json(), "reason": reason, **leaves}, owed=owed)] if left else []
+            leaves, owed = (
+                self._onward.leaving(leaving, seen.state.after) if event is EventType.REPLACE else ({}, ())
+            )
+            return (
+                [Draft(event, data={"left": leaving.to_json(), "reason": reason, **leaves}, owed=owed)]
+                if left
+                else []
+            )
 
         await self._done(decide)
         return left
@@ -144,26 +175,34 @@ class Handle:
         return info_of(self._record, seen.state, self._log.gaps)
 
     async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
-        """Change what of the session is no affair of its log: title and metadata, and as fields tags, agent and expiry.
+        """Change what of the session is no affair of its log: title and metadata, and
+        as fields tags, agent and expiry.
 
-        Raises `Held` where the session is under legal hold, and a title or metadata would be lost.
+        Raises `Held` where the session is under legal hold, and a title or metadata
+        would be lost.
         """
         record, seen = await both_at_once(self._same_life(), self._log.load())
         if any(record.body.get(name) not in (None, {}, value) for name, value in changes.items()):
             await self._sessions.refuse_change(self._log.life)
-        if changes or any((record.fields.get(name) or None) != (value or None) for name, value in told.items()):
+        if changes or any(
+            (record.fields.get(name) or None) != (value or None) for name, value in told.items()
+        ):
             record = await self._sessions.follow(record, seen.state, self._placement.now(), told, **changes)
         self._record = record
         return info_of(record, seen.state, self._log.gaps)
 
     async def note_access(self) -> datetime:
-        """When it was read: now. Its own record is told not more often than lists are; that this fails is no reason not to show what was read."""
+        """When it was read: now. Its own record is told not more often than lists are;
+        that this fails is no reason not to show what was read.
+        """
         now, told = self._placement.now(), info_of(self._record).accessed_at
         if told is None or now - told >= FOLLOWS_WITHIN:
             try:
                 seen = self._log.seen or await self._log.load()
                 touched: Any = self._record.fields["touched_at"]
-                self._record = await self._sessions.follow(self._record, seen.state, touched, accessed_at=now.isoformat())
+                self._record = await self._sessions.follow(
+                    self._record, seen.state, touched, accessed_at=now.isoformat()
+                )
             except NotFound:
                 raise
             except MemoryTiersError as error:
@@ -171,8 +210,9 @@ class Handle:
         return now
 
     async def _touch(self) -> None:
-        """Tell the session's own record, for lists; not with each message of a burst. What was said is stored: that this fails is no reason to say
-        that it is not."""
+        """Tell the session's own record, for lists; not with each message of a burst.
+        What was said is stored: that this fails is no reason to say that it is not.
+        """
         if self._log.seen is None:
             return
         state, now, touched = self._log.seen.state, self._placement.now(), self._record.fields["touched_at"]

@@ -17,13 +17,31 @@ from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import system_of
 from memory.orchestrator.placement import Placement
-from memory.ports.query import And, Eq, Filter, Ge, Gt, In, IsNull, Le, Lt, Not, Or, Order, Query, all_of, within
+from memory.ports.query import (
+    And,
+    Eq,
+    Filter,
+    Ge,
+    Gt,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Not,
+    Or,
+    Order,
+    Query,
+    all_of,
+    within,
+)
 from memory.ports.record import Key, Record
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryAsked:
-    """Which messages of a history are asked for (B33): those of these ids, numbers, roles, and those that one compaction took out of the window."""
+    """Which messages of a history are asked for (B33): those of these ids, numbers,
+    roles, and those that one compaction took out of the window.
+    """
 
     ids: Sequence[str] | None = None
     first: int | None = None
@@ -44,14 +62,20 @@ class Gone:
     excluded: str | None = None
     archived_by: str | None = None
     is_by_hand: bool = False
-    """Whether somebody took it out (excluded, cleared, rolled back, erased), rather than a cut or a replacement."""
+    """Whether somebody took it out (excluded, cleared, rolled back, erased), rather
+    than a cut or a replacement.
+    """
     cut_by: int | None = None
-    """The place of the first compaction, cut or replacement by which it goes onward, also where it has come back since."""
+    """The place of the first compaction, cut or replacement by which it goes onward,
+    also where it has come back since.
+    """
 
 
 _IN_IT = Gone()
 BEHIND_SYSTEM, ONLY_SYSTEM = "behind-system", "only-system"
-"""Cursors of our own, where a page ends at the system message, which stands in no log: all of the log is to come, or nothing but that message."""
+"""Cursors of our own, where a page ends at the system message, which stands in no log:
+all of the log is to come, or nothing but that message.
+"""
 
 
 class History:
@@ -61,8 +85,12 @@ class History:
         self._placement = placement
         self._log = log
 
-    async def page(self, asked: HistoryAsked, record: Coroutine[Any, Any, Record]) -> tuple[Record, HistoryPage]:
-        """The session's record, and a page of its history, both read at once; the system message is number 1."""
+    async def page(
+        self, asked: HistoryAsked, record: Coroutine[Any, Any, Record]
+    ) -> tuple[Record, HistoryPage]:
+        """The session's record, and a page of its history, both read at once; the
+        system message is number 1.
+        """
         told, ((events, cursor), window) = await both_at_once(record, self._read(asked))
         first = self._system_item(asked, system_of(told))
         leads = first is not None and self._leads(asked)
@@ -83,11 +111,15 @@ class History:
         return await both_at_once(self._events(asked), self._window())
 
     async def _window(self) -> Places:
-        """The places of the messages that are in the window, where this process has seen the log before: it asks what came since."""
+        """The places of the messages that are in the window, where this process has
+        seen the log before: it asks what came since.
+        """
         return NOWHERE if self._log.seen is None else (await self._log.load()).state.window
 
     async def _events(self, asked: HistoryAsked) -> tuple[list[Event], str | None]:
-        """The messages of a page, those before its offset among them, and where the next page begins."""
+        """The messages of a page, those before its offset among them, and where the
+        next page begins.
+        """
         conditions = await self._conditions(asked)
         if conditions is None or asked.cursor == ONLY_SYSTEM:
             return [], None
@@ -96,7 +128,14 @@ class History:
         events: list[Event] = []
         cursor, more = None if asked.cursor == BEHIND_SYSTEM else asked.cursor, True
         while more:
-            query = Query(MESSAGES, within(self._log.life.partition), conditions, order, min(max(1, wanted - len(events)), 1_000), cursor=cursor)
+            query = Query(
+                MESSAGES,
+                within(self._log.life.partition),
+                conditions,
+                order,
+                min(max(1, wanted - len(events)), 1_000),
+                cursor=cursor,
+            )
             page = await self._placement.page("history.read", self._log.store, query)
             events += self._log.events_of(page.records)
             cursor = page.cursor
@@ -107,7 +146,12 @@ class History:
 
     def _leads(self, asked: HistoryAsked) -> bool:
         """Whether the system message comes first."""
-        return self._log.life.has_system and _names_system(asked) and not asked.descending and asked.cursor is None
+        return (
+            self._log.life.has_system
+            and _names_system(asked)
+            and not asked.descending
+            and asked.cursor is None
+        )
 
     def _system_item(self, asked: HistoryAsked, system: Message | None) -> HistoryItem | None:
         """The system message as an item, where it is asked for."""
@@ -116,7 +160,10 @@ class History:
 
     async def _conditions(self, asked: HistoryAsked) -> Filter | None:
         """What the log's records are asked; None where none can be meant."""
-        parts: list[Filter] = [Eq("conversation_id", self._log.life.session_id), Not(IsNull("number_in_conversation"))]
+        parts: list[Filter] = [
+            Eq("conversation_id", self._log.life.session_id),
+            Not(IsNull("number_in_conversation")),
+        ]
         if not asked.summaries:
             parts.append(Eq("event", EventType.MESSAGE.value))
         if asked.first is not None:
@@ -126,7 +173,9 @@ class History:
         if asked.roles:
             parts.append(In("message_role", tuple(asked.roles)))
         if asked.ids is not None:
-            without_id = Or((IsNull("message_id"), And((Ge("message_id", ERASED), Lt("message_id", BEHIND_ERASED)))))
+            without_id = Or(
+                (IsNull("message_id"), And((Ge("message_id", ERASED), Lt("message_id", BEHIND_ERASED))))
+            )
             unnamed = And((without_id, In("id", tuple(filter(is_id, asked.ids)))))
             parts.append(Or((In("message_id", tuple(asked.ids)), unnamed)))
         if asked.archived_by is not None:
@@ -142,8 +191,16 @@ class History:
     async def _still_left_by(self, compaction: Event) -> Places:
         """What it took out of the window and no roll-back since took it from."""
         life, left = self._log.life, left_by(compaction.draft)
-        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.ROLL_BACK.value), Gt("place", compaction.place)))
-        query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
+        asked = And(
+            (
+                Eq("conversation_id", life.session_id),
+                Eq("event", EventType.ROLL_BACK.value),
+                Gt("place", compaction.place),
+            )
+        )
+        query = Query(
+            MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page
+        )
         async for page in self._placement.pages("history.marks", self._log.store, query):
             for event in self._log.events_of(page.records):
                 left = left.without(back_by(event.draft)).without(late_by(event.draft))
@@ -163,15 +220,30 @@ def _names_system(asked: HistoryAsked) -> bool:
 
 
 async def gone_from(placement: Placement, logs: Sequence[tuple[Log, Sequence[Event]]]) -> dict[Key, Gone]:
-    """What became of messages of several logs, by their keys: told by what happened behind the first of each log, which is one question."""
-    found = {log.life.session_id: (log, {event.place: _IN_IT for event in events}) for log, events in logs if events}
+    """What became of messages of several logs, by their keys: told by what happened
+    behind the first of each log, which is one question.
+    """
+    found = {
+        log.life.session_id: (log, {event.place: _IN_IT for event in events})
+        for log, events in logs
+        if events
+    }
     if not found:
         return {}
     names = tuple([event.value for event in LEAVING])
-    behind = [And((Eq("conversation_id", of), In("event", names), Gt("place", min(places)))) for of, (_, places) in found.items()]
+    behind = [
+        And((Eq("conversation_id", of), In("event", names), Gt("place", min(places))))
+        for of, (_, places) in found.items()
+    ]
     asked: Filter = behind[0] if len(behind) == 1 else Or(tuple(behind))
     log = logs[0][0]
-    query = Query(MESSAGES, within(*[log.life.partition for log, _ in found.values()]), asked, (Order("created_at"),), placement.settings.page)
+    query = Query(
+        MESSAGES,
+        within(*[log.life.partition for log, _ in found.values()]),
+        asked,
+        (Order("created_at"),),
+        placement.settings.page,
+    )
     async for page in placement.pages("history.marks", log.store, query):
         for record in page.records:
             if isinstance(record, Record):
@@ -189,7 +261,11 @@ def _mark(found: dict[int, Gone], event: Event) -> None:
             found[data["place"]] = Gone(cut_by=found[data["place"]].cut_by)
         return
     left, back = left_by(event.draft).with_all(late_by(event.draft)), back_by(event.draft)
-    cut = Places.told(data.get(LEAVES, ())) if event.type in (EventType.REPLACE, EventType.COMPACTION) else NOWHERE
+    cut = (
+        Places.told(data.get(LEAVES, ()))
+        if event.type in (EventType.REPLACE, EventType.COMPACTION)
+        else NOWHERE
+    )
     for place, before in found.items():
         if place in back:
             found[place] = Gone(cut_by=before.cut_by)
@@ -199,7 +275,9 @@ def _mark(found: dict[int, Gone], event: Event) -> None:
                 found[place] = Gone(archived_by=event.key.id, cut_by=cut_by)
             else:
                 by_hand = event.type is not EventType.REPLACE
-                found[place] = Gone(excluded=str(data.get("reason", "manual")), is_by_hand=by_hand, cut_by=cut_by)
+                found[place] = Gone(
+                    excluded=str(data.get("reason", "manual")), is_by_hand=by_hand, cut_by=cut_by
+                )
 
 
 def item_of(event: Event, gone: Gone) -> HistoryItem:

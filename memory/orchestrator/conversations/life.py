@@ -13,7 +13,9 @@ from memory.ports.record import FieldValue, Partition
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What identifies a session's life: a session of the same id that is created later has another incarnation, and a later generation."""
+    """What identifies a session's life: a session of the same id that is created later
+    has another incarnation, and a later generation.
+    """
 
     tenant: str
     session_id: str
@@ -26,7 +28,9 @@ class Life:
     """The session's user, agent and namespace, which never change."""
 
     def version_at(self, now: datetime, stored: int = 0) -> int:
-        """The version of what is stored in it now: nothing that a session has is older than the session, whatever a clock says."""
+        """The version of what is stored in it now: nothing that a session has is older
+        than the session, whatever a clock says.
+        """
         return version_at(now, max(stored, micros(self.created_at)))
 
     @property
@@ -36,7 +40,9 @@ class Life:
         return None if subject is None else str(subject)
 
     def writers_of(self, user: str | None) -> tuple[str, ...]:
-        """Whom something names that this user wrote: none where that is the session's own, or nobody is known."""
+        """Whom something names that this user wrote: none where that is the session's
+        own, or nobody is known.
+        """
         return () if user is None or user == self.user else (user,)
 
     def writers_after(self, before: tuple[str, ...], user: str | None) -> tuple[str, ...]:

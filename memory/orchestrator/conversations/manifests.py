@@ -1,11 +1,16 @@
-"""The artifacts of sessions: files under paths, as chunks that lie in the session's partition and a manifest that names their upload.
+"""The artifacts of sessions: files under paths, as chunks that lie in the session's
+partition and a manifest that names their upload.
 
-Room is reserved first (`reservations.py`), then the chunks are put, the manifest last: on condition of the version that it replaces, so that of
-several writers each replaces what it saw. Until then nobody sees anything of an upload. The manifest owes to drop what it replaces, its tombstone
-what it named. What no manifest comes to name is dropped by a sweep, once it was not renewed for `mark_life`; at once where its writer fails.
-The sweep changes the version under the path before: a writer that wakes up then puts nothing there, looks again, and is told.
+Room is reserved first (`reservations.py`), then the chunks are put, the manifest last:
+on condition of the version that it replaces, so that of several writers each replaces
+what it saw. Until then nobody sees anything of an upload. The manifest owes to drop
+what it replaces, its tombstone what it named. What no manifest comes to name is dropped
+by a sweep, once it was not renewed for `mark_life`; at once where its writer fails. The
+sweep changes the version under the path before: a writer that wakes up then puts
+nothing there, looks again, and is told.
 
-A chunk's key is told by the upload and its number. So who reads gets the bytes of one upload: all of them, whose SHA-256 is checked, or an error.
+A chunk's key is told by the upload and its number. So who reads gets the bytes of one
+upload: all of them, whose SHA-256 is checked, or an error.
 """
 
 from __future__ import annotations
@@ -20,7 +25,16 @@ from typing import Any, Literal
 
 from memory.domain import ids
 from memory.domain.artifact import Artifact, ArtifactPage
-from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, MemoryTiersError, NotFound, QuotaExceeded, StoreError, StoreUnavailable
+from memory.domain.errors import (
+    Conflict,
+    CorruptRecord,
+    InvalidInput,
+    MemoryTiersError,
+    NotFound,
+    QuotaExceeded,
+    StoreError,
+    StoreUnavailable,
+)
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.conversations.balances import bytes_of
 from memory.orchestrator.conversations.life import Life
@@ -46,20 +60,28 @@ CHUNK_BYTES = 2**20
 PORTION = 4
 """Chunks that are put, or read, in one call: twice so much of an artifact is in memory."""
 AHEAD = 16 * 2**20
-"""Room of so many bytes at most is made before they come, of a stream whose size is not known: each time it is made costs two writes."""
+"""Room of so many bytes at most is made before they come, of a stream whose size is not
+known: each time it is made costs two writes.
+"""
 DELETED_AT_ONCE = 8
 """Chunks: stores read what they delete, so much is in memory then."""
 ASKED_AT_ONCE = 100
 DROP, DROP_CHUNKS = "artifact.drop", "artifact.drop_chunks"
-"""The steps that drop an upload which no manifest names any more, and that delete the chunks of one which was given up."""
+"""The steps that drop an upload which no manifest names any more, and that delete the
+chunks of one which was given up.
+"""
 NEVER_STOOD = "never_stood"
-"""In the note of a tombstone under a path where no manifest has been: it shuts out a writer that slept."""
+"""In the note of a tombstone under a path where no manifest has been: it shuts out a
+writer that slept.
+"""
 CLEAR = "artifact.clear"
 """What the deletion of an artifact owes: no entry points to it any more."""
 
 
 class Stands(MemoryTiersError):
-    """Under the path stands something, or stood something that was deleted; and it is not to be replaced."""
+    """Under the path stands something, or stood something that was deleted; and it is
+    not to be replaced.
+    """
 
     def __init__(self, stands: Record | Tombstone) -> None:
         super().__init__("something stands under the path")
@@ -75,7 +97,9 @@ class _Upload:
     name: str
     reservation: Record
     artifact_id: str | None = None
-    """That the artifact is to have, which is put only where nothing ever stood under its path."""
+    """That the artifact is to have, which is put only where nothing ever stood under
+    its path.
+    """
     size: int = 0
     chunks: int = 0
     hash: Any = field(default_factory=hashlib.sha256)
@@ -85,7 +109,14 @@ class Manifests:
     """The repository of artifacts with a path."""
 
     def __init__(
-        self, placement: Placement, *, sessions: SessionRecords, reservations: Reservations, outbox: Outbox, erasure: Erasure, most_bytes: int
+        self,
+        placement: Placement,
+        *,
+        sessions: SessionRecords,
+        reservations: Reservations,
+        outbox: Outbox,
+        erasure: Erasure,
+        most_bytes: int,
     ) -> None:
         self._placement = placement
         self._sessions = sessions
@@ -94,7 +125,9 @@ class Manifests:
         self._holds = erasure.holds
         self._most_bytes = most_bytes
         self.on_gone: Callable[[str, str], Awaitable[None]] = _nothing
-        """Told of the tenant's artifact that is gone, until it has seen to what points to it."""
+        """Told of the tenant's artifact that is gone, until it has seen to what points
+        to it.
+        """
         outbox.register(CLEAR, self._clear_noted)
         outbox.register(DROP, self._drop_noted)
         outbox.register(DROP_CHUNKS, self._drop_chunks_noted)
@@ -105,7 +138,7 @@ class Manifests:
     def _store(self) -> Store:
         return self._placement.topology.archive
 
-    # -- putting ------------------------------------------------------------------------------------------------------
+    # -- putting -----------------------------------------------------------------------
 
     async def put(
         self,
@@ -118,10 +151,13 @@ class Manifests:
         *,
         artifact_id: str | None = None,
     ) -> Artifact:
-        """Let the session have these bytes under the path. `size`: what they come to, where that is known; room is made as they come otherwise.
-        With `artifact_id` the artifact has that id, and replaces nothing: `Stands` is raised where something stands there, or ever stood.
+        """Let the session have these bytes under the path. `size`: what they come to,
+        where that is known; room is made as they come otherwise. With `artifact_id` the
+        artifact has that id, and replaces nothing: `Stands` is raised where something
+        stands there, or ever stood.
 
-        Raises `NotFound` where there is no such session, `QuotaExceeded`, and `Held` where what stands there is under legal hold.
+        Raises `NotFound` where there is no such session, `QuotaExceeded`, and `Held`
+        where what stands there is under legal hold.
         """
         self._refuse_beyond(size or 0)
         life = life_of(await self._sessions.record(tenant, session_id))
@@ -131,10 +167,19 @@ class Manifests:
             raise Stands(there)
         if isinstance(stands, Record):
             await self._holds.refuse_partition(life.partition, whole=False)
-        name, wanted = f"{self._placement.next_version()}-{self._placement.nonce()}", self._id_over(life, stands, artifact_id)
+        name, wanted = (
+            f"{self._placement.next_version()}-{self._placement.nonce()}",
+            self._id_over(life, stands, artifact_id),
+        )
         upload: _Upload | None = None
         try:
-            upload = _Upload(life, key, name, await self._reservations.reserve(life, name, key, size or 0, wanted), artifact_id)
+            upload = _Upload(
+                life,
+                key,
+                name,
+                await self._reservations.reserve(life, name, key, size or 0, wanted),
+                artifact_id,
+            )
             await self._lay(upload, data)
             await self._reservations.see(tenant, [name], refuses=True)
             upload.reservation = await self._reservations.renew(upload.reservation)
@@ -155,10 +200,16 @@ class Manifests:
 
     def _refuse_beyond(self, size: int) -> None:
         if size > self._most_bytes:
-            raise InvalidInput("data", f"exceeds {self._most_bytes:,} bytes; raise artifacts.max_bytes, or keep it elsewhere and its address here")
+            raise InvalidInput(
+                "data",
+                f"exceeds {self._most_bytes:,} bytes; raise artifacts.max_bytes, or keep it elsewhere and its address here",
+            )
 
     def _too_slow(self) -> StoreUnavailable:
-        return StoreUnavailable(self._store.name, "an upload took so long between two of its steps that a sweep gave it up: put it again")
+        return StoreUnavailable(
+            self._store.name,
+            "an upload took so long between two of its steps that a sweep gave it up: put it again",
+        )
 
     async def _lay(self, upload: _Upload, data: AsyncIterator[bytes]) -> None:
         async with aclosing(_portions(data)) as portions:
@@ -172,11 +223,15 @@ class Manifests:
             upload.reservation = await self._grown(upload, more)
         elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
             upload.reservation = await self._reservations.renew(upload.reservation)
-        await asyncio.gather(self._put_chunks(upload, portion), asyncio.to_thread(_update, upload.hash, portion))
+        await asyncio.gather(
+            self._put_chunks(upload, portion), asyncio.to_thread(_update, upload.hash, portion)
+        )
         upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
 
     async def _grown(self, upload: _Upload, more: int) -> Record:
-        """The reservation with room for so many bytes more, and for as many again as have come where the tenant has that."""
+        """The reservation with room for so many bytes more, and for as many again as
+        have come where the tenant has that.
+        """
         with suppress(QuotaExceeded):
             return await self._reservations.grow(upload.reservation, max(more, min(upload.size, AHEAD)))
         return await self._reservations.grow(upload.reservation, more)
@@ -187,25 +242,46 @@ class Manifests:
             outcomes = await self._placement.write("artifacts.put", self._store, *puts)
             again: list[Put] = []
             for put, outcome in zip(puts, outcomes, strict=True):
-                if outcome.applied or (outcome.status is Status.CONFLICT and isinstance(outcome.stored, Record)):  # a driver's second attempt
+                if outcome.applied or (
+                    outcome.status is Status.CONFLICT and isinstance(outcome.stored, Record)
+                ):  # a driver's second attempt
                     continue
                 if isinstance(outcome.stored, Tombstone):
                     raise Lapsed("the upload was given up")
                 if not await self._is_of_before(upload, outcome):
-                    raise StoreError(self._store.name, "has something else where a part of an artifact belongs")
+                    raise StoreError(
+                        self._store.name, "has something else where a part of an artifact belongs"
+                    )
                 again.append(replace(put, record=replace(put.record, generation=upload.life.generation)))
             puts = again
 
     def _chunk(self, upload: _Upload, number: int, data: bytes) -> Put:
         now, life = self._placement.now(), upload.life
-        fields: dict[str, FieldValue] = {"conversation_id": life.session_id, "upload": upload.name, "data": data}
+        fields: dict[str, FieldValue] = {
+            "conversation_id": life.session_id,
+            "upload": upload.name,
+            "data": data,
+        }
         key = Key(life.tenant, _chunk_id(life.tenant, life.scope, upload.name, number))
         return Put(
-            ARTIFACTS, Record(key, life.scope, life.version_at(now), now, now, fields=fields, generation=life.generation, tier="mid"), Absent()
+            ARTIFACTS,
+            Record(
+                key,
+                life.scope,
+                life.version_at(now),
+                now,
+                now,
+                fields=fields,
+                generation=life.generation,
+                tier="mid",
+            ),
+            Absent(),
         )
 
     async def _is_of_before(self, upload: _Upload, outcome: Outcome) -> bool:
-        """Whether a write was rejected for the session's generation, which was only raised. Raises `NotFound` where the session has ended."""
+        """Whether a write was rejected for the session's generation, which was only
+        raised. Raises `NotFound` where the session has ended.
+        """
         if (error := refused(self._store, outcome)) is not None:
             raise error
         if outcome.status is not Status.REJECTED:
@@ -230,7 +306,9 @@ class Manifests:
                 continue
             await patience.wait()
             stands = await self._readable(upload.key)
-            if isinstance(stands, Record | Tombstone) and any(owed.id == f"{DROP}:{upload.name}" for owed in stands.owed):
+            if isinstance(stands, Record | Tombstone) and any(
+                owed.id == f"{DROP}:{upload.name}" for owed in stands.owed
+            ):
                 return manifest  # it stood, and its answer was lost: others have replaced or deleted it since
             wanted = self._id_over(upload.life, stands, upload.artifact_id)
             try:
@@ -244,7 +322,9 @@ class Manifests:
                 raise Stands(there)
 
     def _id_over(self, life: Life, stands: Stored | None, given: str | None) -> str:
-        """The id of an artifact put over what stands under its path: the same, or the one given, or a new one."""
+        """The id of an artifact put over what stands under its path: the same, or the
+        one given, or a new one.
+        """
         if isinstance(stands, Record):
             return str(stands.fields["artifact_id"])
         return given or self._placement.new_id(life.tenant, life.scope)
@@ -258,7 +338,9 @@ class Manifests:
         except StoreUnavailable:
             return await self._placement.write_one("artifacts.name", self._store, put)
 
-    def _manifest(self, upload: _Upload, path: str, media_type: str, digest: str, stands: Stored | None) -> Record:
+    def _manifest(
+        self, upload: _Upload, path: str, media_type: str, digest: str, stands: Stored | None
+    ) -> Record:
         life, now, before = upload.life, self._placement.now(), stands if isinstance(stands, Record) else None
         fields: dict[str, FieldValue] = {
             "artifact_id": upload.reservation.fields["artifact_id"],
@@ -283,9 +365,13 @@ class Manifests:
         )
 
     async def _hold(self, upload: _Upload, manifest: Record) -> None:
-        """The manifest stands: its upload is under way no more. A sweep sees to that too."""
+        """The manifest stands: its upload is under way no more. A sweep sees to that
+        too.
+        """
         try:
-            await self._reservations.hold(upload.reservation, upload.size, str(manifest.fields["artifact_id"]))
+            await self._reservations.hold(
+                upload.reservation, upload.size, str(manifest.fields["artifact_id"])
+            )
         except Lapsed:  # a sweep has held it, or it went since with its session or by others
             await self._not_there_any_more(upload)
         except StoreError as error:
@@ -298,10 +384,12 @@ class Manifests:
             if life.incarnation != upload.life.incarnation:
                 raise NotFound(life.session_id, "session")
 
-    # -- what becomes of uploads --------------------------------------------------------------------------------------
+    # -- what becomes of uploads -------------------------------------------------------
 
     async def _give_up(self, tenant: str, name: str) -> None:
-        """No manifest will name the upload, whose writer failed. What cannot be dropped now a sweep drops."""
+        """No manifest will name the upload, whose writer failed. What cannot be dropped
+        now a sweep drops.
+        """
         try:
             there = await self._reservations.find(tenant, name)
             if there is not None:
@@ -325,7 +413,9 @@ class Manifests:
         if isinstance(manifest, Record) and manifest.fields.get("upload") == reservation.fields["upload"]:
             await self._reservations.see(key.tenant, [str(reservation.fields["upload"])])
             with suppress(Lapsed):  # another was first
-                await self._reservations.hold(reservation, int(str(manifest.fields["size"])), str(manifest.fields["artifact_id"]))
+                await self._reservations.hold(
+                    reservation, int(str(manifest.fields["size"])), str(manifest.fields["artifact_id"])
+                )
             return True
         lapsed = self._placement.now() - reservation.updated_at > self._placement.settings.mark_life
         if lapsed and not isinstance(manifest, Corrupt) and await self._shut_out(key, manifest):
@@ -334,16 +424,29 @@ class Manifests:
         return False
 
     async def _shut_out(self, key: Key, stands: Stored | None) -> bool:
-        """Have whoever saw what stands there put nothing in its place before he looks again; false where another has done something there since.
+        """Have whoever saw what stands there put nothing in its place before he looks
+        again; false where another has done something there since.
 
-        Nothing else of it changes. Where nothing stands a tombstone is left that says so, older than any manifest: it takes the place of none.
+        Nothing else of it changes. Where nothing stands a tombstone is left that says
+        so, older than any manifest: it takes the place of none.
         """
-        version, until = self._placement.next_version(getattr(stands, "version", 0)), self._placement.tombstone_until()
+        version, until = (
+            self._placement.next_version(getattr(stands, "version", 0)),
+            self._placement.tombstone_until(),
+        )
         write: Put | Delete
         if isinstance(stands, Record):
             write = Put(MANIFESTS, replace(stands, version=version), AtVersion(stands.version))
         elif isinstance(stands, Tombstone):
-            write = Delete(MANIFESTS, key, version, AtVersion(stands.version), stands.owed, stands.note, None if stands.owed else until)
+            write = Delete(
+                MANIFESTS,
+                key,
+                version,
+                AtVersion(stands.version),
+                stands.owed,
+                stands.note,
+                None if stands.owed else until,
+            )
         else:
             write = Delete(MANIFESTS, key, 1, Newer(), note={NEVER_STOOD: True}, discard_at=until)
         return (await self._placement.write_one("artifacts.shut_out", self._store, write)).applied
@@ -361,16 +464,22 @@ class Manifests:
 
     async def _drop_chunks_noted(self, pending: Pending, owed: Owed) -> bool:
         said = owed.data
-        await self._delete_chunks(pending.store, pending.owner.key.tenant, said["scope"], said["upload"], said["bytes"])
+        await self._delete_chunks(
+            pending.store, pending.owner.key.tenant, said["scope"], said["upload"], said["bytes"]
+        )
         return True
 
     async def _delete_chunks(self, store: Store, tenant: str, scope: str, upload: str, size: int) -> None:
-        keys = [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in range(-(-size // CHUNK_BYTES))]
+        keys = [
+            Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in range(-(-size // CHUNK_BYTES))
+        ]
         for start in range(0, len(keys), DELETED_AT_ONCE):
             await delete_chunks(self._placement, store, keys[start : start + DELETED_AT_ONCE])
 
     async def _gone_with(self, partition: Partition, generation: int) -> None:
-        """The room of what a session had that was deleted, of its lives before this generation."""
+        """The room of what a session had that was deleted, of its lives before this
+        generation.
+        """
         kind, _, session_id = partition.scope.partition(":")
         if kind == CONVERSATION:
             found = await self._reservations.of_session(partition, session_id, generation)
@@ -379,9 +488,11 @@ class Manifests:
                 for reservation in portion:
                     if reservation.fields.get("artifact_id") is not None:
                         await self.on_gone(partition.tenant, str(reservation.fields["artifact_id"]))
-                await self._reservations.give_all_back(partition.tenant, [str(reservation.fields["upload"]) for reservation in portion])
+                await self._reservations.give_all_back(
+                    partition.tenant, [str(reservation.fields["upload"]) for reservation in portion]
+                )
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     async def get(self, tenant: str, artifact_id: str) -> Record | None:
         """The manifest of the artifact of this id; None where there is none."""
@@ -400,17 +511,27 @@ class Manifests:
         named = [one for one in artifact_ids if ids.is_id(one)]
         return {str(row.fields["artifact_id"]) for row in await self.named(tenant, "artifact_id", named)}
 
-    async def named(self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]) -> list[Record]:
-        """The manifests of the artifacts that have one of these ids, or of these numbers (see `numbers.py`); without those that cannot be read."""
+    async def named(
+        self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]
+    ) -> list[Record]:
+        """The manifests of the artifacts that have one of these ids, or of these
+        numbers (see `numbers.py`); without those that cannot be read.
+        """
         found = list[Stored]()
         for start in range(0, len(values), ASKED_AT_ONCE):
             asked = In(field, tuple(values[start : start + ASKED_AT_ONCE]))
             query = Query(MANIFESTS, Tenant(tenant), asked, limit=self._placement.settings.page)
-            found += [row async for page in self._placement.pages("artifacts.find", self._store, query) for row in page.records]
+            found += [
+                row
+                async for page in self._placement.pages("artifacts.find", self._store, query)
+                for row in page.records
+            ]
         return await self._living(tenant, found)
 
     async def at(self, tenant: str, session_id: str, path: str) -> Record | None:
-        """The manifest of what a session has under this path; None where there is none, or no such session."""
+        """The manifest of what a session has under this path; None where there is none,
+        or no such session.
+        """
         try:
             life = life_of(await self._sessions.record(tenant, session_id))
         except NotFound:
@@ -425,36 +546,53 @@ class Manifests:
         return [row for row in found if lives.get(_session_of(row)) == row.fields["incarnation"]]
 
     async def list(self, tenant: str, session_id: str, limit: int, cursor: str | None) -> ArtifactPage:
-        """A page of a session's artifacts, by when they were first put. Raises `NotFound` where there is no such session."""
+        """A page of a session's artifacts, by when they were first put. Raises
+        `NotFound` where there is no such session.
+        """
         life = life_of(await self._sessions.record(tenant, session_id))
         asked = Eq("incarnation", life.incarnation)
         query = Query(MANIFESTS, within(life.partition), asked, (Order("created_at"),), limit, cursor=cursor)
         page = await self._placement.page("artifacts.list", self._store, query)
-        return ArtifactPage([artifact_of(row) for row in page.records if isinstance(row, Record)], page.cursor)
+        return ArtifactPage(
+            [artifact_of(row) for row in page.records if isinstance(row, Record)], page.cursor
+        )
 
     async def stream(self, manifest: Record) -> AsyncIterator[bytes]:
         """The bytes that a manifest names, in order, at most 1 MiB at a time.
 
-        Where they have been replaced or deleted meanwhile, `Conflict` or `NotFound` is raised; `CorruptRecord` where some are damaged or missing.
+        Where they have been replaced or deleted meanwhile, `Conflict` or `NotFound` is
+        raised; `CorruptRecord` where some are damaged or missing.
         """
         digest, size = hashlib.sha256(), 0
         portion = await self._portion(manifest, 0)
         for start in range(PORTION, int(manifest.body["chunks"]) + PORTION, PORTION):
-            ahead, _ = await asyncio.gather(self._portion(manifest, start), asyncio.to_thread(_update, digest, portion))
+            ahead, _ = await asyncio.gather(
+                self._portion(manifest, start), asyncio.to_thread(_update, digest, portion)
+            )
             for data in portion:
                 size += len(data)
                 yield data
             portion = ahead
         if digest.hexdigest() != manifest.body["sha256"] or size != manifest.fields["size"]:
-            raise CorruptRecord(self._store.name, str(manifest.fields["artifact_id"]), "its bytes are not those that were put")
+            raise CorruptRecord(
+                self._store.name, str(manifest.fields["artifact_id"]), "its bytes are not those that were put"
+            )
 
     async def _portion(self, manifest: Record, start: int) -> Sequence[bytes]:
-        """The chunks from this number on, as many as are read in one call; none behind the last."""
+        """The chunks from this number on, as many as are read in one call; none behind
+        the last.
+        """
         tenant, scope, upload = manifest.key.tenant, manifest.scope, str(manifest.fields["upload"])
         numbers = range(start, min(start + PORTION, int(manifest.body["chunks"])))
         with step("artifacts.read"):
-            rows = await self._store.get(ARTIFACTS, [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers])
-        portion = [data for row in rows if isinstance(row, Record) and isinstance(data := row.fields.get("data"), bytes)]
+            rows = await self._store.get(
+                ARTIFACTS, [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers]
+            )
+        portion = [
+            data
+            for row in rows
+            if isinstance(row, Record) and isinstance(data := row.fields.get("data"), bytes)
+        ]
         if len(portion) < len(numbers):
             raise await self._why_not_whole(manifest)
         return portion
@@ -479,10 +617,12 @@ class Manifests:
             raise CorruptRecord(self._store.name, key.id, there.problem)
         return there
 
-    # -- deleting -----------------------------------------------------------------------------------------------------
+    # -- deleting ----------------------------------------------------------------------
 
     async def delete(self, tenant: str, artifact_id: str) -> bool:
-        """Delete an artifact; false where there is none. Raises `Held` where its session is under legal hold."""
+        """Delete an artifact; false where there is none. Raises `Held` where its
+        session is under legal hold.
+        """
         patience = Patience(self._placement, artifact_id)
         while True:
             manifest = await self.get(tenant, artifact_id)
@@ -492,7 +632,9 @@ class Manifests:
             gone = self._deletion(manifest)
             outcome = await self._placement.write_one("artifacts.delete", self._store, gone)
             if outcome.applied:
-                await self._outbox.finish(Pending(MANIFESTS, self._store, Tombstone(manifest.key, gone.version, gone.owed)))
+                await self._outbox.finish(
+                    Pending(MANIFESTS, self._store, Tombstone(manifest.key, gone.version, gone.owed))
+                )
                 return True
             if (error := refused(self._store, outcome)) is not None:
                 raise error
@@ -500,8 +642,18 @@ class Manifests:
 
     def _deletion(self, manifest: Record) -> Delete:
         artifact_id = str(manifest.fields["artifact_id"])
-        owed = (*manifest.owed, Owed(f"{CLEAR}:{artifact_id}", CLEAR, {"artifact": artifact_id}), _to_drop(manifest))
-        return Delete(MANIFESTS, manifest.key, self._placement.next_version(manifest.version), AtVersion(manifest.version), owed=owed)
+        owed = (
+            *manifest.owed,
+            Owed(f"{CLEAR}:{artifact_id}", CLEAR, {"artifact": artifact_id}),
+            _to_drop(manifest),
+        )
+        return Delete(
+            MANIFESTS,
+            manifest.key,
+            self._placement.next_version(manifest.version),
+            AtVersion(manifest.version),
+            owed=owed,
+        )
 
 
 def _key(life: Life, path: str) -> Key:
@@ -530,7 +682,11 @@ def _chunk_id(tenant: str, scope: str, upload: str, number: int) -> str:
 
 def _to_drop(manifest: Record) -> Owed:
     upload = str(manifest.fields["upload"])
-    return Owed(f"{DROP}:{upload}", DROP, {"scope": manifest.scope, "upload": upload, "bytes": manifest.fields["size"]})
+    return Owed(
+        f"{DROP}:{upload}",
+        DROP,
+        {"scope": manifest.scope, "upload": upload, "bytes": manifest.fields["size"]},
+    )
 
 
 def _update(digest: Any, portion: Sequence[bytes]) -> None:

@@ -1,11 +1,15 @@
 """Onward: what messages become when they leave a session's window.
 
-An event that lets messages leave by a compaction, by a cut or a replacement, or by the session's end, owes `leave`; what somebody takes out by hand
-(excludes, clears, rolls back, erases) owes nothing. Whoever has the callback and finds that carries it out: the callback is asked, what it returned
-is written into the debt on condition that nobody was first, and of that the entries are made (`taught.py`). So of one event the entries of one answer
-exist, each once, whoever dies; of one message they are made once, also where it was cut off, came back and left again.
+An event that lets messages leave by a compaction, by a cut or a replacement, or by the
+session's end, owes `leave`; what somebody takes out by hand (excludes, clears, rolls
+back, erases) owes nothing. Whoever has the callback and finds that carries it out: the
+callback is asked, what it returned is written into the debt on condition that nobody
+was first, and of that the entries are made (`taught.py`). So of one event the entries
+of one answer exist, each once, whoever dies; of one message they are made once, also
+where it was cut off, came back and left again.
 
-A callback may take minutes. Who asks for one session waits for it; a sweep goes on, and it is asked beside it, one event after the other.
+A callback may take minutes. Who asks for one session waits for it; a sweep goes on, and
+it is asked beside it, one event after the other.
 """
 
 from __future__ import annotations
@@ -64,8 +68,10 @@ class _Failed:
 
 @dataclass(slots=True)
 class Left:
-    """What became of the messages of one session that had left: ids of the entries made now, and why others were not made yet. `owing`: the events of
-    the session that owed something, and what they owe still."""
+    """What became of the messages of one session that had left: ids of the entries made
+    now, and why others were not made yet. `owing`: the events of the session that owed
+    something, and what they owe still.
+    """
 
     entries: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -74,7 +80,9 @@ class Left:
 
 @dataclass(slots=True)
 class _Awaited:
-    """An event for which somebody here waits, as it stands now, and the ids of the entries made for it."""
+    """An event for which somebody here waits, as it stands now, and the ids of the
+    entries made for it.
+    """
 
     event: Record
     entries: list[str]
@@ -99,7 +107,9 @@ class Onward:
         self._sessions = sessions
         self._outbox = outbox
         self._trust = trust
-        self.taught = Taught(placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas)
+        self.taught = Taught(
+            placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas
+        )
         self._callback = callback if callable(callback) else None
         self._owes = callback is not None
         self._failed: dict[Key, _Failed] = {}
@@ -111,17 +121,33 @@ class Onward:
         outbox.register(LEAVE, self._leave)
 
     def leaving(self, places: Places, after: After) -> tuple[dict[str, JsonValue], tuple[Owed, ...]]:
-        """What an event says and owes by which messages at these places leave, `after` the one before it: none that an end has let go already."""
+        """What an event says and owes by which messages at these places leave, `after`
+        the one before it: none that an end has let go already.
+        """
         leaves = places.between(after.onward + 1, places.last)
-        return ({LEAVES: leaves.to_json()}, (Owed(LEAVE, LEAVE),)) if self._owes and leaves.ranges else ({}, ())
+        return (
+            ({LEAVES: leaves.to_json()}, (Owed(LEAVE, LEAVE),)) if self._owes and leaves.ranges else ({}, ())
+        )
 
-    # -- carrying out -------------------------------------------------------------------------------------------------
+    # -- carrying out ------------------------------------------------------------------
 
     async def of_session(self, record: Record) -> Left:
-        """Carry onward now whatever of this session is owed; a callback that has failed lately is asked again."""
+        """Carry onward now whatever of this session is owed; a callback that has failed
+        lately is asked again.
+        """
         store, told = self._placement.topology.archive, Left()
-        query = Query(MESSAGES, within(Partition(record.key.tenant, record.scope)), Eq("owing", True), limit=self._placement.settings.page)
-        owners = [row async for page in self._placement.pages("onward.owed", store, query) for row in page.records if isinstance(row, Record)]
+        query = Query(
+            MESSAGES,
+            within(Partition(record.key.tenant, record.scope)),
+            Eq("owing", True),
+            limit=self._placement.settings.page,
+        )
+        owners = [
+            row
+            async for page in self._placement.pages("onward.owed", store, query)
+            for row in page.records
+            if isinstance(row, Record)
+        ]
         for owner in sorted(owners, key=lambda owner: owner.created_at):
             self._failed.pop(owner.key, None)
             self._heard[owner.key] = heard = _Awaited(owner, told.entries)
@@ -132,11 +158,17 @@ class Onward:
             if left:
                 told.owing.append(replace(heard.event, owed=left))
             if any(owed.step == LEAVE for owed in left):
-                told.waiting.append(f"what was said in session {record.fields['session_id']!s} is not onward yet: {self._why(owner.key)}")
+                told.waiting.append(
+                    f"what was said in session {record.fields['session_id']!s} is not onward yet: {self._why(owner.key)}"
+                )
         return told
 
     def _why(self, key: Key) -> str:
-        said = [problem.said for problem in self._outbox.problems if (problem.tenant, problem.record_id, problem.step) == (key.tenant, key.id, LEAVE)]
+        said = [
+            problem.said
+            for problem in self._outbox.problems
+            if (problem.tenant, problem.record_id, problem.step) == (key.tenant, key.id, LEAVE)
+        ]
         return said[-1] if said else "it waits for a process that has the callback, or is at it now"
 
     async def _leave(self, pending: Pending, owed: Owed) -> bool:
@@ -162,7 +194,9 @@ class Onward:
         return True
 
     async def foreseen(self, owner: Record, owed: Owed) -> list[Record] | None:
-        """The entries that a sweep would make now of what was answered; None where nobody has been asked yet."""
+        """The entries that a sweep would make now of what was answered; None where
+        nobody has been asked yet.
+        """
         if (session := await self._session(owner)) is None:
             return []
         return await self.taught.foreseen(owner, session, owed.data) if MADE in owed.data else None
@@ -181,10 +215,14 @@ class Onward:
             answered: list[Pending] = []
             while self._waiting:
                 answered += await self._ask_next()
-            await self._outbox.finish_all(answered)  # what else these owe may have waited for all that their sessions owed
+            await self._outbox.finish_all(
+                answered
+            )  # what else these owe may have waited for all that their sessions owed
 
     async def _ask_next(self) -> list[Pending]:
-        """Ask about the event that waits longest; what it owes still, where nobody is to be asked about it any more."""
+        """Ask about the event that waits longest; what it owes still, where nobody is
+        to be asked about it any more.
+        """
         key, found = next(iter(self._waiting.items()))
         del self._waiting[key]
         try:
@@ -208,7 +246,9 @@ class Onward:
             await asyncio.wait([self._asking])
 
     async def close(self) -> None:
-        """Wait for what is being asked, for `ANSWERS_WITHIN` at most: what is not done then stays owed."""
+        """Wait for what is being asked, for `ANSWERS_WITHIN` at most: what is not done
+        then stays owed.
+        """
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
@@ -219,11 +259,17 @@ class Onward:
                 await asyncio.wait([self._asking])
 
     async def answered(self, tenant: str) -> None:
-        """Do what events of a tenant owe, but for what a callback is to be asked: an export does not carry it."""
+        """Do what events of a tenant owe, but for what a callback is to be asked: an
+        export does not carry it.
+        """
         store = self._placement.topology.archive
         query = Query(MESSAGES, Tenant(tenant), Eq("owing", True), limit=self._placement.settings.page)
         async for page in self._placement.pages("onward.owed", store, query):
-            owners = [replace(row, owed=tuple(o for o in row.owed if not is_to_be_asked(o))) for row in page.records if isinstance(row, Record)]
+            owners = [
+                replace(row, owed=tuple(o for o in row.owed if not is_to_be_asked(o)))
+                for row in page.records
+                if isinstance(row, Record)
+            ]
             await self._outbox.finish_all([Pending(MESSAGES, store, owner) for owner in owners if owner.owed])
 
     async def _session(self, owner: Record) -> Record | None:
@@ -239,7 +285,9 @@ class Onward:
         return failed is not None and failed.until is not None and self._placement.now() < failed.until
 
     async def _ask(self, pending: Pending, owner: Record, session: Record, callback: Callback) -> bool:
-        """Ask the callback and write down what it returned, where nobody else has; then do what that owes."""
+        """Ask the callback and write down what it returned, where nobody else has; then
+        do what that owes.
+        """
         made: list[tuple[EntryDraft, dict[str, JsonValue]]] = []
         told, user = NOWHERE, self._sessions.log(session).life.user
         for leaving, places in await self._leaving(owner, session):
@@ -251,18 +299,27 @@ class Onward:
         if not made:
             return True
         now, each = self._placement.now(), [of for _, of in made]
-        answer: dict[str, JsonValue] = {MADE: [_said(draft, now) for draft, _ in made], ANSWER: self._placement.nonce(), OF: told.to_json()}
+        answer: dict[str, JsonValue] = {
+            MADE: [_said(draft, now) for draft, _ in made],
+            ANSWER: self._placement.nonce(),
+            OF: told.to_json(),
+        }
         answer |= {} if each == [{"of": answer[OF]}] * len(each) else {EACH: each}
         steps = tuple(replace(o, data=answer) if o.step == LEAVE else o for o in owner.owed)
         noted = _owing(owner, steps, now)
-        outcome = await self._placement.write_one("onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version)))
+        outcome = await self._placement.write_one(
+            "onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version))
+        )
         if (error := refused(pending.store, outcome)) is not None:
             raise error
         if not outcome.applied:
             return False  # others were first, or the message was changed; who looks next sees it
         if (heard := self._heard.get(owner.key)) is not None:
             heard.event = noted
-        return not any(owed.step == LEAVE for owed in await self._outbox.finish(Pending(MESSAGES, pending.store, noted), only=LEAVE))
+        return not any(
+            owed.step == LEAVE
+            for owed in await self._outbox.finish(Pending(MESSAGES, pending.store, noted), only=LEAVE)
+        )
 
     async def _let_in(self, tenant: str, drafts: Sequence[EntryDraft]) -> list[EntryDraft]:
         """Those that may be written; of the others nothing is made."""
@@ -287,19 +344,33 @@ class Onward:
             raise _CallbackFailed(said or type(error).__name__) from error
 
     async def _leaving(self, owner: Record, session: Record) -> list[tuple[Leaving, Places]]:
-        """The messages that leave by an event, as they are now: without what was taken out by hand since, and what goes by a cut before it and has
-        come back in between. Those of each user apart, so that what is learnt of them is that user's.
+        """The messages that leave by an event, as they are now: without what was taken
+        out by hand since, and what goes by a cut before it and has come back in
+        between. Those of each user apart, so that what is learnt of them is that
+        user's.
 
-        And the places of all that is told with them, that of the summary too: it may say what any message said that it stands for. No user is told
-        the summary of what others said.
+        And the places of all that is told with them, that of the summary too: it may
+        say what any message said that it stands for. No user is told the summary of
+        what others said.
         """
         log = self._sessions.log(session)
         (event,) = await log.whole([event_of(owner)])
-        there = [e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None]
+        there = [
+            e
+            for _, e in sorted((await log.at(_places(event))).items())
+            if e.type is EventType.MESSAGE and e.number is not None
+        ]
         events = [e for e in await log.whole([e for e in there if not e.is_redacted]) if not e.is_redacted]
         gone = await History(self._placement, log).gone(events)
-        kept = [e for e, why in zip(events, gone, strict=True) if not why.is_by_hand and why.cut_by in (None, event.place)]
-        owner_of, agent, namespace = log.life.user, *(_text(session.fields.get(name)) for name in ("agent", "namespace"))
+        kept = [
+            e
+            for e, why in zip(events, gone, strict=True)
+            if not why.is_by_hand and why.cut_by in (None, event.place)
+        ]
+        owner_of, agent, namespace = (
+            log.life.user,
+            *(_text(session.fields.get(name)) for name in ("agent", "namespace")),
+        )
         by_user: dict[str | None, list[tuple[Event, Message, int]]] = {}
         for one in kept:
             if (message := one.message) is not None and (number := one.number) is not None:
@@ -308,21 +379,29 @@ class Onward:
         for user, said in by_user.items():
             is_told = not event.is_redacted and set(event.writers(owner_of)) <= {user}
             summary = event.message if is_told else None
-            places = Places.of([*(one.place for one, _, _ in said), *([] if summary is None else [event.place])])
+            places = Places.of(
+                [*(one.place for one, _, _ in said), *([] if summary is None else [event.place])]
+            )
             messages, numbers = [message for _, message, _ in said], [number for _, _, number in said]
-            found.append((Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), places))
+            found.append(
+                (Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), places)
+            )
         return found
 
-    # -- what was erased ----------------------------------------------------------------------------------------------
+    # -- what was erased ---------------------------------------------------------------
 
     async def forget(self, log: Log, event: Event) -> None:
-        """Delete the entries that were made of what this event said, which was erased, and let what is still to be made be asked for anew.
+        """Delete the entries that were made of what this event said, which was erased,
+        and let what is still to be made be asked for anew.
 
-        Each event that owes it is written again, so that an answer which is under way, and may have read the text, is not noted. One that is noted,
-        and was given without it, stays.
+        Each event that owes it is written again, so that an answer which is under way,
+        and may have read the text, is not noted. One that is noted, and was given
+        without it, stays.
         """
         store, life, place = log.store, log.life, event.place
-        query = Query(MESSAGES, within(life.partition), Eq("owing", True), limit=self._placement.settings.page)
+        query = Query(
+            MESSAGES, within(life.partition), Eq("owing", True), limit=self._placement.settings.page
+        )
         async for page in self._placement.pages("onward.owed", store, query):
             for row in page.records:
                 if isinstance(row, Record) and place in _places(event_of(row)):
@@ -331,9 +410,14 @@ class Onward:
 
     async def _ask_anew(self, store: Store, owner: Record, place: int) -> None:
         patience = Patience(self._placement, owner.key.id)
-        while any(owed.step == LEAVE and (MADE not in owed.data or place in Places.told(owed.data[OF])) for owed in owner.owed):
+        while any(
+            owed.step == LEAVE and (MADE not in owed.data or place in Places.told(owed.data[OF]))
+            for owed in owner.owed
+        ):
             anew = _owing(owner, asked_anew(owner.owed), self._placement.now())
-            outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version), erases=True))
+            outcome = await self._placement.write_one(
+                "onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version), erases=True)
+            )
             if (error := refused(store, outcome)) is not None:
                 raise error
             if outcome.applied or not isinstance(outcome.stored, Record):
@@ -354,8 +438,12 @@ class _CallbackFailed(MemoryTiersError):
 
 
 def _owing(owner: Record, steps: tuple[Owed, ...], now: datetime) -> Record:
-    """The event's record with other debts: when it came to say what it says stays (see `said_at`)."""
-    return replace(owner, version=version_at(now, owner.version), body={**owner.body, "said": said_at(owner)}, owed=steps)
+    """The event's record with other debts: when it came to say what it says stays (see
+    `said_at`).
+    """
+    return replace(
+        owner, version=version_at(now, owner.version), body={**owner.body, "said": said_at(owner)}, owed=steps
+    )
 
 
 def is_to_be_asked(owed: Owed) -> bool:
@@ -375,4 +463,7 @@ def _text(value: FieldValue) -> str | None:
 def _said(draft: EntryDraft, now: datetime) -> dict[str, JsonValue]:
     """A draft as JSON; how long it lasts is told from now."""
     lasting = draft.model_copy(update={"expires_at": expiry(draft.expires_at, now)})
-    return {**lasting.model_dump(mode="json", exclude_none=True, exclude={"scope"}), "scope": draft.scope.text}
+    return {
+        **lasting.model_dump(mode="json", exclude_none=True, exclude={"scope"}),
+        "scope": draft.scope.text,
+    }

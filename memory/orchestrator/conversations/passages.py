@@ -1,8 +1,10 @@
 """Passages of messages, which have no vector beside them (see `orchestrator.passages`).
 
-They are made behind the append. A message that is to be found so owes `embed` from the write that says it on, which costs that write no trip; so
-does an edit. Whoever meets the debt makes the passages of what the message says then: the process that wrote it once it is quiet, before it searches
-and when it closes; else a sweep. A message that is erased owes `forget`.
+They are made behind the append. A message that is to be found so owes `embed` from the
+write that says it on, which costs that write no trip; so does an edit. Whoever meets
+the debt makes the passages of what the message says then: the process that wrote it
+once it is quiet, before it searches and when it closes; else a sweep. A message that is
+erased owes `forget`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 EMBED, FORGET = "embed", "forget"
 """The steps that make the passages of a message, and that erase them."""
 REMEMBERED = 10_000
-"""Messages without passages yet that this process remembers to have written; sweeps find the others."""
+"""Messages without passages yet that this process remembers to have written; sweeps
+find the others.
+"""
 
 Where: TypeAlias = Literal["home", "long", "off"]
 """Which store has the passages: the messages' own, that of the long tier, none."""
@@ -53,7 +57,7 @@ class Passages:
         outbox.register_together(EMBED, self._embed)
         outbox.register(FORGET, self._forget)
 
-    # -- where --------------------------------------------------------------------------------------------------------
+    # -- where -------------------------------------------------------------------------
 
     @property
     def store(self) -> Store | None:
@@ -66,24 +70,34 @@ class Passages:
 
     @property
     def lacking(self) -> str | None:
-        """Why messages are found by words alone; None where they are found by meaning too."""
+        """Why messages are found by words alone; None where they are found by meaning
+        too.
+        """
         if self._where == "off":
             return "conversations.meaning is 'off'"
         if not self._meaning.on:
             return "no embedder is configured"
         store = self._placement.topology.home(self.tier)
-        return None if store.capabilities.semantic else f"store '{store.name}' has no index for meaning (conversations.meaning is '{self._where}')"
+        return (
+            None
+            if store.capabilities.semantic
+            else f"store '{store.name}' has no index for meaning (conversations.meaning is '{self._where}')"
+        )
 
     async def vector_of(self, query: str) -> bytes | None:
         """What passages are compared with; None for what means nothing."""
         return await self._meaning.of_query(query)
 
     async def scale(self) -> EmbedderScale | None:
-        """Return what relevance is computed with; None where the embedder has no calibration."""
+        """Return what relevance is computed with; None where the embedder has no
+        calibration.
+        """
         return await self._meaning.scale()
 
     async def check_relevance(self, least: float | None, by: str) -> None:
-        """Raise `InvalidInput` where a least relevance is asked for that nobody can compute."""
+        """Raise `InvalidInput` where a least relevance is asked for that nobody can
+        compute.
+        """
         if self.store is not None:
             await self._meaning.check_relevance(least, by)
 
@@ -97,10 +111,11 @@ class Passages:
         """Why some are not compared; None where all are."""
         return self._meaning.lacks
 
-    # -- owed ---------------------------------------------------------------------------------------------------------
+    # -- owed --------------------------------------------------------------------------
 
     def owed_by(self, said: Draft, parts: int = 0) -> tuple[Owed, ...]:
-        """What a message owes from the write that says it on, or says something else: then `parts` is how many it may have by what it said before.
+        """What a message owes from the write that says it on, or says something else:
+        then `parts` is how many it may have by what it said before.
 
         One that is still being said has none, and owes them with its end.
         """
@@ -109,8 +124,14 @@ class Passages:
         return (Owed(EMBED, EMBED),) if changes and self.store is not None else ()
 
     def owed_by_erasing(self, event: Event) -> tuple[Owed, ...]:
-        """What the erasure of a message owes: an end of all the passages that it ever had, or that somebody is about to bring."""
-        parts = max(event.parts, len(parts_of(found_by(event.draft.message)))) if event.draft.message is not None else 0
+        """What the erasure of a message owes: an end of all the passages that it ever
+        had, or that somebody is about to bring.
+        """
+        parts = (
+            max(event.parts, len(parts_of(found_by(event.draft.message))))
+            if event.draft.message is not None
+            else 0
+        )
         return (Owed(FORGET, FORGET, {"parts": parts}),) if parts else ()
 
     def note(self, event: Event) -> None:
@@ -123,10 +144,11 @@ class Passages:
             if self.on_waiting is not None:
                 self.on_waiting()
 
-    # -- making -------------------------------------------------------------------------------------------------------
+    # -- making ------------------------------------------------------------------------
 
     async def catch_up(self, most: int = REMEMBERED) -> None:
-        """Make the passages of what was said here, of so many messages, the newest first. What a store refuses or keeps waiting is left to sweeps.
+        """Make the passages of what was said here, of so many messages, the newest
+        first. What a store refuses or keeps waiting is left to sweeps.
 
         Raises where the messages cannot be read.
         """
@@ -136,25 +158,36 @@ class Passages:
                 some = dict(list(self._waiting.items())[-min(AT_ONCE, most) :])
                 with step("passages.read"):
                     rows = await archive.get(MESSAGES, list(some))
-                here = [(row, tuple(owed for owed in row.owed if owed.step == EMBED)) for row in rows if isinstance(row, Record)]
-                await self._outbox.finish_all([Pending(MESSAGES, archive, replace(row, owed=steps)) for row, steps in here if steps])
+                here = [
+                    (row, tuple(owed for owed in row.owed if owed.step == EMBED))
+                    for row in rows
+                    if isinstance(row, Record)
+                ]
+                await self._outbox.finish_all(
+                    [Pending(MESSAGES, archive, replace(row, owed=steps)) for row, steps in here if steps]
+                )
                 for key, version in some.items():
                     if self._waiting.get(key) == version:
                         del self._waiting[key]
                 most -= len(some)
 
     async def make_all(self, tenant: str) -> int:
-        """Make the passages of every message of a tenant, for what was said while messages were not found so; how many were gone through.
+        """Make the passages of every message of a tenant, for what was said while
+        messages were not found so; how many were gone through.
 
         What is there stays. Raises where a store fails; it may be repeated.
         """
         if (lacking := self.lacking) is not None:
             raise ConfigError(f"messages are not found by meaning: {lacking}")
         archive, gone_through = self._placement.topology.archive, 0
-        query = Query(MESSAGES, Tenant(tenant), OF_MESSAGES.which, (Order("created_at"),), self._placement.settings.page)
+        query = Query(
+            MESSAGES, Tenant(tenant), OF_MESSAGES.which, (Order("created_at"),), self._placement.settings.page
+        )
         async for page in self._placement.pages("passages.all", archive, query):
             rows = [row for row in page.records if isinstance(row, Record)]
-            for came in await self._embed([(Pending(MESSAGES, archive, row), Owed(EMBED, EMBED)) for row in rows]):
+            for came in await self._embed(
+                [(Pending(MESSAGES, archive, row), Owed(EMBED, EMBED)) for row in rows]
+            ):
                 if isinstance(came, Exception):
                     raise came
             gone_through += len(rows)
@@ -168,7 +201,9 @@ class Passages:
     async def _forget(self, pending: Pending, owed: Owed) -> bool:
         """Every store that may have some, whatever is configured now."""
         stores = [self._placement.topology.home(tier) for tier in ("mid", "long")]
-        return await self.making.end(pending, {store: owed.data["parts"] for store in stores if store.capabilities.semantic})
+        return await self.making.end(
+            pending, {store: owed.data["parts"] for store in stores if store.capabilities.semantic}
+        )
 
 
 def first_of(message_id: str) -> str:

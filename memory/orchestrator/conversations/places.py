@@ -58,7 +58,12 @@ class Places:
         """Those that are not among the others."""
         left = list(self.ranges)
         for first, last in others.ranges:
-            left = [part for low, high in left for part in ((low, min(high, first - 1)), (max(low, last + 1), high)) if part[0] <= part[1]]
+            left = [
+                part
+                for low, high in left
+                for part in ((low, min(high, first - 1)), (max(low, last + 1), high))
+                if part[0] <= part[1]
+            ]
         return Places(tuple(left))
 
     def between(self, first: int, last: int) -> Places:

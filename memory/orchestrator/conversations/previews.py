@@ -1,4 +1,6 @@
-"""How a session begins, for lists: what its user said first, kept in the session's own record with the place it stands at."""
+"""How a session begins, for lists: what its user said first, kept in the session's own
+record with the place it stands at.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _OF_USERS = And((Eq("event", EventType.MESSAGE.value), Eq("message_role", Role.U
 
 
 async def preview_of(record: Record, state: State, log: Log) -> dict[str, JsonValue]:
-    """What of the session's record is to be changed for it: nothing where it says so already, or nobody has spoken."""
+    """What of the session's record is to be changed for it: nothing where it says so
+    already, or nobody has spoken.
+    """
     known: Any = record.body.get("preview")
     event = await _first(state, log) if known is None else (await log.at([known[0]])).get(known[0])
     text = "" if event is None or event.draft.message is None else beginning(event.draft.message.text)

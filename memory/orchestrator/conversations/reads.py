@@ -1,4 +1,6 @@
-"""What each task has last read of the windows of sessions: a write removes only messages of that read."""
+"""What each task has last read of the windows of sessions: a write removes only
+messages of that read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.policies.aligning import aligned
 
 SESSIONS_KEPT = 1_000
-"""Sessions of which one task's last read is kept; of others it counts as not having read."""
+"""Sessions of which one task's last read is kept; of others it counts as not having
+read.
+"""
 MESSAGES_KEPT = 1_000
 """Messages of a read that are kept for recognising them without ids."""
 CHILD_SESSIONS_KEPT = 100
@@ -45,16 +49,26 @@ class Read:
     places: Places = NOWHERE
     """The places of the messages that the caller was shown. A write removes no others."""
     versions: dict[str, Version] = field(default_factory=dict)
-    """The version of each message of the window as far as it was read, by its id. The caller was not shown all of them."""
+    """The version of each message of the window as far as it was read, by its id. The
+    caller was not shown all of them.
+    """
     shown: list[Message] | None = None
-    """The messages as the caller knows them, oldest first. None where they are too many to keep."""
+    """The messages as the caller knows them, oldest first. None where they are too many
+    to keep.
+    """
     is_read: bool = True
-    """False where the task has only written: then a write takes the window as it is when it begins."""
+    """False where the task has only written: then a write takes the window as it is
+    when it begins.
+    """
 
     is_assumed: bool = False
-    """Whether the task read the same messages elsewhere: in another part of a composite provider."""
+    """Whether the task read the same messages elsewhere: in another part of a composite
+    provider.
+    """
     written: dict[object, Places] = field(default_factory=dict)
-    """The places of messages that the task has written since, by the handle that wrote them."""
+    """The places of messages that the task has written since, by the handle that wrote
+    them.
+    """
 
     @property
     def known(self) -> Places:
@@ -63,7 +77,9 @@ class Read:
 
     @property
     def hidden(self) -> dict[str, int]:
-        """The messages of the window that the caller neither was shown nor wrote since, with their places."""
+        """The messages of the window that the caller neither was shown nor wrote since,
+        with their places.
+        """
         known = self.known
         return {name: place for name, (place, _) in self.versions.items() if place not in known}
 
@@ -105,12 +121,14 @@ class Reads:
             parent._child_has_read(incarnation, self._mark, read)
 
     def settle(self, incarnation: str, messages: Sequence[Message]) -> Read | None:
-        """Decide from which read these messages come that the task hands back; it counts as the task's last from now on.
+        """Decide from which read these messages come that the task hands back; it
+        counts as the task's last from now on.
 
-        A list may come from the task's own read or from that of a child task, such as a function that
-        `asyncio.wait_for` runs. A task that has read nothing may have been given a list that another one read. It is the
-        read that has most of the messages; of equal ones what all of them showed, so that no message is removed that the
-        caller may not have seen.
+        A list may come from the task's own read or from that of a child task, such as a
+        function that `asyncio.wait_for` runs. A task that has read nothing may have
+        been given a list that another one read. It is the read that has most of the
+        messages; of equal ones what all of them showed, so that no message is removed
+        that the caller may not have seen.
         """
         own, of_children = self._own.get(incarnation), self._of_children.get(incarnation, {})
         reads = [*([] if own is None or not own.is_read else [own]), *of_children.values()]
@@ -118,22 +136,33 @@ class Reads:
             reads = [read for read in self._read_above(incarnation) if _recognised(messages, read)]
         if of_children or (reads and reads[0] is not own):
             found = [_recognised(messages, read) for read in reads]
-            self._keep(incarnation, _common([read for read, count in zip(reads, found, strict=True) if count == max(found)]))
+            self._keep(
+                incarnation,
+                _common([read for read, count in zip(reads, found, strict=True) if count == max(found)]),
+            )
         return self._own.get(incarnation)
 
     def begin(self, unwritten: str, incarnation: str) -> None:
-        """Let what was read before the session existed, under the name `unwritten`, count as reads of this life of it."""
+        """Let what was read before the session existed, under the name `unwritten`,
+        count as reads of this life of it.
+        """
         if self._own.pop(unwritten, None) is not None and incarnation not in self._own:
             self._own[incarnation] = Read(shown=[])
         if earlier := self._of_children.pop(unwritten, None):
-            self._of_children[incarnation] = {**{child: Read(shown=[]) for child in earlier}, **self._of_children.get(incarnation, {})}
+            self._of_children[incarnation] = {
+                **{child: Read(shown=[]) for child in earlier},
+                **self._of_children.get(incarnation, {}),
+            }
 
     def _read_above(self, incarnation: str) -> list[Read]:
         """What parent tasks and other children of theirs have read."""
         reads = list[Read]()
         for parent in self.parents():
             own = parent._own.get(incarnation)
-            above = [*([] if own is None or not own.is_read else [own]), *parent._of_children.get(incarnation, {}).values()]
+            above = [
+                *([] if own is None or not own.is_read else [own]),
+                *parent._of_children.get(incarnation, {}).values(),
+            ]
             reads += [replace(read, versions=dict(read.versions), written={}) for read in above]
         return reads
 
@@ -144,14 +173,17 @@ class Reads:
                 read.wrote(event, handle)
 
     def take_back(self, incarnation: str) -> None:
-        """Let the parent tasks forget the task's read: it has replaced the window itself."""
+        """Let the parent tasks forget the task's read: it has replaced the window
+        itself.
+        """
         for parent in self.parents():
             parent._of_children.get(incarnation, {}).pop(self._mark, None)
 
     def parents(self) -> Iterator[Reads]:
         """The reads of the tasks that this one descends from, those that still run.
 
-        The others are let go: each of a chain of tasks, of which one begins the next, would keep all before it.
+        The others are let go: each of a chain of tasks, of which one begins the next,
+        would keep all before it.
         """
         reads = self
         while True:
@@ -164,7 +196,9 @@ class Reads:
 
     def _is_over(self) -> bool:
         owner = None if self._owner is None else self._owner()
-        return owner is None or (not owner.is_alive() if isinstance(owner, threading.Thread) else owner.done())
+        return owner is None or (
+            not owner.is_alive() if isinstance(owner, threading.Thread) else owner.done()
+        )
 
     def _keep(self, incarnation: str, read: Read) -> None:
         self._of_children.pop(incarnation, None)
@@ -196,7 +230,9 @@ def _common(reads: Sequence[Read]) -> Read:
 def _recognised(messages: Sequence[Message], read: Read) -> int:
     """How many of the messages a read has."""
     found = aligned(messages, read.shown or [])
-    return sum(at is not None or message.id in read.versions for message, at in zip(messages, found, strict=True))
+    return sum(
+        at is not None or message.id in read.versions for message, at in zip(messages, found, strict=True)
+    )
 
 
 _READS: ContextVar[tuple[weakref.ref[Owner], Reads] | None] = ContextVar("memory_reads", default=None)
@@ -222,8 +258,9 @@ def reads_of_caller() -> Reads:
 def lends_reads(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Let an async method use the reads of whoever calls it, in whichever task it runs.
 
-    `asyncio.gather`, `asyncio.wait_for` and the blocking twin run the coroutine in a task
-    of its own. The caller's holder is made before that, so the read reaches the caller.
+    `asyncio.gather`, `asyncio.wait_for` and the blocking twin run the coroutine in a
+    task of its own. The caller's holder is made before that, so the read reaches the
+    caller.
     """
 
     @functools.wraps(call)
@@ -233,7 +270,9 @@ def lends_reads(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
     return calling
 
 
-async def with_reads(reads: Reads, call: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+async def with_reads(
+    reads: Reads, call: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+) -> T:
     """Run a call with these reads as those of the running task."""
     before = _READS.get()
     _READS.set((weakref.ref(_owner()), reads))

@@ -1,8 +1,11 @@
-"""Erasing what was said: one message of a session, with the summaries and entries made of it, and all that a user said and is.
+"""Erasing what was said: one message of a session, with the summaries and entries made
+of it, and all that a user said and is.
 
-A message is erased where it stands. Its place, its number and its role are left, so that no place is taken for lost and counts stay. It owes the
-rest: an event that takes it out of the window, and then the same for every compaction whose range holds it. A compaction that is under way, and has
-read the text, comes before that event and is found, or meets it and summarises again.
+A message is erased where it stands. Its place, its number and its role are left, so
+that no place is taken for lost and counts stay. It owes the rest: an event that takes
+it out of the window, and then the same for every compaction whose range holds it. A
+compaction that is under way, and has read the text, comes before that event and is
+found, or meets it and summarises again.
 """
 
 from __future__ import annotations
@@ -16,7 +19,14 @@ from memory.domain import ids
 from memory.domain.errors import Held, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
-from memory.orchestrator.collections import FORKED_FROM, MESSAGES, OPERATIONS, SAID_BY, SESSIONS, SYSTEM_TENANT
+from memory.orchestrator.collections import (
+    FORKED_FROM,
+    MESSAGES,
+    OPERATIONS,
+    SAID_BY,
+    SESSIONS,
+    SYSTEM_TENANT,
+)
 from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.forks import copied_by
@@ -46,7 +56,9 @@ USER_ERASURE = "user"
 
 
 def said_by(user: str) -> Filter:
-    """Messages that a user said: that name the user, or were written through the user's own handle. Summaries of such too."""
+    """Messages that a user said: that name the user, or were written through the user's
+    own handle. Summaries of such too.
+    """
     return Or((Eq("speaker", user), Has(SAID_BY, user)))
 
 
@@ -73,7 +85,15 @@ class Redaction:
     """Carries out the erasure of messages, and of users."""
 
     def __init__(
-        self, placement: Placement, *, sessions: SessionRecords, onward: Onward, tasks: Tasks, runs: Runs, outbox: Outbox, erasure: Erasure
+        self,
+        placement: Placement,
+        *,
+        sessions: SessionRecords,
+        onward: Onward,
+        tasks: Tasks,
+        runs: Runs,
+        outbox: Outbox,
+        erasure: Erasure,
     ) -> None:
         self._placement = placement
         self._sessions = sessions
@@ -86,11 +106,13 @@ class Redaction:
         outbox.register(ERASE_USER, self._erase_user_noted)
         outbox.register(CONFIRM_FORK, self._confirm_fork_noted)
 
-    # -- one message --------------------------------------------------------------------------------------------------
+    # -- one message -------------------------------------------------------------------
 
     async def erase(self, log: Log, message_id: str) -> bool:
-        """Erase the message of this id; false where there is none. Raises where what was made of it is still to be erased: a sweep does it;
-        and `Held` where its session is under legal hold."""
+        """Erase the message of this id; false where there is none. Raises where what
+        was made of it is still to be erased: a sweep does it; and `Held` where its
+        session is under legal hold.
+        """
         await self._erasure.holds.refuse_partition(log.life.partition)
         patience = Patience(self._placement, message_id)
         while (event := await log.find(message_id)) is not None:
@@ -101,14 +123,23 @@ class Redaction:
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """False where the message has changed since it was read."""
-        owed = (*asked_anew(event.owed), Owed(REDACT, REDACT), *self._sessions.passages.owed_by_erasing(event))
+        owed = (
+            *asked_anew(event.owed),
+            Owed(REDACT, REDACT),
+            *self._sessions.passages.owed_by_erasing(event),
+        )
         redacted = await log.redact(event, owed)
         if redacted is None:
             return False
-        mine = tuple([step for step in redacted.owed if step.step in (REDACT, DROP, FORGET)])  # what else it owes is no affair of an erasure
+        mine = tuple(
+            [step for step in redacted.owed if step.step in (REDACT, DROP, FORGET)]
+        )  # what else it owes is no affair of an erasure
         pending = Pending(MESSAGES, log.store, replace(log.record_of(redacted), owed=mine))
         if await self._outbox.finish(pending):
-            raise StoreUnavailable(log.store.name, "has erased the message, but not yet all that was stored or made of it: a sweep will")
+            raise StoreUnavailable(
+                log.store.name,
+                "has erased the message, but not yet all that was stored or made of it: a sweep will",
+            )
         return True
 
     async def _redact_noted(self, pending: Pending, owed: Owed) -> bool:
@@ -124,33 +155,49 @@ class Redaction:
                     await self._erase_place(log, summary.place)
                 await self._onward.forget(log, event)
                 await self._erase_copies(log, event.place)
-                await self._sessions.tell(record, (await log.load()).state, record.created_at, fence=True)  # how it begins may have been this
+                await self._sessions.tell(
+                    record, (await log.load()).state, record.created_at, fence=True
+                )  # how it begins may have been this
         except NotFound:
             return True  # deleted meanwhile
         return True
 
     async def _leave_window(self, log: Log, place: int) -> None:
         def decide(seen: Seen) -> list[Draft]:
-            erased = Draft(EventType.ERASED, data={"place": place, "reason": "erased"}, belongs_to_erasure=True)
+            erased = Draft(
+                EventType.ERASED, data={"place": place, "reason": "erased"}, belongs_to_erasure=True
+            )
             return [erased] if place in seen.state.window else []
 
         await log.append(decide)
 
     async def _made_of(self, log: Log, place: int) -> list[Event]:
-        """The compactions that took the message at this place out of the window: at most one, or several where it came back in between."""
+        """The compactions that took the message at this place out of the window: at
+        most one, or several where it came back in between.
+        """
         life = log.life
-        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value), Gt("place", place)))
-        query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
+        asked = And(
+            (
+                Eq("conversation_id", life.session_id),
+                Eq("event", EventType.COMPACTION.value),
+                Gt("place", place),
+            )
+        )
+        query = Query(
+            MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page
+        )
         pages = self._placement.pages("redact.find", log.store, query)
         events = [event async for page in pages for event in log.events_of(page.records)]
         return [event for event in events if place in left_by(event.draft)]
 
-    # -- a fork -------------------------------------------------------------------------------------------------------
+    # -- a fork ------------------------------------------------------------------------
 
     async def confirm_fork(self, tenant: str, fork_id: str, incarnation: str, source: ForkSource) -> None:
-        """Look again at what a fork copied, now that it is stored, and erase in the fork what was erased since it was read.
+        """Look again at what a fork copied, now that it is stored, and erase in the
+        fork what was erased since it was read.
 
-        Raises `NotFound` where the session that it forked off from is gone: then the fork is erased.
+        Raises `NotFound` where the session that it forked off from is gone: then the
+        fork is erased.
         """
         fork = await self._sessions.record(tenant, fork_id)
         if fork.body["incarnation"] != incarnation:
@@ -161,7 +208,9 @@ class Redaction:
 
     async def _follow_source(self, fork: Record, source: ForkSource) -> bool:
         """False where the source is gone, and the fork with it."""
-        record = await self._sessions.stored(fork.key.tenant, source.session_id)  # one that has expired is not erased
+        record = await self._sessions.stored(
+            fork.key.tenant, source.session_id
+        )  # one that has expired is not erased
         if record is None or record.body["incarnation"] != source.incarnation:
             await self._sessions.erase_expired(fork, never_shown=True)
             return False
@@ -194,35 +243,62 @@ class Redaction:
         return True
 
     async def _erase_copies(self, log: Log, place: int) -> None:
-        """Erase the copies that forks have of the message at this place; one in a fork that is under legal hold stays."""
+        """Erase the copies that forks have of the message at this place; one in a fork
+        that is under legal hold stays.
+        """
         life, store = log.life, self._placement.topology.archive
-        query = Query(SESSIONS, Tenant(life.tenant), Has(FORKED_FROM, life.session_id), limit=self._placement.settings.page)
+        query = Query(
+            SESSIONS,
+            Tenant(life.tenant),
+            Has(FORKED_FROM, life.session_id),
+            limit=self._placement.settings.page,
+        )
         async for page in self._placement.pages("redact.forks", store, query):
             for fork in page.records:
                 if not isinstance(fork, Record):
                     continue
-                of = [one for one in copied_by(fork) if (one.session_id, one.incarnation) == (life.session_id, life.incarnation)]
+                of = [
+                    one
+                    for one in copied_by(fork)
+                    if (one.session_id, one.incarnation) == (life.session_id, life.incarnation)
+                ]
                 for at in dict.fromkeys(at for one in of for at in one.copies_of(place)):
                     copies = self._sessions.log(fork)
                     with suppress(NotFound):  # deleted meanwhile
                         try:
                             await self._erasure.holds.refuse_partition(copies.life.partition)
                         except Held as error:
-                            logger.info("a copy in session %s of an erased message stays: %s", copies.life.session_id, error)
+                            logger.info(
+                                "a copy in session %s of an erased message stays: %s",
+                                copies.life.session_id,
+                                error,
+                            )
                             break
                         await self._erase_place(copies, at)
 
-    # -- a user -------------------------------------------------------------------------------------------------------
+    # -- a user ------------------------------------------------------------------------
 
     async def erase_user(self, tenant: str, user: str) -> ErasedUser:
-        """Delete the sessions with a user, erase what the user said in others', and the entries of the user's scope. A store that fails raises; the
-        rest is owed then, and a sweep does it. Raises `Held` where the user is under legal hold; of what is for another reason `held` tells."""
+        """Delete the sessions with a user, erase what the user said in others', and the
+        entries of the user's scope. A store that fails raises; the rest is owed then,
+        and a sweep does it. Raises `Held` where the user is under legal hold; of what
+        is for another reason `held` tells.
+        """
         await self._erasure.holds.refuse_user(tenant, user)
         store, now = self._placement.topology.archive, self._placement.now()
         key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, USER_ERASURE, tenant, user))
         owed = Owed(ERASE_USER, ERASE_USER, {"tenant": tenant, "user": user})
         fields = {"kind": USER_ERASURE}
-        operation = Record(key, OPERATIONS_SCOPE, self._placement.next_version(), now, now, fields=fields, tier="mid", owed=(owed,))
+        operation = Record(
+            key,
+            OPERATIONS_SCOPE,
+            self._placement.next_version(),
+            now,
+            now,
+            fields=fields,
+            tier="mid",
+            owed=(owed,),
+        )
         begun = await self._placement.write_one("user.begin", store, Put(OPERATIONS, operation, Newer()))
         if (error := refused(store, begun)) is not None:
             raise error
@@ -240,7 +316,9 @@ class Redaction:
         """Nothing is left of an operation that is over, which names the user."""
         version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
         at = AtVersion(operation.version)
-        gone = Delete(OPERATIONS, operation.key, version, at, discard_at=until, settles=frozenset({ERASE_USER}))
+        gone = Delete(
+            OPERATIONS, operation.key, version, at, discard_at=until, settles=frozenset({ERASE_USER})
+        )
         await self._placement.write_one("user.end", self._placement.topology.archive, gone)
 
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
@@ -251,7 +329,9 @@ class Redaction:
                 sessions += 1
             except Held as error:
                 held[f"session {session_id}: {error}"] = None
-        said: list[_Said] = []  # all are found before any is erased: an erasure takes the copies in forks, and these count too
+        said: list[
+            _Said
+        ] = []  # all are found before any is erased: an erasure takes the copies in forks, and these count too
         query = Query(MESSAGES, Tenant(tenant), said_by(user), limit=self._placement.settings.page)
         async for page in self._placement.pages("user.messages", self._placement.topology.archive, query):
             said += [_Said.of(record) for record in page.records if isinstance(record, Record)]
@@ -261,11 +341,16 @@ class Redaction:
             except Held as error:
                 held[f"messages of {user} in sessions of others: {error}"] = None
         for kept, named in ((self._tasks, "task_id"), (self._runs, "run_id")):
-            query = Query(kept.collection, Tenant(tenant), Has(SAID_BY, user), limit=self._placement.settings.page)
+            query = Query(
+                kept.collection, Tenant(tenant), Has(SAID_BY, user), limit=self._placement.settings.page
+            )
             async for page in self._placement.pages("user.kept", self._placement.topology.archive, query):
                 for record in page.records:
                     try:
-                        if isinstance(record, Record) and (log := await self._log_of(record.key, record.scope)) is not None:
+                        if (
+                            isinstance(record, Record)
+                            and (log := await self._log_of(record.key, record.scope)) is not None
+                        ):
                             await kept.delete(log, str(record.fields[named]))
                     except Held as error:
                         held[f"{kept.collection.name} of {user} in sessions of others: {error}"] = None
@@ -278,27 +363,37 @@ class Redaction:
     async def _sessions_of(self, tenant: str, user: str) -> Sequence[str]:
         found, cursor = list[str](), None
         while True:
-            page = await self._sessions.list(tenant, asked={"subject": user}, limit=self._placement.settings.page, cursor=cursor)
+            page = await self._sessions.list(
+                tenant, asked={"subject": user}, limit=self._placement.settings.page, cursor=cursor
+            )
             found += [session.id for session in page.sessions]
             if (cursor := page.cursor) is None:
                 return found
 
     async def _log_of(self, key: Key, scope: str) -> Log | None:
-        """The log of the session to which a record belongs; None where that was deleted."""
+        """The log of the session to which a record belongs; None where that was
+        deleted.
+        """
         try:
             return self._sessions.log(await self._sessions.record(key.tenant, scope.partition(":")[2]))
         except NotFound:
             return None
 
     async def _erase_said(self, said: _Said, user: str) -> bool:
-        """Whether it is erased, by this or as a copy of what was; false where it is not the user's any more."""
+        """Whether it is erased, by this or as a copy of what was; false where it is not
+        the user's any more.
+        """
         log, patience = await self._log_of(said.key, said.scope), Patience(self._placement, said.key.id)
         if log is None or log.key(said.place) != said.key.id:
             return False  # deleted meanwhile
         await self._erasure.holds.refuse_partition(log.life.partition)
         while (event := (await log.at([said.place])).get(said.place)) is not None:
             message = event.draft.message
-            if event.is_redacted or message is None or (message.name != user and user not in event.draft.said_by):
+            if (
+                event.is_redacted
+                or message is None
+                or (message.name != user and user not in event.draft.said_by)
+            ):
                 return event.is_redacted
             if await self._erase_at(log, event):
                 return True

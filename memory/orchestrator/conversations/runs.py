@@ -1,4 +1,6 @@
-"""The runs of sessions: what one gave to another to do (B57 to B60). What was said there is the other's affair."""
+"""The runs of sessions: what one gave to another to do (B57 to B60). What was said
+there is the other's affair.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,17 @@ class Runs:
         return RUNS
 
     async def save(self, log: Log, draft: RunDraft, user: str | None = None) -> Run:
-        """Let the session have this run, which the `user` saves; when it was created stays, and the last that is saved counts."""
+        """Let the session have this run, which the `user` saves; when it was created
+        stays, and the last that is saved counts.
+        """
         return _run_of(await self._beside.save(log, draft.id, *_said(draft), user=user, keeps=("metadata",)))
 
-    async def change(self, log: Log, run_id: str, draft: Callable[[Run | None], RunDraft | None]) -> Run | None:
-        """Let the session have the run that follows from the one it has, which nobody saves in between; None where it is to stay as it is."""
+    async def change(
+        self, log: Log, run_id: str, draft: Callable[[Run | None], RunDraft | None]
+    ) -> Run | None:
+        """Let the session have the run that follows from the one it has, which nobody
+        saves in between; None where it is to stay as it is.
+        """
 
         def said(record: Record | None) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]] | None:
             changed = draft(None if record is None else _run_of(record))
@@ -62,10 +70,20 @@ class Runs:
     async def delete(self, log: Log, run_id: str) -> bool:
         return await self._beside.delete(log, run_id)
 
-    async def list(self, where: Where, asked: Sequence[Filter], *, descending: bool = False, limit: int, cursor: str | None = None) -> RunPage:
+    async def list(
+        self,
+        where: Where,
+        asked: Sequence[Filter],
+        *,
+        descending: bool = False,
+        limit: int,
+        cursor: str | None = None,
+    ) -> RunPage:
         """A page of the runs of one session, or of all, by when they were created."""
         page = await self._beside.page(where, asked, descending=descending, limit=limit, cursor=cursor)
-        return RunPage([_run_of(record) for record in page.records if isinstance(record, Record)], page.cursor)
+        return RunPage(
+            [_run_of(record) for record in page.records if isinstance(record, Record)], page.cursor
+        )
 
 
 def _said(draft: RunDraft) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]]:

@@ -1,4 +1,6 @@
-"""The sessions: created, told apart, listed, ended, deleted. What stands in one is its log's affair."""
+"""The sessions: created, told apart, listed, ended, deleted. What stands in one is its
+log's affair.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ Compute: TypeAlias = Callable[[Record], Awaitable[Mapping[str, JsonValue]]]
 """Makes changes of a session's own record from the record as it is stored now."""
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
-"""How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
+"""How far a session's own record may stay behind its log: what lists say of a session
+that is being written to.
+"""
 MOST_BEHIND = 10_000
 """Sessions that this process remembers to have written to since it told of them."""
 
@@ -57,18 +61,26 @@ SHARED = "shared"
 OWNER = {"user": "subject", "agent": "agent", "namespace": "namespace"}
 """Whose a session is, by the names that callers use: the fields of its record."""
 MADE_FROM = "made_from"
-"""In the body of a session that forked off from another: when the oldest session began from which it has what was said."""
+"""In the body of a session that forked off from another: when the oldest session began
+from which it has what was said.
+"""
 CONFIRM_FORK = "confirm_fork"
-"""What a fork owes until the messages that it copied were seen to stand still in the session that it forked off from."""
+"""What a fork owes until the messages that it copied were seen to stand still in the
+session that it forked off from.
+"""
 END = "end"
-"""What the event owes that ends a session: its entries go where the rules say (see `endings.py`)."""
+"""What the event owes that ends a session: its entries go where the rules say (see
+`endings.py`).
+"""
 UNLEARN = "unlearn"
 """What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForkSource:
-    """What a fork copies: a life of a session, and the places of the messages there, in the order in which the fork has them."""
+    """What a fork copies: a life of a session, and the places of the messages there, in
+    the order in which the fork has them.
+    """
 
     session_id: str
     incarnation: str
@@ -79,7 +91,11 @@ class ForkSource:
     """What the fork says of where its messages come from."""
 
     def owed(self) -> Owed:
-        return Owed(CONFIRM_FORK, CONFIRM_FORK, {"session": self.session_id, "incarnation": self.incarnation, "places": list(self.places)})
+        return Owed(
+            CONFIRM_FORK,
+            CONFIRM_FORK,
+            {"session": self.session_id, "incarnation": self.incarnation, "places": list(self.places)},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +126,15 @@ class SessionRecords:
     owed_follow = (Owed(FOLLOW, FOLLOW),)
     """What an event owes that lists must know of: see `follow`."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, passages: Passages, reservations: Reservations) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        outbox: Outbox,
+        erasure: Erasure,
+        passages: Passages,
+        reservations: Reservations,
+    ) -> None:
         self._placement = placement
         self._outbox = outbox
         self._erasure = erasure
@@ -123,13 +147,17 @@ class SessionRecords:
         self.uploads = Uploads(placement, outbox, reservations)
 
     async def refuse_change(self, life: Life) -> None:
-        """Raise `Held` where the session is under legal hold: what it says may not be overwritten."""
+        """Raise `Held` where the session is under legal hold: what it says may not be
+        overwritten.
+        """
         await self._erasure.holds.refuse_change(life.partition, life.user)
 
-    # -- one session --------------------------------------------------------------------------------------------------
+    # -- one session -------------------------------------------------------------------
 
     async def create(self, tenant: str, draft: SessionDraft) -> tuple[Record, Log]:
-        """A new session under this id, or under one of its own. Raises `Conflict` where there is one (B12)."""
+        """A new session under this id, or under one of its own. Raises `Conflict` where
+        there is one (B12).
+        """
         session_id = draft.id or self._placement.new_id(tenant, "session")
         now = self._placement.now()
         record, stands = self._record(tenant, session_id, draft, now), 0
@@ -150,7 +178,10 @@ class SessionRecords:
                 await self.erase_expired(outcome.stored)
                 continue
             if isinstance(outcome.stored, Record | Corrupt):
-                if isinstance(outcome.stored, Record) and outcome.stored.body.get("incarnation") == record.body["incarnation"]:
+                if (
+                    isinstance(outcome.stored, Record)
+                    and outcome.stored.body.get("incarnation") == record.body["incarnation"]
+                ):
                     return outcome.stored, self.log(outcome.stored)  # this very put, whose answer was lost
                 raise Conflict(f"Session already exists: {session_id}", session_id)
             if isinstance(outcome.stored, Tombstone):
@@ -171,7 +202,9 @@ class SessionRecords:
             "hidden_from": expiry(draft.expires_at, now),
         }
         said: dict[str, Any] = {
-            "system": None if draft.system is None else draft.system.model_dump(mode="json", exclude_defaults=True),
+            "system": None
+            if draft.system is None
+            else draft.system.model_dump(mode="json", exclude_defaults=True),
             "title": draft.title,
             "metadata": dict(draft.metadata),
             SHARED: draft.shared,
@@ -180,13 +213,27 @@ class SessionRecords:
         if draft.forked_from is not None and draft.forked_from.copied:
             fields[FORKED_FROM] = tuple(dict.fromkeys(one.session_id for one in draft.forked_from.copied))
             said[COPIED_FROM] = [one.to_json() for one in draft.forked_from.copied]
-        body: dict[str, JsonValue] = {"incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)}
+        body: dict[str, JsonValue] = {
+            "incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)
+        }
         body |= {name: value for name, value in said.items() if value}
         owed = () if draft.forked_from is None else (draft.forked_from.owed(),)
-        return Record(session_key(tenant, session_id), scope, version_at(now), now, now, fields=fields, body=body, tier="mid", owed=owed)
+        return Record(
+            session_key(tenant, session_id),
+            scope,
+            version_at(now),
+            now,
+            now,
+            fields=fields,
+            body=body,
+            tier="mid",
+            owed=owed,
+        )
 
     async def record(self, tenant: str, session_id: str) -> Record:
-        """The session's own record. Raises `NotFound` where there is no such session (B19)."""
+        """The session's own record. Raises `NotFound` where there is no such session
+        (B19).
+        """
         stored = await self.stored(tenant, session_id)
         if stored is None or self.is_over(stored):
             self._told.pop(session_key(tenant, session_id), None)
@@ -195,17 +242,25 @@ class SessionRecords:
         return stored
 
     async def stored(self, tenant: str, session_id: str) -> Record | None:
-        """The session's own record, also of one that has expired and is hidden; None where there is none."""
+        """The session's own record, also of one that has expired and is hidden; None
+        where there is none.
+        """
         with step("session.read"):
-            (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
+            (stored,) = await self._placement.topology.archive.get(
+                SESSIONS, [session_key(tenant, session_id)]
+            )
         if isinstance(stored, Corrupt):
             await self._placement.locate(SESSIONS, stored.key)  # raises what says so
         return stored if isinstance(stored, Record) else None
 
     async def is_deleted(self, tenant: str, session_id: str) -> bool:
-        """Whether there was such a session and it was deleted, as far as the store remembers."""
+        """Whether there was such a session and it was deleted, as far as the store
+        remembers.
+        """
         with step("session.read"):
-            (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
+            (stored,) = await self._placement.topology.archive.get(
+                SESSIONS, [session_key(tenant, session_id)]
+            )
         return isinstance(stored, Tombstone)
 
     async def lives(self, tenant: str, session_ids: Collection[str]) -> dict[str, str]:
@@ -216,7 +271,11 @@ class SessionRecords:
         for row in rows:
             if isinstance(row, Corrupt):
                 raise CorruptRecord(archive.name, row.key.id, row.problem)
-        return {of[row.key]: str(row.body["incarnation"]) for row in rows if isinstance(row, Record) and not self.is_over(row)}
+        return {
+            of[row.key]: str(row.body["incarnation"])
+            for row in rows
+            if isinstance(row, Record) and not self.is_over(row)
+        }
 
     def _remember(self, record: Record) -> None:
         self._told.pop(record.key, None)
@@ -225,19 +284,29 @@ class SessionRecords:
             del self._told[next(iter(self._told))]
 
     def remembered(self, tenant: str, session_id: str) -> Record | None:
-        """The session's own record as it was last read or written here, no longer ago than what is remembered of its log; None where it was not."""
+        """The session's own record as it was last read or written here, no longer ago
+        than what is remembered of its log; None where it was not.
+        """
         told = self._told.get(session_key(tenant, session_id))
-        if told is None or not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR or self.is_over(told[0]):
+        if (
+            told is None
+            or not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR
+            or self.is_over(told[0])
+        ):
             return None
         return told[0]
 
     def is_over(self, record: Record) -> bool:
-        """Whether the session has expired: it is hidden strictly after that moment, and gone with a sweep."""
+        """Whether the session has expired: it is hidden strictly after that moment, and
+        gone with a sweep.
+        """
         until: Any = record.fields.get("hidden_from")
         return until is not None and until < self._placement.now()
 
     def log(self, record: Record) -> Log:
-        """The log of the session whose record this is: the same for all who have it here, as long as it is among those that were last asked for."""
+        """The log of the session whose record this is: the same for all who have it
+        here, as long as it is among those that were last asked for.
+        """
         life = life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
@@ -264,28 +333,48 @@ class SessionRecords:
         fence: bool = False,
         **changes: JsonValue,
     ) -> Record:
-        """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`); `told`
-        are fields (`tags`, `hidden_from`).
+        """Let the session's own record say what its log has come to, and change what of
+        it is no log's affair (`title`, `metadata`, `system`); `told` are fields
+        (`tags`, `hidden_from`).
 
-        `compute` makes changes from the record. It is called again for each attempt, so that a concurrent change of the record is never
-        overwritten by values that were made from an older version. `fence` writes a new version even where nothing changes: every
-        concurrent writer that read the record before then conflicts and computes its changes again.
+        `compute` makes changes from the record. It is called again for each attempt, so
+        that a concurrent change of the record is never overwritten by values that were
+        made from an older version. `fence` writes a new version even where nothing
+        changes: every concurrent writer that read the record before then conflicts and
+        computes its changes again.
         """
         patience, given = Patience(self._placement, str(record.fields["session_id"])), changes
         while True:
             changes = given if compute is None else {**given, **await compute(record)}
             now = self._placement.now()
             known_of_more = _place(record) > state.place
-            facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
+            facts: dict[str, JsonValue] = {
+                "messages": state.after.number,
+                "compactions": state.after.compactions,
+                "place": state.place,
+            }
             facts, status = ({}, record.fields["status"]) if known_of_more else (facts, state.after.status)
-            body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
+            body = {
+                name: value
+                for name, value in {**record.body, **facts, **changes}.items()
+                if value is not None
+            }
             before: Any = record.fields["touched_at"]
-            fields = {**record.fields, "status": status, "touched_at": max(before, touched_at), **(told or {})}
+            fields = {
+                **record.fields,
+                "status": status,
+                "touched_at": max(before, touched_at),
+                **(told or {}),
+            }
             if body == dict(record.body) and fields == dict(record.fields) and not fence:
                 return record
-            new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
+            new = replace(
+                record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body
+            )
             store = self._placement.topology.archive
-            put = Put(SESSIONS, new, AtVersion(record.version), erases=fence or "preview" in changes)  # how it began may have been erased
+            put = Put(
+                SESSIONS, new, AtVersion(record.version), erases=fence or "preview" in changes
+            )  # how it began may have been erased
             outcome = await self._placement.write_one("session.follow", store, put)
             if outcome.applied:
                 self._remember(new)
@@ -300,11 +389,13 @@ class SessionRecords:
                 return record  # another told it of more
             await patience.wait()
 
-    async def tell(self, record: Record, state: State, touched_at: datetime, *, fence: bool = False) -> Record:
+    async def tell(
+        self, record: Record, state: State, touched_at: datetime, *, fence: bool = False
+    ) -> Record:
         """Let the session's own record say what its log has come to, and how it begins.
 
-        The preview is read again for each attempt. An erasure passes `fence`, so that no concurrent call can store a preview that it read
-        before the erasure.
+        The preview is read again for each attempt. An erasure passes `fence`, so that
+        no concurrent call can store a preview that it read before the erasure.
         """
 
         async def preview(there: Record) -> Mapping[str, JsonValue]:
@@ -313,7 +404,9 @@ class SessionRecords:
         return await self.follow(record, state, touched_at, compute=preview, fence=fence)
 
     async def settle_fork(self, fork: Record) -> None:
-        """Take `CONFIRM_FORK` away from a fork, by a new version: whoever read the record before conflicts and does not bring the step back."""
+        """Take `CONFIRM_FORK` away from a fork, by a new version: whoever read the
+        record before conflicts and does not bring the step back.
+        """
         store = self._placement.topology.archive
         while fork.owed:
             new = replace(fork, version=self._placement.next_version(fork.version), owed=())
@@ -324,14 +417,19 @@ class SessionRecords:
                 return
             if (error := refused(store, outcome)) is not None:
                 raise error
-            if not isinstance(outcome.stored, Record) or outcome.stored.body["incarnation"] != fork.body["incarnation"]:
+            if (
+                not isinstance(outcome.stored, Record)
+                or outcome.stored.body["incarnation"] != fork.body["incarnation"]
+            ):
                 return
             fork = outcome.stored
 
     def is_behind(self, record: Record, state: State, touched_at: datetime) -> None:
-        """The session's record is behind its log, which it is to follow before anybody here asks for a list, and when this process ends.
+        """The session's record is behind its log, which it is to follow before anybody
+        here asks for a list, and when this process ends.
 
-        Of more sessions than are remembered in between, those that wait longest stay behind until something is said in them, as where a process dies.
+        Of more sessions than are remembered in between, those that wait longest stay
+        behind until something is said in them, as where a process dies.
         """
         self._behind.pop(record.key, None)
         self._behind[record.key] = (record, state, touched_at)
@@ -339,7 +437,9 @@ class SessionRecords:
             self._behind.pop(next(iter(self._behind)))
 
     async def catch_up(self) -> None:
-        """Let the records of the sessions that were written to here say what their logs have come to. Those that a store kept from it wait."""
+        """Let the records of the sessions that were written to here say what their logs
+        have come to. Those that a store kept from it wait.
+        """
         behind, self._behind = self._behind, {}
         while behind:
             key, seen = behind.popitem()
@@ -366,9 +466,11 @@ class SessionRecords:
         return True
 
     async def delete(self, tenant: str, session_id: str, asked: SessionDraft | None = None) -> bool:
-        """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none.
+        """Erase a session with everything said in it, the entries of its scope, and
+        those made of what was said; false where there was none.
 
-        Raises `SessionOwnerMismatch` where it belongs to another owner than `asked` names, also where it has expired.
+        Raises `SessionOwnerMismatch` where it belongs to another owner than `asked`
+        names, also where it has expired.
         """
         if asked is not None and (stored := await self.stored(tenant, session_id)) is not None:
             refuse_other_owner(stored, asked)
@@ -376,20 +478,30 @@ class SessionRecords:
         return there or entries_of(entries) > 0
 
     async def erase(self, tenant: str, session_id: str) -> tuple[bool, Erased, Erased]:
-        """The same; whether there was a session, what was erased of the conversation, and what of the session's scope."""
+        """The same; whether there was a session, what was erased of the conversation,
+        and what of the session's scope.
+        """
         record = None
         with suppress(NotFound):
             record = await self.record(tenant, session_id)
-        life = {"tenant": tenant, "session_id": session_id, "incarnation": None if record is None else record.body["incarnation"]}
+        life = {
+            "tenant": tenant,
+            "session_id": session_id,
+            "incarnation": None if record is None else record.body["incarnation"],
+        }
         of_scope = await self._erasure.erase(Partition(tenant, Scope.session(session_id).text))
-        said = await self._erasure.erase(Partition(tenant, scope_of(session_id)), (Owed(UNLEARN, UNLEARN, life),))
+        said = await self._erasure.erase(
+            Partition(tenant, scope_of(session_id)), (Owed(UNLEARN, UNLEARN, life),)
+        )
         self._told.pop(session_key(tenant, session_id), None)
         self._logs.pop((tenant, session_id), None)
         return record is not None, said, of_scope
 
     async def erase_before(self, tenant: str, session_id: str, before: int) -> Erased:
-        """Erase a conversation that is older than this version, with what was said in it since; what was erased. Of one whose session was created
-        since, what its earlier lives left goes, and it stands."""
+        """Erase a conversation that is older than this version, with what was said in
+        it since; what was erased. Of one whose session was created since, what its
+        earlier lives left goes, and it stands.
+        """
         partition, key = Partition(tenant, scope_of(session_id)), session_key(tenant, session_id)
         with step("session.read"):
             (stored,) = await self._placement.topology.archive.get(SESSIONS, [key])
@@ -404,16 +516,26 @@ class SessionRecords:
         return said
 
     async def erase_expired(self, record: Record, *, never_shown: bool = False) -> None:
-        """Erase a session that has expired, with what was made of it, and not one that was created of its id since. Entries of its scope have an
-        expiry of their own. One that was `never_shown` to anybody goes also where its user is under legal hold."""
+        """Erase a session that has expired, with what was made of it, and not one that
+        was created of its id since. Entries of its scope have an expiry of their own.
+        One that was `never_shown` to anybody goes also where its user is under legal
+        hold.
+        """
         session_id, incarnation = record.fields["session_id"], record.body["incarnation"]
-        life: dict[str, JsonValue] = {"tenant": record.key.tenant, "session_id": str(session_id), "incarnation": incarnation}
+        life: dict[str, JsonValue] = {
+            "tenant": record.key.tenant,
+            "session_id": str(session_id),
+            "incarnation": incarnation,
+        }
         life["expired"] = True  # copies of what was made of it stay: an expiry is no erasure
         await self._erasure.erase(
-            record.partition, (Owed(UNLEARN, UNLEARN, life),), older_than=(record.generation or 0) + 1, holdable=not never_shown
+            record.partition,
+            (Owed(UNLEARN, UNLEARN, life),),
+            older_than=(record.generation or 0) + 1,
+            holdable=not never_shown,
         )
 
-    # -- many ---------------------------------------------------------------------------------------------------------
+    # -- many --------------------------------------------------------------------------
 
     async def list(
         self,
@@ -428,7 +550,9 @@ class SessionRecords:
         limit: int,
         cursor: str | None = None,
     ) -> SessionPage:
-        """A page of sessions with these fields, last used or created between the two moments, both included (B15, B16)."""
+        """A page of sessions with these fields, last used or created between the two
+        moments, both included (B15, B16).
+        """
         conditions: list[Filter] = [Eq(name, value) for name, value in asked.items()]
         conditions += [Has("tags", tag) for tag in tags]
         conditions.append(Not(Lt("hidden_from", self._placement.now())))
@@ -483,12 +607,23 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
     info, system, began = info_of(record), system_of(record), _began(record)
     more = {**info.metadata, **metadata}
     return SessionDraft(
-        None, system, info.user, info.agent, info.namespace, info.title, info.tags, more, shared=bool(record.body.get(SHARED)), made_from=began
+        None,
+        system,
+        info.user,
+        info.agent,
+        info.namespace,
+        info.title,
+        info.tags,
+        more,
+        shared=bool(record.body.get(SHARED)),
+        made_from=began,
     )
 
 
 def refuse_other_owner(record: Record, draft: SessionDraft) -> None:
-    """Raise `SessionOwnerMismatch` where the caller names another user, agent or namespace than the stored session has."""
+    """Raise `SessionOwnerMismatch` where the caller names another user, agent or
+    namespace than the stored session has.
+    """
     given = {"user": draft.user, "agent": draft.agent, "namespace": draft.namespace}
     stored = {name: record.fields.get(field) for name, field in OWNER.items()}
     for name, value in given.items():
@@ -497,7 +632,9 @@ def refuse_other_owner(record: Record, draft: SessionDraft) -> None:
 
 
 def refuse_others(record: Record, draft: SessionDraft) -> None:
-    """Raise `SessionOwnerMismatch` where the caller names another owner, or says otherwise of the session, than is stored."""
+    """Raise `SessionOwnerMismatch` where the caller names another owner, or says
+    otherwise of the session, than is stored.
+    """
     refuse_other_owner(record, draft)
     system = system_of(record)
     if draft.system is not None and (system is None or system.content != draft.system.content):
@@ -515,27 +652,42 @@ def _differing(record: Record, draft: SessionDraft) -> Iterator[str]:
         yield "tags"
     if draft.metadata and draft.metadata != copied(body.get("metadata") or {}):
         yield "metadata"
-    if draft.expires_at is not None and expiry(draft.expires_at, record.created_at) != record.fields.get("hidden_from"):
+    if draft.expires_at is not None and expiry(draft.expires_at, record.created_at) != record.fields.get(
+        "hidden_from"
+    ):
         yield "expires_at"
     if draft.shared and not body.get(SHARED):
         yield "shared"
 
 
 def other_owner(there: Record, here: Record) -> str | None:
-    """The first field in which the session that is there belongs to another than one of its id; None where it does not, or is shared."""
+    """The first field in which the session that is there belongs to another than one of
+    its id; None where it does not, or is shared.
+    """
     if there.body.get(SHARED):
         return None
-    return next((name for name, field in OWNER.items() if there.fields.get(field) not in (None, here.fields.get(field))), None)
+    return next(
+        (
+            name
+            for name, field in OWNER.items()
+            if there.fields.get(field) not in (None, here.fields.get(field))
+        ),
+        None,
+    )
 
 
 def _began(record: Record) -> int:
-    """The moment that is older than nothing which was said in the session, or in those from which it has it."""
+    """The moment that is older than nothing which was said in the session, or in those
+    from which it has it.
+    """
     body: Mapping[str, Any] = record.body
     return min(micros(record.created_at), int(body.get(MADE_FROM, micros(record.created_at))))
 
 
 def is_of_before(record: Record, version: int) -> bool:
-    """Whether a session was created before this version, or has what was said in one that was."""
+    """Whether a session was created before this version, or has what was said in one
+    that was.
+    """
     return _began(record) < version
 
 
@@ -555,4 +707,8 @@ def life_of(record: Record) -> Life:
 def system_of(record: Record) -> Message | None:
     """The session's system message, under the id that every session's has (B14)."""
     said = record.body.get("system")
-    return None if said is None else Message.model_validate(copied(said)).model_copy(update={"id": "system", "role": Role.SYSTEM})
+    return (
+        None
+        if said is None
+        else Message.model_validate(copied(said)).model_copy(update={"id": "system", "role": Role.SYSTEM})
+    )

@@ -1,6 +1,8 @@
-"""A search with the advice of models: for the question in other words, too, and in the order of one that reads what was found (D87–D99).
+"""A search with the advice of models: for the question in other words, too, and in the
+order of one that reads what was found (D87–D99).
 
-Around the search itself, and never in its way: where an advisor fails, is late or talks nonsense, the hits stay as they were, and the answer says so.
+Around the search itself, and never in its way: where an advisor fails, is late or talks
+nonsense, the hits stay as they were, and the answer says so.
 """
 
 from __future__ import annotations
@@ -37,7 +39,14 @@ NOBODY_ASKED = frozenset({expansion.NOBODY, FIRST.nobody, FINE.nobody})
 class Advised:
     """Searches, and asks the advisors there are, each call of them within `patience`."""
 
-    def __init__(self, searching: Searching, placement: Placement, *, advisor: Advisor | None, reranker: Advisor | Reranker | None) -> None:
+    def __init__(
+        self,
+        searching: Searching,
+        placement: Placement,
+        *,
+        advisor: Advisor | None,
+        reranker: Advisor | Reranker | None,
+    ) -> None:
         self._searching = searching
         self._placement = placement
         self._advisor = advisor
@@ -48,8 +57,12 @@ class Advised:
         reranker = None if self._reranker is self._advisor else self._reranker
         return Advised(self._searching, self._placement, advisor=advisor, reranker=reranker)
 
-    async def search(self, asked: Asked, text: str, *, explain: bool = False, expand: bool = False, stages: int = 0) -> SearchResult:
-        """The search, for paraphrases too where that is asked for, and reranked in so many stages. A blank text is browsed, without advice."""
+    async def search(
+        self, asked: Asked, text: str, *, explain: bool = False, expand: bool = False, stages: int = 0
+    ) -> SearchResult:
+        """The search, for paraphrases too where that is asked for, and reranked in so
+        many stages. A blank text is browsed, without advice.
+        """
         if not text.strip() or not (expand or stages):
             return await self._searching.search(asked, text, explain=explain)
         wanted = replace(asked, limit=rerank.pool(asked.limit)) if stages else asked
@@ -58,31 +71,50 @@ class Advised:
         else:
             found = await self._searching.search(wanted, text, explain=explain)
         hits, reranked = await self._reranked(list(found), text, stages) if stages else (list(found), None)
-        notes = [block.note for block in (found.expansion, reranked) if block is not None and block.note is not None]
+        notes = [
+            block.note
+            for block in (found.expansion, reranked)
+            if block is not None and block.note is not None
+        ]
         degraded = [*found.degraded, *(note for note in notes if note not in NOBODY_ASKED)]
         left_out = found.left_out
-        if reranked is not None and reranked.applied:  # the model's order has no number: its reciprocal rank is the sort key
+        if (
+            reranked is not None and reranked.applied
+        ):  # the model's order has no number: its reciprocal rank is the sort key
             hits = [replace(hit, score=1 / (RRF_K + place)) for place, hit in enumerate(hits, start=1)]
         if explain:
-            hits = [replace(hit, explanation={**hit.explanation, "rank": place}) for place, hit in enumerate(hits, start=1)]
+            hits = [
+                replace(hit, explanation={**hit.explanation, "rank": place})
+                for place, hit in enumerate(hits, start=1)
+            ]
             beyond = left_out.get("beyond_limit", 0) + max(0, len(hits) - asked.limit)
             left_out = left_out | ({"beyond_limit": beyond} if beyond else {})
-        return type(found)(hits[: asked.limit], degraded, left_out, expansion=found.expansion, rerank=reranked)
+        return type(found)(
+            hits[: asked.limit], degraded, left_out, expansion=found.expansion, rerank=reranked
+        )
 
-    # -- in other words ---------------------------------------------------------------------------------------------------
+    # -- in other words ----------------------------------------------------------------
 
     async def _expanded(self, asked: Asked, text: str, explain: bool) -> SearchResult:
-        """The hits of the question and of its paraphrases as one ranking. The question is searched for while the advisor is asked for others."""
+        """The hits of the question and of its paraphrases as one ranking. The question
+        is searched for while the advisor is asked for others.
+        """
         deep = replace(asked, limit=first_asked(asked.limit))  # D82
-        found, expanded = await both_at_once(self._searching.search(deep, text, explain=explain), self._paraphrased(text))
-        others = await each_at_once([self._search_paraphrase(deep, query, explain) for query in expanded.queries])
+        found, expanded = await both_at_once(
+            self._searching.search(deep, text, explain=explain), self._paraphrased(text)
+        )
+        others = await each_at_once(
+            [self._search_paraphrase(deep, query, explain) for query in expanded.queries]
+        )
         results = dict(zip((text, *expanded.queries), (found, *others), strict=True))
         hits = _fused(text, results, explain) if others else list(found)
         degraded = dict.fromkeys(note for result in results.values() for note in result.degraded)
         return type(found)(hits, degraded, found.left_out, expansion=expanded)
 
     async def _search_paraphrase(self, asked: Asked, query: str, explain: bool) -> SearchResult:
-        """The hits of a paraphrase. A store that fails now does not discard the hits of the question."""
+        """The hits of a paraphrase. A store that fails now does not discard the hits of
+        the question.
+        """
         try:
             return await self._searching.search(asked, query, explain=explain)
         except StoreError as error:
@@ -98,10 +130,14 @@ class Advised:
         queries = tuple(expansion.paraphrases(reply, text))
         return Expansion(advisor.model, bool(queries), queries, None if queries else expansion.UNUSABLE)
 
-    # -- in another order -------------------------------------------------------------------------------------------------
+    # -- in another order --------------------------------------------------------------
 
-    async def _reranked(self, hits: list[FoundEntry], question: str, stages: int) -> tuple[list[FoundEntry], Rerank]:
-        told = Rerank(_model(self._reranker), fine_model=_model(self._advisor) if stages > 1 else None, stages=stages)
+    async def _reranked(
+        self, hits: list[FoundEntry], question: str, stages: int
+    ) -> tuple[list[FoundEntry], Rerank]:
+        told = Rerank(
+            _model(self._reranker), fine_model=_model(self._advisor) if stages > 1 else None, stages=stages
+        )
         if len(hits) < 2:  # D93
             return hits, told
         hits, note = await self._by_stage(FIRST, self._reranker, hits, question)
@@ -121,7 +157,9 @@ class Advised:
             return hits, stage.unavailable if order is None else stage.unusable
         return [hits[place] for place in rerank.reordered(order, len(hits))], None
 
-    async def _order(self, stage: Stage, by: Advisor | Reranker, hits: Sequence[FoundEntry], question: str) -> list[int] | None:
+    async def _order(
+        self, stage: Stage, by: Advisor | Reranker, hits: Sequence[FoundEntry], question: str
+    ) -> list[int] | None:
         """Which of the hits are the best, by their places; None where nobody said."""
         shown = [_read(hit) for hit in hits]
         if isinstance(by, Reranker):
@@ -159,7 +197,9 @@ def _read(hit: Found) -> Entry | HistoryItem:
 
 
 def _fused(text: str, results: dict[str, SearchResult], explain: bool) -> list[FoundEntry]:
-    """The hits of all, each as the question itself found it where it did, and what each query found it at."""
+    """The hits of all, each as the question itself found it where it did, and what each
+    query found it at.
+    """
     ranks: dict[str, dict[str, int]] = {}
     hits: dict[str, FoundEntry] = {}
     for query, result in results.items():
@@ -168,10 +208,16 @@ def _fused(text: str, results: dict[str, SearchResult], explain: bool) -> list[F
             if known.relevance is not None and hit.relevance is not None and known.relevance < hit.relevance:
                 hits[_name(hit)] = replace(known, relevance=hit.relevance)
             ranks.setdefault(_name(hit), {})[query] = rank
-    order = expansion.fused(text, {query: [_name(hit) for hit in result] for query, result in results.items()})
+    order = expansion.fused(
+        text, {query: [_name(hit) for hit in result] for query, result in results.items()}
+    )
     if not explain:
         return [replace(hits[entry_id], score=score) for entry_id, score in order]
     return [
-        replace(hits[entry_id], score=score, explanation=hits[entry_id].explanation | {"queries": ranks[entry_id], "fused": round(score, 6)})
+        replace(
+            hits[entry_id],
+            score=score,
+            explanation=hits[entry_id].explanation | {"queries": ranks[entry_id], "fused": round(score, 6)},
+        )
         for entry_id, score in order
     ]

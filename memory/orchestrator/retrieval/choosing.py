@@ -1,4 +1,6 @@
-"""A ranked pool on its way to hits: the best are read, and what is gone, hidden or no longer matching makes room for the next."""
+"""A ranked pool on its way to hits: the best are read, and what is gone, hidden or no
+longer matching makes room for the next.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,13 @@ H_co = TypeVar("H_co", covariant=True)
 AT_LEAST = 50
 """Candidates of each way that are asked for, however few are wanted (D82)."""
 READ_FOR_TYPOS = 50
-"""Of so many of the best the texts are searched for what was meant by words that nothing holds."""
+"""Of so many of the best the texts are searched for what was meant by words that
+nothing holds.
+"""
 READ_FOR_CLOSENESS = 50
-"""Of so many of the best, those that hold every word of the question are read, to see how close these stand."""
+"""Of so many of the best, those that hold every word of the question are read, to see
+how close these stand.
+"""
 OTHER_METADATA = "other_metadata"
 NOT_CONFIRMED = "not_confirmed"
 """Why a hit is left out whose store did not answer again."""
@@ -34,7 +40,9 @@ WITHHELD = "withheld"
 
 
 def first_asked(limit: int) -> int:
-    """How many candidates of each way are asked for at first, where so many hits are wanted."""
+    """How many candidates of each way are asked for at first, where so many hits are
+    wanted.
+    """
     return min(max(3 * limit, AT_LEAST), MAX_LIMIT)
 
 
@@ -62,7 +70,10 @@ class Behind:
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, Any], Mapping[int, str]]:
         there, gone = dict[int, Any](), dict[int, str]()
-        for start, of in ((0, [row for row in rows if row < self._count]), (self._count, [row for row in rows if row >= self._count])):
+        for start, of in (
+            (0, [row for row in rows if row < self._count]),
+            (self._count, [row for row in rows if row >= self._count]),
+        ):
             if of:
                 said, left = await self._of(of[0])[0].read([row - start for row in of])
                 there |= {row + start: one for row, one in said.items()}
@@ -82,7 +93,9 @@ class Behind:
 
 
 class Choosing(Generic[T, H]):
-    """What is read is read once: what may be shown, and that whose words may stand close together."""
+    """What is read is read once: what may be shown, and that whose words may stand
+    close together.
+    """
 
     def __init__(
         self,
@@ -96,21 +109,37 @@ class Choosing(Generic[T, H]):
         there: Mapping[int, T] | None = None,
         gone: Mapping[int, str] | None = None,
     ) -> None:
-        self._asked, self._question, self._pool, self._ranked, self._reading = asked, question, pool, ranked, reading
+        self._asked, self._question, self._pool, self._ranked, self._reading = (
+            asked,
+            question,
+            pool,
+            ranked,
+            reading,
+        )
         self._full = full
         self._there = dict(there or {})
         self._rows = ranked.best_first(ranked.answering(asked.min_relevance))
         self._gone = {row: gone[row] for row in self._rows if row in gone} if gone else dict[int, str]()
 
     async def typos(self) -> dict[str, str]:
-        """Words of the question that nothing asked holds, and what was probably meant, by the texts of what was found otherwise."""
+        """Words of the question that nothing asked holds, and what was probably meant,
+        by the texts of what was found otherwise.
+        """
         known = self._pool.statistics.containing
         words = unheard(self._question.text, {stem for stem in known if not known[stem]})
         if not words:
             return {}
         best = self._rows[:READ_FOR_TYPOS]
         await self._read([row for row in best if row not in self._there])
-        return corrections(words, [said for row in best if row in self._there for said in self._reading.texts_of(row, self._there[row])])
+        return corrections(
+            words,
+            [
+                said
+                for row in best
+                if row in self._there
+                for said in self._reading.texts_of(row, self._there[row])
+            ],
+        )
 
     async def choose(self) -> None:
         """Read the best until all that are to be shown have been."""
@@ -124,16 +153,28 @@ class Choosing(Generic[T, H]):
 
     @property
     def wants_more(self) -> bool:
-        """Whether what was left out after reading left room that a wider question may fill. Who cannot be confirmed makes none."""
-        return self._full and len(self._best) < self._asked.limit and any(why != NOT_CONFIRMED for why in self._gone.values())
+        """Whether what was left out after reading left room that a wider question may
+        fill. Who cannot be confirmed makes none.
+        """
+        return (
+            self._full
+            and len(self._best) < self._asked.limit
+            and any(why != NOT_CONFIRMED for why in self._gone.values())
+        )
 
     async def _look_closer(self) -> None:
-        """Of the best, those that hold all words of the question: how close together they stand (D59, D60)."""
+        """Of the best, those that hold all words of the question: how close together
+        they stand (D59, D60).
+        """
         if self._asked.by == "meaning" or len(self._question.stems) < 2:
             return
         holding = self._ranked.holding(self._rows[:READ_FOR_CLOSENESS], self._pool)
         await self._read([row for row in holding if row not in self._there])
-        close = {row: closeness(self._question, self._reading.texts_of(row, self._there[row])) async for row in paced(holding) if row in self._there}
+        close = {
+            row: closeness(self._question, self._reading.texts_of(row, self._there[row]))
+            async for row in paced(holding)
+            if row in self._there
+        }
         self._ranked.multiply("closeness", close)
         self._rows = self._ranked.best_first(self._rows)
 
@@ -150,9 +191,14 @@ class Choosing(Generic[T, H]):
             yield self._reading.hit(row, self._there[row], self._ranked.value(row), explanation)
 
     def left_out(self) -> dict[str, Any]:
-        """What was found and is not shown: how many for their relevance, the limit or their metadata, and which for what was read of them."""
+        """What was found and is not shown: how many for their relevance, the limit or
+        their metadata, and which for what was read of them.
+        """
         answering = len(self._ranked.answering())
-        named = {why: sorted(self._pool.ids[row] for row, of in self._gone.items() if of == why) for why in self._gone.values()}
+        named = {
+            why: sorted(self._pool.ids[row] for row, of in self._gone.items() if of == why)
+            for why in self._gone.values()
+        }
         counted = {
             "below_min_relevance": answering - len(self._rows),
             "beyond_limit": len(self._rows) - len(self._gone) - len(self._best),
@@ -161,9 +207,13 @@ class Choosing(Generic[T, H]):
         return {why: value for why, value in {**counted, **named}.items() if value}
 
 
-async def chosen(question: Question, limit: int, choosing: Callable[[Question, int], Awaitable[Choosing[T, H] | None]]) -> Choosing[T, H] | None:
-    """What is chosen of the candidates that there are for a question and so many of each way: typos are read as what was meant, and more are asked
-    for where there is room for them. None where nothing is found."""
+async def chosen(
+    question: Question, limit: int, choosing: Callable[[Question, int], Awaitable[Choosing[T, H] | None]]
+) -> Choosing[T, H] | None:
+    """What is chosen of the candidates that there are for a question and so many of
+    each way: typos are read as what was meant, and more are asked for where there is
+    room for them. None where nothing is found.
+    """
     width = first_asked(limit)
     while (one := await choosing(question, width)) is not None:
         if not question.corrections and (meant := await one.typos()):

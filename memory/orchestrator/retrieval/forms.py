@@ -1,11 +1,15 @@
-"""Vectors of the partitions that were searched last, kept in the process, for stores that have an index for words and none for meaning.
+"""Vectors of the partitions that were searched last, kept in the process, for stores
+that have an index for words and none for meaning.
 
-Such a store reads all vectors there are for each question. A form of them, begun to be read at most `LASTS` ago, chooses instead, under the filter of
-the question, and the store measures what was chosen: what is shown is what it says now, and nothing that it does not let through. What this process
-has written since is read by its ids before a form chooses, so that no write is interpreted here, however it ended. What others have written is found
-by meaning once the form is read anew.
+Such a store reads all vectors there are for each question. A form of them, begun to be
+read at most `LASTS` ago, chooses instead, under the filter of the question, and the
+store measures what was chosen: what is shown is what it says now, and nothing that it
+does not let through. What this process has written since is read by its ids before a
+form chooses, so that no write is interpreted here, however it ended. What others have
+written is found by meaning once the form is read anew.
 
-Forms are read behind whoever asks, one after the other. Where there is none, the store looks through all there is, as it always can.
+Forms are read behind whoever asks, one after the other. Where there is none, the store
+looks through all there is, as it always can.
 """
 
 from __future__ import annotations
@@ -42,23 +46,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LASTS = timedelta(minutes=1)
-"""So long after its reading began a form chooses; in the second half it is read anew when it is asked. So long after a write of this process broke
-off its partition is left to the store, too: nobody knows when such a write lands."""
+"""So long after its reading began a form chooses; in the second half it is read anew
+when it is asked. So long after a write of this process broke off its partition is left
+to the store, too: nobody knows when such a write lands.
+"""
 PAUSE = timedelta(minutes=10)
 """After so long a partition whose form was too large is tried again."""
 WRITTEN = 1_000
-"""So many ids of its own writes a form is brought up with. One that has missed more is let go."""
+"""So many ids of its own writes a form is brought up with. One that has missed more is
+let go.
+"""
 
 _Name: TypeAlias = tuple[Store, str, Partition]
 _Slot: TypeAlias = tuple[str, str, int]
-"""A collection, a tenant, and the digest that ids of a partition carry, which is all that some writes tell of it."""
+"""A collection, a tenant, and the digest that ids of a partition carry, which is all
+that some writes tell of it.
+"""
 _KEPT = frozenset({"created_at", "updated_at", "expires_at", MODEL}) | FILTERED
 """The fields that filters of searches name, and what every record has."""
 
 
 @dataclass(slots=True, eq=False)
 class _View:
-    """What a partition held when its reading began, and the ids of what this process wrote there since, each with the number of the write."""
+    """What a partition held when its reading began, and the ids of what this process
+    wrote there since, each with the number of the write.
+    """
 
     collection: Collection
     partition: Partition
@@ -72,7 +84,9 @@ class _View:
 
 
 class Forms:
-    """Those of all stores. What is kept and the one being read take half of `search_cache_bytes` each, at most."""
+    """Those of all stores. What is kept and the one being read take half of
+    `search_cache_bytes` each, at most.
+    """
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -103,10 +117,12 @@ class Forms:
         for kept in (self._kept, self._wanted, self._not_before, self._broken_off):
             kept.clear()
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------
 
     async def candidates(self, store: Store, asked: Candidates, lacking: Lacking) -> Measured:
-        """What the store answers: of partitions with a form by what that chooses, of the others as it is asked. `lacking` hears how old forms are."""
+        """What the store answers: of partitions with a form by what that chooses, of
+        the others as it is asked. `lacking` hears how old forms are.
+        """
         views = self._views(store, asked)
         if not views:
             return await store.candidates(asked)
@@ -114,11 +130,15 @@ class Forms:
         answer, gone = await self._chosen(store, asked, views)
         if gone:  # once more, with what others deleted or changed left out
             for view in views:
-                view.written |= dict.fromkeys([i for i in gone if view.form.place_of(i) is not None], next(self._numbers))
+                view.written |= dict.fromkeys(
+                    [i for i in gone if view.form.place_of(i) is not None], next(self._numbers)
+                )
             answer, _ = await self._chosen(store, asked, views)
         return answer
 
-    async def _chosen(self, store: Store, asked: Candidates, views: Sequence[_View]) -> tuple[Measured, set[str]]:
+    async def _chosen(
+        self, store: Store, asked: Candidates, views: Sequence[_View]
+    ) -> tuple[Measured, set[str]]:
         """The answer, and what was chosen and is not in it."""
         from memory.ports.scoring import nearest  # calculates with numpy: for who searches
 
@@ -137,7 +157,9 @@ class Forms:
         return answer, set(chosen) & set(among) - set(answer.ids)
 
     def _views(self, store: Store, asked: Candidates) -> list[_View]:
-        """Those of the asked partitions that are young enough to choose. The others, and those soon too old, are read from now on."""
+        """Those of the asked partitions that are young enough to choose. The others,
+        and those soon too old, are read from now on.
+        """
         if asked.near is None or not asked.roles <= BROWSED:
             return []
         now = self._placement.now()
@@ -145,7 +167,9 @@ class Forms:
         views = list[_View]()
         for partition in _partitions(asked):
             can = part_of(store, partition, asked.collection).capabilities
-            if can.semantic or not can.lexical:  # which finds it by itself, or looks through all there is for words anyway
+            if (
+                can.semantic or not can.lexical
+            ):  # which finds it by itself, or looks through all there is for words anyway
                 continue
             name = (store, asked.collection.name, partition)
             view = self._kept.get(name)
@@ -162,7 +186,11 @@ class Forms:
         if not written:
             return
         query = replace(_query(view), filter=In("id", tuple(written)), limit=len(written))
-        found = {head.key.id: head async for page in self._placement.pages("forms.written", store, query) for head in page.heads}
+        found = {
+            head.key.id: head
+            async for page in self._placement.pages("forms.written", store, query)
+            for head in page.heads
+        }
         for record_id, number in written.items():
             if view.written.get(record_id) != number:
                 continue  # written again meanwhile, or read by another search
@@ -172,7 +200,7 @@ class Forms:
             else:
                 view.form.drop(record_id)
 
-    # -- what this process does ---------------------------------------------------------------------------------------
+    # -- what this process does --------------------------------------------------------
 
     def wrote(self, writes: Sequence[Write]) -> None:
         """These writes have ended."""
@@ -188,16 +216,22 @@ class Forms:
         self._let_go(name for name, view in self._all() if len(view.written) > WRITTEN)
 
     def broke_off(self, writes: Sequence[Write]) -> None:
-        """These writes were cut off or failed: some may have landed, others may do so yet."""
+        """These writes were cut off or failed: some may have landed, others may do so
+        yet.
+        """
         slots = {slot for write in writes if (slot := _slot_of(write)) is not None}
         self._broken_off |= dict.fromkeys(slots, self._placement.now())
         self._let_go(name for name, view in self._all() if view.slot in slots)
 
     def deleted(self, query: Query) -> None:
         """All that matches was deleted, or is about to be."""
-        self._let_go(name for name, view in self._all() if view.collection is query.collection and _lies_in(view.partition, query))
+        self._let_go(
+            name
+            for name, view in self._all()
+            if view.collection is query.collection and _lies_in(view.partition, query)
+        )
 
-    # -- keeping ------------------------------------------------------------------------------------------------------
+    # -- keeping -----------------------------------------------------------------------
 
     def _all(self) -> list[tuple[_Name, _View]]:
         return [*self._kept.items(), *([self._reading] if self._reading is not None else [])]
@@ -213,15 +247,19 @@ class Forms:
         old = [name for name, view in self._kept.items() if not timedelta(0) <= now - view.since <= LASTS]
         for name in old:
             del self._kept[name]
-        self._not_before = {name: moment for name, moment in self._not_before.items() if timedelta(0) < moment - now <= PAUSE}
-        self._broken_off = {slot: moment for slot, moment in self._broken_off.items() if timedelta(0) <= now - moment <= LASTS}
+        self._not_before = {
+            name: moment for name, moment in self._not_before.items() if timedelta(0) < moment - now <= PAUSE
+        }
+        self._broken_off = {
+            slot: moment for slot, moment in self._broken_off.items() if timedelta(0) <= now - moment <= LASTS
+        }
 
     def _make_room(self) -> None:
         """The one that was asked longest ago goes first."""
         while self._kept and self.bytes > self._most:
             self._kept.popitem(last=False)
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     def _want(self, name: _Name, collection: Collection, now: datetime) -> None:
         if not self._most or name in self._not_before:
@@ -243,7 +281,9 @@ class Forms:
                 self._reading = None
 
     async def _read(self, name: _Name, collection: Collection) -> None:
-        """Read one form; from then on it chooses, unless it was let go of on the way, or is too large."""
+        """Read one form; from then on it chooses, unless it was let go of on the way,
+        or is too large.
+        """
         from memory.ports.scored import Form  # calculates with numpy
 
         store, now = name[0], self._placement.now()
@@ -270,17 +310,36 @@ class Forms:
 
 
 def _query(view: _View, limit: int = 1) -> Query:
-    """What stands in the partition: by age, so that what is stored meanwhile comes behind."""
+    """What stands in the partition: by age, so that what is stored meanwhile comes
+    behind.
+    """
     select = (_KEPT & {*SYSTEM_FIELDS, *(one.name for one in view.collection.fields)}) | {VECTOR}
-    return Query(view.collection, within(view.partition), order=(Order("created_at"),), limit=limit, roles=BROWSED, select=select)
+    return Query(
+        view.collection,
+        within(view.partition),
+        order=(Order("created_at"),),
+        limit=limit,
+        roles=BROWSED,
+        select=select,
+    )
 
 
 def _record(head: Head) -> Record:
     """What a form keeps of a record."""
-    system: dict[str, Any] = {name: head.fields.get(name) for name in ("created_at", "updated_at", "expires_at")}
+    system: dict[str, Any] = {
+        name: head.fields.get(name) for name in ("created_at", "updated_at", "expires_at")
+    }
     fields = {name: value for name, value in head.fields.items() if name not in SYSTEM_FIELDS}
     return Record(
-        head.key, head.scope, head.version, fields=fields, vector=head.vector, generation=head.generation, role=head.role, tier=head.tier, **system
+        head.key,
+        head.scope,
+        head.version,
+        fields=fields,
+        vector=head.vector,
+        generation=head.generation,
+        role=head.role,
+        tier=head.tier,
+        **system,
     )
 
 
@@ -304,5 +363,7 @@ def _lies_in(partition: Partition, query: Query) -> bool:
 
 
 def _is_of_another_loop(task: asyncio.Task[None]) -> bool:
-    """Whether the loop that had the task has ended, and the stores are used on another by now."""
+    """Whether the loop that had the task has ended, and the stores are used on another
+    by now.
+    """
     return task.get_loop() is not asyncio.get_running_loop()

@@ -1,5 +1,7 @@
-"""Candidates while the stores hold vectors of two embedders: by meaning those are asked for that have one of the embedder in use; the others are
-found by words, and compared by them alone. Where there is one embedder, which is nearly always, the question is asked as it is.
+"""Candidates while the stores hold vectors of two embedders: by meaning those are asked
+for that have one of the embedder in use; the others are found by words, and compared by
+them alone. Where there is one embedder, which is nearly always, the question is asked
+as it is.
 """
 
 from __future__ import annotations
@@ -17,8 +19,12 @@ if TYPE_CHECKING:
     from memory.ports.query import Filter
 
 
-async def candidates_of(ask: Callable[[Candidates], Awaitable[Measured]], asked: Candidates, meaning: Meaning) -> Measured:
-    """What a store answers, without the vectors of another embedder. What both ways found comes twice."""
+async def candidates_of(
+    ask: Callable[[Candidates], Awaitable[Measured]], asked: Candidates, meaning: Meaning
+) -> Measured:
+    """What a store answers, without the vectors of another embedder. What both ways
+    found comes twice.
+    """
     own = meaning.own
     if own is None or not asked.width:
         return await ask(asked)

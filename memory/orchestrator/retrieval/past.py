@@ -1,4 +1,6 @@
-"""What answers of what was stored at a moment: of entries and of kept versions, each entry once, as it was known then."""
+"""What answers of what was stored at a moment: of entries and of kept versions, each
+entry once, as it was known then.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ from memory.ports.store import Store
 
 
 class Past:
-    """Gathers from the past. What is found is judged at once: a version says only with its entry whether it was known."""
+    """Gathers from the past. What is found is judged at once: a version says only with
+    its entry whether it was known.
+    """
 
-    def __init__(self, placement: Placement, browsing: Browsing, gathering: Gathering, meaning: Meaning) -> None:
+    def __init__(
+        self, placement: Placement, browsing: Browsing, gathering: Gathering, meaning: Meaning
+    ) -> None:
         self._placement = placement
         self._browsing = browsing
         self._gathering = gathering
@@ -40,7 +46,9 @@ class Past:
         whole = replace(self._gathering.whole(asked, question, near, limit), where=within(*asked.partitions))
         found, statistics, full = dict[str, tuple[Record, Store]](), Statistics(), False
         for store, collection in self._browsing.sources(asked):
-            there = replace(whole, collection=collection, filter=filter_of(asked, collection, self._placement.now()))
+            there = replace(
+                whole, collection=collection, filter=filter_of(asked, collection, self._placement.now())
+            )
             answer = await self._browsing.guarded(store, lacking, self._of(store, there, asked, lacking))
             if answer is None:
                 continue
@@ -50,22 +58,36 @@ class Past:
                 other = found.get(entry_id(row))
                 if other is None or outranks(row, other[0], asked.known_at):
                     found[entry_id(row)] = (row, store)
-        known = await self._browsing.let_out(await self._browsing.known([row for row, _ in found.values()], asked, lacking), lacking)
+        known = await self._browsing.let_out(
+            await self._browsing.known([row for row, _ in found.values()], asked, lacking), lacking
+        )
         if not known:
             return None
         asks_all = replace(whole, collection=ENTRY_VERSIONS)
-        heads = [head_of(ENTRY_VERSIONS, self._comparable(row), selected(asks_all)) async for row in paced(known)]
+        heads = [
+            head_of(ENTRY_VERSIONS, self._comparable(row), selected(asks_all)) async for row in paced(known)
+        ]
         columns = replace(await measured(asks_all, heads, statistics), ids=[entry_id(row) for row in known])
         return Pool(columns, [found[entry_id(row)][1] for row in known], full), dict(enumerate(known))
 
-    async def _of(self, store: Store, there: Candidates, asked: Asked, lacking: Lacking) -> tuple[list[Record], Statistics]:
-        """What counts of one store's candidates, as they were measured, and what is on its way to the archive."""
+    async def _of(
+        self, store: Store, there: Candidates, asked: Asked, lacking: Lacking
+    ) -> tuple[list[Record], Statistics]:
+        """What counts of one store's candidates, as they were measured, and what is on
+        its way to the archive.
+        """
         with step("search"):
             answer = await candidates_of(store.candidates, there, self._meaning)
             rows = await store.get(there.collection, [Key(asked.tenant, i) for i in answer.ids])
-        stood = [row for row, version in zip(rows, answer.versions, strict=True) if isinstance(row, Record) and row.version == version]
+        stood = [
+            row
+            for row, version in zip(rows, answer.versions, strict=True)
+            if isinstance(row, Record) and row.version == version
+        ]
         counting = await self._browsing.counting(store, there.collection, stood, lacking)
-        return counting + await self._browsing.owed_past(store, there.collection, asked, lacking), answer.statistics
+        return counting + await self._browsing.owed_past(
+            store, there.collection, asked, lacking
+        ), answer.statistics
 
     def _comparable(self, row: Record) -> Record:
         """The row without a vector of another embedder."""

@@ -1,9 +1,12 @@
 """Candidates for an answer, from the stores that can hold one.
 
-Only homes are measured, and what arrives at one, each store in the direction records move: two homes asked at once would hide what moves from one to
-the other between their answers. A store that finds nothing by meaning is served by the one that has copies of its records: that one is asked first,
-and what it found is measured at home with all the rest, in one question. So is what this process has yet to deliver there: a search finds what was
-written before it. Passages of long texts are asked for beside all that; what they alone have found is measured at home in a second one.
+Only homes are measured, and what arrives at one, each store in the direction records
+move: two homes asked at once would hide what moves from one to the other between their
+answers. A store that finds nothing by meaning is served by the one that has copies of
+its records: that one is asked first, and what it found is measured at home with all the
+rest, in one question. So is what this process has yet to deliver there: a search finds
+what was written before it. Passages of long texts are asked for beside all that; what
+they alone have found is measured at home in a second one.
 """
 
 from __future__ import annotations
@@ -51,7 +54,9 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one home store is asked for: the partitions that may be there, those found by meaning here and those found elsewhere."""
+    """What one home store is asked for: the partitions that may be there, those found
+    by meaning here and those found elsewhere.
+    """
 
     store: Store
     here: tuple[Partition, ...]
@@ -64,7 +69,14 @@ class Gathering:
     """Asks the stores for candidates."""
 
     def __init__(
-        self, placement: Placement, browsing: Browsing, meaning: Meaning, *, long_texts: LongTexts, forms: Forms, deliveries: Deliveries
+        self,
+        placement: Placement,
+        browsing: Browsing,
+        meaning: Meaning,
+        *,
+        long_texts: LongTexts,
+        forms: Forms,
+        deliveries: Deliveries,
     ) -> None:
         self._placement = placement
         self._browsing = browsing
@@ -76,12 +88,17 @@ class Gathering:
     def parts(self, asked: Asked) -> list[Part]:
         """Who can hold what is asked for, in the direction records move."""
         kind, home = self._placement.kinds.of(ENTRIES), self._placement.topology.home
-        tiers = {p: TIERS[TIERS.index(kind.route(s.kind).tier) :] for p, s in zip(asked.partitions, asked.scopes, strict=True)}
+        tiers = {
+            p: TIERS[TIERS.index(kind.route(s.kind).tier) :]
+            for p, s in zip(asked.partitions, asked.scopes, strict=True)
+        }
         found = []
         for store in self._placement.topology.homes:
             here, elsewhere, copies = list[Partition](), list[Partition](), dict[Store, None]()
             for partition, possible in tiers.items():
-                homed = [[home(copy) for copy in kind.replicas(tier)] for tier in possible if home(tier) is store]
+                homed = [
+                    [home(copy) for copy in kind.replicas(tier)] for tier in possible if home(tier) is store
+                ]
                 if homed:
                     by_copies = all(any(copy.capabilities.semantic for copy in having) for having in homed)
                     (elsewhere if by_copies and not store.capabilities.semantic else here).append(partition)
@@ -90,15 +107,28 @@ class Gathering:
                 found.append(Part(store, tuple(here), tuple(elsewhere), tuple(copies)))
         return found
 
-    async def gather(self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> Pool | None:
-        """The candidates of every store, so many of each way, with what stands beside them. A store that fails is named, and left out."""
-        whole, parts = replace(self.whole(asked, question, near, limit), select=SELECT | {SAID}), self.parts(asked)
-        (answers, full), passages = await both_at_once(self._answers(parts, whole, near, lacking), self._passages(whole, near, lacking))
+    async def gather(
+        self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking
+    ) -> Pool | None:
+        """The candidates of every store, so many of each way, with what stands beside
+        them. A store that fails is named, and left out.
+        """
+        whole, parts = (
+            replace(self.whole(asked, question, near, limit), select=SELECT | {SAID}),
+            self.parts(asked),
+        )
+        (answers, full), passages = await both_at_once(
+            self._answers(parts, whole, near, lacking), self._passages(whole, near, lacking)
+        )
         others = passages.keys() - {i for _, answer in answers for i in answer.ids}
         if others:
-            named = replace(whole, text="", near=None, dimensions=whole.width, among=tuple(others), statistics=False)
+            named = replace(
+                whole, text="", near=None, dimensions=whole.width, among=tuple(others), statistics=False
+            )
             for part in parts:
-                answers += await self._answered(part, replace(named, where=within(*part.here, *part.elsewhere)), None, lacking)
+                answers += await self._answered(
+                    part, replace(named, where=within(*part.here, *part.elsewhere)), None, lacking
+                )
         pool = pooled(answers, full or len(passages) >= limit)
         if pool is None:
             return None
@@ -110,8 +140,12 @@ class Gathering:
     ) -> tuple[list[tuple[Store, Measured]], bool]:
         """What the homes answer, and whether there may be more."""
         if near:
-            queued = self._queued(parts, whole, near)  # first: what leaves the queue meanwhile is in the copies
-            copied = await each_at_once([self._by_copies(part, whole, near, lacking) for part in parts if part.elsewhere])
+            queued = self._queued(
+                parts, whole, near
+            )  # first: what leaves the queue meanwhile is in the copies
+            copied = await each_at_once(
+                [self._by_copies(part, whole, near, lacking) for part in parts if part.elsewhere]
+            )
             whole = replace(whole, among=tuple(dict.fromkeys(i for ids in (queued, *copied) for i in ids)))
         apart = replace(whole, near=None, dimensions=whole.width)
         answers: list[tuple[Store, Measured]] = []
@@ -120,11 +154,17 @@ class Gathering:
             asking += [replace(apart, where=within(*part.elsewhere))] if part.elsewhere else []
             for one in asking:
                 answers += await self._answered(part, one, near, lacking)
-        return answers, len(whole.among) >= whole.limit or any(len(answer) >= whole.limit for _, answer in answers)
+        return answers, len(whole.among) >= whole.limit or any(
+            len(answer) >= whole.limit for _, answer in answers
+        )
 
-    async def _passages(self, whole: Candidates, near: bytes | None, lacking: Lacking) -> dict[str, list[Passage]]:
+    async def _passages(
+        self, whole: Candidates, near: bytes | None, lacking: Lacking
+    ) -> dict[str, list[Passage]]:
         """The passages that are found by meaning, by the ids of their entries."""
-        return await self._long_texts.nearest(ENTRIES, whole.where, near, whole.limit, lacking) if near else {}
+        return (
+            await self._long_texts.nearest(ENTRIES, whole.where, near, whole.limit, lacking) if near else {}
+        )
 
     def whole(self, asked: Asked, question: Question, near: bytes | None, limit: int) -> Candidates:
         """The question to a store that finds by both ways, without where."""
@@ -148,7 +188,9 @@ class Gathering:
         matches = condition(all_of(whole.filter, self._meaning.own))
         asked = {partition for part in parts for partition in part.elsewhere}
         waiting = [record for record in self._deliveries.records(ENTRIES, asked) if matches(record)]
-        return [record.key.id for record, _ in best(by_nearness(near, waiting), whole.limit)] if waiting else []
+        return (
+            [record.key.id for record, _ in best(by_nearness(near, waiting), whole.limit)] if waiting else []
+        )
 
     async def _by_copies(self, part: Part, whole: Candidates, near: bytes, lacking: Lacking) -> list[str]:
         """The ids of what the copies of a store's records find by meaning."""
@@ -157,7 +199,10 @@ class Gathering:
             if store.capabilities.semantic:
                 own = all_of(whole.filter, self._meaning.own)
                 search = Search(ENTRIES, within(*part.elsewhere), Near(near), whole.limit, own, COPIES)
-                found += await self._browsing.guarded(store, lacking, self._searched(store, search), shows=False) or []
+                found += (
+                    await self._browsing.guarded(store, lacking, self._searched(store, search), shows=False)
+                    or []
+                )
         return [hit.head.key.id for hit in found]
 
     @staticmethod
@@ -165,25 +210,45 @@ class Gathering:
         with step("search.copies"):
             return await store.search(search)
 
-    async def _answered(self, part: Part, asked: Candidates, near: bytes | None, lacking: Lacking) -> list[tuple[Store, Measured]]:
-        """What a home store answers. Where it fails its copies tell what there is; whether that may be shown is asked at home."""
-        answer = await self._browsing.guarded(part.store, lacking, self._candidates(part.store, asked, lacking))
+    async def _answered(
+        self, part: Part, asked: Candidates, near: bytes | None, lacking: Lacking
+    ) -> list[tuple[Store, Measured]]:
+        """What a home store answers. Where it fails its copies tell what there is;
+        whether that may be shown is asked at home.
+        """
+        answer = await self._browsing.guarded(
+            part.store, lacking, self._candidates(part.store, asked, lacking)
+        )
         if answer is not None:
             return [(part.store, answer)]
         answers: list[tuple[Store, Measured]] = []
-        for store in part.copies if part.store not in lacking.silent else ():  # which would not confirm in time either
-            copies = replace(asked, near=near if store.capabilities.semantic else None, dimensions=asked.width, among=(), roles=COPIES)
-            answer = await self._browsing.guarded(store, lacking, self._candidates(store, copies, lacking), shows=False)
+        for store in (
+            part.copies if part.store not in lacking.silent else ()
+        ):  # which would not confirm in time either
+            copies = replace(
+                asked,
+                near=near if store.capabilities.semantic else None,
+                dimensions=asked.width,
+                among=(),
+                roles=COPIES,
+            )
+            answer = await self._browsing.guarded(
+                store, lacking, self._candidates(store, copies, lacking), shows=False
+            )
             answers += [] if answer is None else [(store, answer)]
         return answers
 
     async def _candidates(self, store: Store, asked: Candidates, lacking: Lacking) -> Measured:
         with step("search"):
-            return await candidates_of(lambda one: self._forms.candidates(store, one, lacking), asked, self._meaning)
+            return await candidates_of(
+                lambda one: self._forms.candidates(store, one, lacking), asked, self._meaning
+            )
 
 
 def pooled(answers: Sequence[tuple[Store, Measured]], full: bool) -> Pool | None:
-    """What several stores answered, of copies of one entry the newer, between equals the home; None where none answered."""
+    """What several stores answered, of copies of one entry the newer, between equals
+    the home; None where none answered.
+    """
     if not answers:
         return None
     whole = joined([answer for _, answer in answers])

@@ -1,7 +1,8 @@
 """Searching by words and by meaning, over every tier, each entry once.
 
-Stores answer with columns that are ranked (see `policies.ranking`); what is shown is read from its home, so that a stale copy never shows what was
-edited, retired or erased. A store that fails is left out and named.
+Stores answer with columns that are ranked (see `policies.ranking`); what is shown is
+read from its home, so that a stale copy never shows what was edited, retired or erased.
+A store that fails is left out and named.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.retrieval.choosing import NOT_CONFIRMED, OTHER_METADATA, WITHHELD, Behind, Choosing, Reading, chosen
+from memory.orchestrator.retrieval.choosing import (
+    NOT_CONFIRMED,
+    OTHER_METADATA,
+    WITHHELD,
+    Behind,
+    Choosing,
+    Reading,
+    chosen,
+)
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
@@ -49,18 +58,23 @@ T = TypeVar("T")
 class FoundEntry(Shown):
     """One search hit.
 
-    `explanation` is filled by `explain=True`. It says what `score` and `relevance` were made of, the ranks by words and
-    by meaning, where the entry is stored and which part of a long text was nearest. For a store without a vector index
-    it also says how many seconds old the vectors were that chose the candidates (`vectors_age`).
+    `explanation` is filled by `explain=True`. It says what `score` and `relevance` were
+    made of, the ranks by words and by meaning, where the entry is stored and which part
+    of a long text was nearest. For a store without a vector index it also says how many
+    seconds old the vectors were that chose the candidates (`vectors_age`).
     """
 
     entry: Entry
     score: float | None
-    """The final sort key. It does not increase within one result and means nothing across questions. None when browsing."""
+    """The final sort key. It does not increase within one result and means nothing
+    across questions. None when browsing.
+    """
     explanation: dict[str, Any] = field(default_factory=dict)
     relevance: float | None = None
-    """How well the entry answers, from 0 to 1, comparable across questions. It counts neither preferences nor age.
-    None when browsing and where the embedder has no calibration."""
+    """How well the entry answers, from 0 to 1, comparable across questions. It counts
+    neither preferences nor age. None when browsing and where the embedder has no
+    calibration.
+    """
 
     @property
     def content(self) -> str:
@@ -77,9 +91,11 @@ Found: TypeAlias = FoundEntry | FoundMessage
 
 
 class Results(Answer[T]):
-    """Hits, best first. `degraded` names stores, and advisors that failed. `left_out` tells, of a search that explains, what was found and is not
-    shown, by why; `withheld` how many entries the recall gate did not let out. `expansion` and `rerank` tell what became of these where they were
-    asked for."""
+    """Hits, best first. `degraded` names stores, and advisors that failed. `left_out`
+    tells, of a search that explains, what was found and is not shown, by why;
+    `withheld` how many entries the recall gate did not let out. `expansion` and
+    `rerank` tell what became of these where they were asked for.
+    """
 
     def __init__(
         self,
@@ -98,7 +114,12 @@ class Results(Answer[T]):
         self.rerank = rerank
 
     def to_dict(self) -> dict[str, Any]:
-        told = {"left_out": self.left_out, "expansion": self.expansion, "rerank": self.rerank, "withheld": self.withheld}
+        told = {
+            "left_out": self.left_out,
+            "expansion": self.expansion,
+            "rerank": self.rerank,
+            "withheld": self.withheld,
+        }
         return super().to_dict() | {name: as_json(value) for name, value in told.items() if value}
 
 
@@ -128,16 +149,24 @@ class Searching:
         self._browsing = browsing
         self._meaning = meaning
         self._messages = messages
-        self._gathering = Gathering(placement, browsing, meaning, long_texts=long_texts, forms=forms, deliveries=deliveries)
+        self._gathering = Gathering(
+            placement, browsing, meaning, long_texts=long_texts, forms=forms, deliveries=deliveries
+        )
         self._past = Past(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
-        """The best entries by words and by meaning (see `policies.ranking`); a `MixedResult` where messages are asked for too. A blank text browses
-        entries (D54)."""
+        """The best entries by words and by meaning (see `policies.ranking`); a
+        `MixedResult` where messages are asked for too. A blank text browses entries
+        (D54).
+        """
         result = cast("type[SearchResult]", MixedResult if asked.messages else SearchResult)
         if not text.strip():
             browsed = await self._browsing.browse(asked)
-            return result([FoundEntry(e, None, {"tier": e.tier} if explain else {}) for e in browsed], browsed.degraded, withheld=browsed.withheld)
+            return result(
+                [FoundEntry(e, None, {"tier": e.tier} if explain else {}) for e in browsed],
+                browsed.degraded,
+                withheld=browsed.withheld,
+            )
         await self._meaning.check_relevance(asked.min_relevance, asked.by)
         lacking = Lacking()
         asked = await self._browsing.trusted(asked, lacking)
@@ -156,7 +185,9 @@ class Searching:
         shown = cast("list[FoundEntry]", [hit async for hit in choice.shown(explain)])
         if not shown:
             lacking.require_answer()
-        return result(shown, lacking.notes, choice.left_out() if explain else None, withheld=len(lacking.withheld))
+        return result(
+            shown, lacking.notes, choice.left_out() if explain else None, withheld=len(lacking.withheld)
+        )
 
     async def _choosing(
         self, asked: Asked, question: Question, limit: int, lacking: Lacking, homes: dict[str, Record]
@@ -166,7 +197,8 @@ class Searching:
 
         near = None if asked.by == "words" else await self._meaning.of_query(question.embedded)
         entries, said = await both_at_once(
-            self._entries(asked, question, near, limit, lacking, homes), self._said(asked, question, near, limit, lacking)
+            self._entries(asked, question, near, limit, lacking, homes),
+            self._said(asked, question, near, limit, lacking),
         )
         pools = [pool for pool in (entries, said) if pool is not None and len(pool.measured)]
         if not pools:
@@ -175,13 +207,23 @@ class Searching:
         measured, full = joined([pool.measured for pool in pools]), any(pool.full for pool in pools)
         scale = None if near is None else await self._meaning.scale()
         ranked = rank(question, measured, near, asked, self._placement.now(), alone=alone, scale=scale)
-        reading: Reading[Any, Found] = pools[0].reading if len(pools) == 1 else Behind(pools[0].reading, len(pools[0].measured), pools[1].reading)
+        reading: Reading[Any, Found] = (
+            pools[0].reading
+            if len(pools) == 1
+            else Behind(pools[0].reading, len(pools[0].measured), pools[1].reading)
+        )
         there = {} if entries is None else entries.read
         gone = {row: OTHER_METADATA for row, record in there.items() if not notes(record, asked.metadata)}
         return Choosing(asked, question, measured, ranked, reading, full=full, there=there, gone=gone)
 
     async def _entries(
-        self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking, homes: dict[str, Record]
+        self,
+        asked: Asked,
+        question: Question,
+        near: bytes | None,
+        limit: int,
+        lacking: Lacking,
+        homes: dict[str, Record],
     ) -> _Part | None:
         """The entries that may answer."""
         records: dict[int, Record] = {}
@@ -193,9 +235,16 @@ class Searching:
             pool = None
         if pool is None:
             return None
-        return _Part(pool.measured, pool.full, _Homes(self._placement, self._browsing, asked, pool, lacking, homes), records)
+        return _Part(
+            pool.measured,
+            pool.full,
+            _Homes(self._placement, self._browsing, asked, pool, lacking, homes),
+            records,
+        )
 
-    async def _said(self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking) -> _Part | None:
+    async def _said(
+        self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking
+    ) -> _Part | None:
         """The messages that may, where these are asked for."""
         heard = heard_in(asked) if asked.messages else None
         if heard is None:
@@ -203,10 +252,17 @@ class Searching:
         archive = self._placement.topology.archive
         if near is not None:
             await self._messages.gathering.ready()
-        pool = await self._browsing.guarded(archive, lacking, self._messages.gathering.gather(heard, question, near, limit, lacking))
+        pool = await self._browsing.guarded(
+            archive, lacking, self._messages.gathering.gather(heard, question, near, limit, lacking)
+        )
         if pool is None:
             return None
-        return _Part(pool.measured, pool.full, _Said(self._browsing, archive, self._messages.reading(asked.tenant, pool), lacking), {})
+        return _Part(
+            pool.measured,
+            pool.full,
+            _Said(self._browsing, archive, self._messages.reading(asked.tenant, pool), lacking),
+            {},
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,7 +278,13 @@ class _Part:
 class _Said:
     """Reads messages. Where their store fails they are left out, and it is named."""
 
-    def __init__(self, browsing: Browsing, archive: Store, messages: Reading[FoundMessage, FoundMessage], lacking: Lacking) -> None:
+    def __init__(
+        self,
+        browsing: Browsing,
+        archive: Store,
+        messages: Reading[FoundMessage, FoundMessage],
+        lacking: Lacking,
+    ) -> None:
         self._browsing, self._archive, self._messages, self._lacking = browsing, archive, messages, lacking
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, FoundMessage], Mapping[int, str]]:
@@ -237,20 +299,46 @@ class _Said:
 
 
 class _Homes:
-    """Reads entries: what their homes say now. `homes` are those that the search has read; of the version that was found they are not read again."""
+    """Reads entries: what their homes say now. `homes` are those that the search has
+    read; of the version that was found they are not read again.
+    """
 
-    def __init__(self, placement: Placement, browsing: Browsing, asked: Asked, pool: Pool, lacking: Lacking, homes: dict[str, Record]) -> None:
-        self._placement, self._browsing, self._asked, self._pool, self._lacking = placement, browsing, asked, pool, lacking
+    def __init__(
+        self,
+        placement: Placement,
+        browsing: Browsing,
+        asked: Asked,
+        pool: Pool,
+        lacking: Lacking,
+        homes: dict[str, Record],
+    ) -> None:
+        self._placement, self._browsing, self._asked, self._pool, self._lacking = (
+            placement,
+            browsing,
+            asked,
+            pool,
+            lacking,
+        )
         self._read = homes
         self._lost = False
-        """Whether a store failed where homes were located: it would again, and each time it may take as long as a call may."""
+        """Whether a store failed where homes were located: it would again, and each
+        time it may take as long as a call may.
+        """
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, Record], Mapping[int, str]]:
         ids, versions = self._pool.measured.ids, self._pool.measured.versions
-        known = {row: one for row in rows if (one := self._read.get(ids[row])) is not None and one.version == versions[row]}
+        known = {
+            row: one
+            for row in rows
+            if (one := self._read.get(ids[row])) is not None and one.version == versions[row]
+        }
         homes, unknown = await self._homes([row for row in rows if row not in known])
         self._read |= homes
-        asked_for, there, gone = accepting(self._asked, ENTRIES, self._placement.now()), dict[int, Record](), dict[int, str]()
+        asked_for, there, gone = (
+            accepting(self._asked, ENTRIES, self._placement.now()),
+            dict[int, Record](),
+            dict[int, str](),
+        )
         for row in rows:
             record = known.get(row) or homes.get(ids[row])
             if record is not None and asked_for(record):
@@ -267,7 +355,9 @@ class _Homes:
         return there, gone
 
     async def _homes(self, rows: Sequence[int]) -> tuple[dict[str, Record], set[str]]:
-        """The home of each. A hit on a home is read where it was found; where that has moved meanwhile, and for what arrives, homes are located."""
+        """The home of each. A hit on a home is read where it was found; where that has
+        moved meanwhile, and for what arrives, homes are located.
+        """
         measured, tenant = self._pool.measured, self._asked.tenant
         homes: dict[str, Record] = {}
         failed = set[str]()
@@ -276,10 +366,16 @@ class _Homes:
             if measured.roles[row] is Role.HOME:
                 there.setdefault(self._pool.stores[row], []).append(measured.ids[row])
         for store, ids in there.items():
-            stored = await self._browsing.guarded(store, self._lacking, _get(store, [Key(tenant, i) for i in ids]))
+            stored = await self._browsing.guarded(
+                store, self._lacking, _get(store, [Key(tenant, i) for i in ids])
+            )
             homes |= {r.key.id: r for r in stored or () if isinstance(r, Record) and r.role is Role.HOME}
             failed.update(ids if stored is None else ())
-        elsewhere = [Key(tenant, measured.ids[row]) for row in rows if measured.ids[row] not in homes and measured.ids[row] not in failed]
+        elsewhere = [
+            Key(tenant, measured.ids[row])
+            for row in rows
+            if measured.ids[row] not in homes and measured.ids[row] not in failed
+        ]
         located, errors = ([], []) if self._lost else await locate_each(self._placement, elsewhere)
         self._lost = self._lost or bool(errors)
         for error in errors:

@@ -1,8 +1,10 @@
-"""Ranking: what was found becomes one order. Pure functions: what comes out is told by what goes in.
+"""Ranking: what was found becomes one order. Pure functions: what comes out is told by
+what goes in.
 
-`score` measures a pool of candidates against a question, `boosts` multiplies what the caller or the question prefers: both calculate with numpy, and
-are imported from their own modules. `closeness` looks at where words stand in the best texts; `fusion` merges whole rankings. Constants, each with
-its source, are in `constants`.
+`score` measures a pool of candidates against a question, `boosts` multiplies what the
+caller or the question prefers: both calculate with numpy, and are imported from their
+own modules. `closeness` looks at where words stand in the best texts; `fusion` merges
+whole rankings. Constants, each with its source, are in `constants`.
 """
 
 from memory.policies.ranking.closeness import closeness

@@ -1,4 +1,6 @@
-"""Multipliers of a score: what the caller prefers, what the question seems to want, how old a memory is, and whether it is of this conversation."""
+"""Multipliers of a score: what the caller prefers, what the question seems to want, how
+old a memory is, and whether it is of this conversation.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,40 @@ from memory.ports.candidates import Measured
 DAY = timedelta(days=1)
 
 
-def boosted(question: Question, pool: Measured, preferred: Preferences, now: datetime) -> Mapping[str, Scores]:
-    """By what the score of each candidate is multiplied, all of them together (D69). The caller's types win over the question's intent (D70)."""
+def boosted(
+    question: Question, pool: Measured, preferred: Preferences, now: datetime
+) -> Mapping[str, Scores]:
+    """By what the score of each candidate is multiplied, all of them together (D69).
+    The caller's types win over the question's intent (D70).
+    """
     wanted = frozenset(preferred.types) or (question.intents if preferred.intent else frozenset())
     ages, here = pool.fields["valid_from"], preferred.conversation_id
     return {
         "type": np.array([c.TYPE if kind in wanted else 1.0 for kind in pool.fields["type"]]),
-        "tag": np.array([c.TAG if set(tags or ()) & set(preferred.tags) else 1.0 for tags in pool.fields["tags"]]),  # type: ignore[arg-type]
-        "local": np.array([c.LOCAL if here is not None and of == here else 1.0 for of in pool.fields["conversation_id"]]),
-        "age": np.array([decay((now - at) / DAY, preferred) if preferred.age_decay and isinstance(at, datetime) else 1.0 for at in ages]),
+        "tag": np.array(
+            [c.TAG if set(tags or ()) & set(preferred.tags) else 1.0 for tags in pool.fields["tags"]]  # type: ignore[arg-type]
+        ),
+        "local": np.array(
+            [c.LOCAL if here is not None and of == here else 1.0 for of in pool.fields["conversation_id"]]
+        ),
+        "age": np.array(
+            [
+                decay((now - at) / DAY, preferred)
+                if preferred.age_decay and isinstance(at, datetime)
+                else 1.0
+                for at in ages
+            ]
+        ),
     }
 
 
 def decay(days: float, preferred: Preferences) -> float:
-    """What is left of a score at this age (D75), the steps from the top down (D76); it never ends (D78), and never falls below the floor."""
+    """What is left of a score at this age (D75), the steps from the top down (D76); it
+    never ends (D78), and never falls below the floor.
+    """
     if days <= c.FRESH_DAYS:
         return 1.0
-    return next((max(left, preferred.floor) for lives, left in c.AGES if days <= lives * preferred.half_life), preferred.floor)
+    return next(
+        (max(left, preferred.floor) for lives, left in c.AGES if days <= lives * preferred.half_life),
+        preferred.floor,
+    )

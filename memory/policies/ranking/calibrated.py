@@ -1,4 +1,6 @@
-"""The constants of relevance, written by `python -m bench relevance --write`. Do not edit them by hand."""
+"""The constants of relevance, written by `python -m bench relevance --write`. Do not
+edit them by hand.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Relevance is the logistic function of `offset + semantic * (cosine above unrelated texts) + lexical * (share of words)`."""
+    """Relevance is the logistic function of `offset + semantic * (cosine above
+    unrelated texts) + lexical * (share of words)`.
+    """
 
     offset: float
     semantic: float
@@ -17,7 +21,9 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Constants for texts with neighbours in a conversation, and for texts that stand alone."""
+    """Constants for texts with neighbours in a conversation, and for texts that stand
+    alone.
+    """
 
     in_conversation: Constants
     alone: Constants
@@ -25,7 +31,9 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class EmbedderCalibration:
-    """What is calibrated for one embedder: searches by words and meaning, and by meaning alone."""
+    """What is calibrated for one embedder: searches by words and meaning, and by
+    meaning alone.
+    """
 
     hybrid: Calibration
     semantic: Calibration
@@ -33,16 +41,19 @@ class EmbedderCalibration:
 
 # written from here on
 LEXICAL = Calibration(
-    in_conversation=Constants(offset=-5.113, semantic=0.0, lexical=7.414), alone=Constants(offset=-5.578, semantic=0.0, lexical=10.023)
+    in_conversation=Constants(offset=-5.113, semantic=0.0, lexical=7.414),
+    alone=Constants(offset=-5.578, semantic=0.0, lexical=10.023),
 )
 
 EMBEDDERS: Mapping[str, EmbedderCalibration] = {
     "wordllama-0.4.0/l2_supercat (256 dimensions, cosine)": EmbedderCalibration(
         hybrid=Calibration(
-            in_conversation=Constants(offset=-6.059, semantic=3.649, lexical=6.183), alone=Constants(offset=-6.4, semantic=2.669, lexical=8.468)
+            in_conversation=Constants(offset=-6.059, semantic=3.649, lexical=6.183),
+            alone=Constants(offset=-6.4, semantic=2.669, lexical=8.468),
         ),
         semantic=Calibration(
-            in_conversation=Constants(offset=-5.35, semantic=9.015, lexical=0.0), alone=Constants(offset=-5.329, semantic=8.133, lexical=0.0)
+            in_conversation=Constants(offset=-5.35, semantic=9.015, lexical=0.0),
+            alone=Constants(offset=-5.329, semantic=8.133, lexical=0.0),
         ),
     ),
 }

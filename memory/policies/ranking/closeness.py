@@ -1,4 +1,6 @@
-"""How close together the words of a question stand in a text (D59, D60): for the best few, whose texts have been read."""
+"""How close together the words of a question stand in a text (D59, D60): for the best
+few, whose texts have been read.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ LOOKED_AT = 10_000
 
 
 def closeness(question: Question, texts: Sequence[str]) -> float:
-    """By what the score is multiplied: a phrase before words within eight of each other, these before words far apart, these before fewer of them.
+    """By what the score is multiplied: a phrase before words within eight of each
+    other, these before words far apart, these before fewer of them.
 
-    Of two to six content words; of others 1 for every text but that a phrase of any length counts.
+    Of two to six content words; of others 1 for every text but that a phrase of any
+    length counts.
     """
     stems = question.stems
     if len(stems) < c.CLOSE_WORDS[0]:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-RRF_K = 60  # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods" (2009); D80, D86
+# Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and
+# individual Rank Learning Methods" (2009); D80, D86
+RRF_K = 60
 
 
-def fuse(rankings: Mapping[str, Sequence[str]], weights: Mapping[str, float] | None = None) -> list[tuple[str, float]]:
-    """Reciprocal rank fusion: each ranking, best first, gives an id `weight / (60 + rank)`, rank from 1; ties by id ascending (D81).
+def fuse(
+    rankings: Mapping[str, Sequence[str]], weights: Mapping[str, float] | None = None
+) -> list[tuple[str, float]]:
+    """Reciprocal rank fusion: each ranking, best first, gives an id `weight / (60 +
+    rank)`, rank from 1; ties by id ascending (D81).
 
-    One ranking alone keeps its order. An id that stands twice in a ranking counts where it stands first.
+    One ranking alone keeps its order. An id that stands twice in a ranking counts where
+    it stands first.
     """
     given: dict[str, list[float]] = {}
     for name, ids in rankings.items():
@@ -21,7 +27,9 @@ def fuse(rankings: Mapping[str, Sequence[str]], weights: Mapping[str, float] | N
             first.setdefault(record_id, weight / (RRF_K + rank))
         for record_id, part in first.items():
             given.setdefault(record_id, []).append(part)
-    scores = {record_id: math.fsum(parts) for record_id, parts in given.items()}  # in whatever order it is added up, so that ties are ties
+    scores = {
+        record_id: math.fsum(parts) for record_id, parts in given.items()
+    }  # in whatever order it is added up, so that ties are ties
     if len(rankings) == 1:
         return list(scores.items())
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))

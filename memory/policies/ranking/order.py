@@ -32,7 +32,9 @@ class Value(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Ranked:
-    """Of each candidate, in the pool's order: what it is ordered by and what that was made of, and whether it answers at all."""
+    """Of each candidate, in the pool's order: what it is ordered by and what that was
+    made of, and whether it answers at all.
+    """
 
     ids: tuple[str, ...]
     scored: Scored
@@ -47,7 +49,9 @@ class Ranked:
         return sorted(rows, key=lambda row: (-order[row], self.ids[row]))
 
     def answering(self, least: float | None = None) -> list[int]:
-        """Return the rows that answer, and with `least` those of at least this relevance."""
+        """Return the rows that answer, and with `least` those of at least this
+        relevance.
+        """
         answers = self.answers
         if least is not None and self.relevance is not None:
             answers = answers & (self.relevance.values >= least)
@@ -55,7 +59,9 @@ class Ranked:
 
     def value(self, row: int) -> Value:
         """Return the numbers of a hit."""
-        return Value(float(self.order[row]), None if self.relevance is None else float(self.relevance.values[row]))
+        return Value(
+            float(self.order[row]), None if self.relevance is None else float(self.relevance.values[row])
+        )
 
     def holding(self, rows: Iterable[int], pool: Measured) -> list[int]:
         """Those of the rows that hold every word of the question themselves."""
@@ -69,18 +75,24 @@ class Ranked:
         self.order = self.order * factors
 
     def explained(self, row: int) -> dict[str, Any]:
-        """What a row's place was made of: its rank by words, by meaning and by both before anything multiplied; each part of the score."""
+        """What a row's place was made of: its rank by words, by meaning and by both
+        before anything multiplied; each part of the score.
+        """
         terms = {name: round(float(of[row]), 4) for name, of in self.scored.terms.items()}
         return {
             "order": round(float(self.order[row]), 4),
-            "relevance": self.scored.evidence.explained(row) if self.relevance is None else self.relevance.explained(row),
+            "relevance": self.scored.evidence.explained(row)
+            if self.relevance is None
+            else self.relevance.explained(row),
             "ranks": {
                 "words": _rank(self.scored.terms["own_words"], row),
                 "meaning": _rank(self.scored.terms["own_meaning"], row),
                 "score": _rank(self.scored.score, row),
             },
             "terms": {name: value for name, value in terms.items() if abs(value) >= SHOWN_FROM},
-            "multipliers": {name: round(float(of[row]), 4) for name, of in self.multipliers.items() if of[row] != 1.0},
+            "multipliers": {
+                name: round(float(of[row]), 4) for name, of in self.multipliers.items() if of[row] != 1.0
+            },
         }
 
 
@@ -94,8 +106,11 @@ def rank(
     alone: bool | Sequence[bool] = False,
     scale: EmbedderScale | None = None,
 ) -> Ranked:
-    """The pool, whose counted words are the question's stems, or none where it is asked for meaning alone. Rows that are `alone` answer by what they
-    say themselves, the others by what is said beside them too. `scale` is the embedder's, None where it has no calibration."""
+    """The pool, whose counted words are the question's stems, or none where it is asked
+    for meaning alone. Rows that are `alone` answer by what they say themselves, the
+    others by what is said beside them too. `scale` is the embedder's, None where it has
+    no calibration.
+    """
     then = asked.as_of or asked.known_at or now
     scored = score(question if asked.by != "meaning" else replace(question, text=""), pool, near, then)
     multipliers = dict(boosted(question, pool, asked.preferred, then))
@@ -109,7 +124,14 @@ def rank(
         "words": own,
         "meaning": terms["own_meaning"],
     }[asked.by]
-    return Ranked(tuple(pool.ids), scored, multipliers, order, telling > 0, relevance(scored.evidence, asked.by, near, scale))
+    return Ranked(
+        tuple(pool.ids),
+        scored,
+        multipliers,
+        order,
+        telling > 0,
+        relevance(scored.evidence, asked.by, near, scale),
+    )
 
 
 def _rank(values: Scores, row: int) -> int | None:

@@ -9,7 +9,9 @@ from memory.policies.ranking import constants as c
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """The caller's types, tags and conversation; whether the question's intent counts, and the age."""
+    """The caller's types, tags and conversation; whether the question's intent counts,
+    and the age.
+    """
 
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()

@@ -1,9 +1,10 @@
 """Relevance: how well a candidate answers, from 0 to 1, comparable across questions.
 
-It is a logistic function of two measures: how far the cosine is above that of unrelated texts, and which share of
-the question's words, weighted by rarity, the candidate and its neighbours hold. Where the cosine alone, calibrated for
-searches by meaning, says more, it counts alone. Preferences and age do not count.
-The constants are fitted by `python -m bench relevance` (see `calibrated`).
+It is a logistic function of two measures: how far the cosine is above that of unrelated
+texts, and which share of the question's words, weighted by rarity, the candidate and
+its neighbours hold. Where the cosine alone, calibrated for searches by meaning, says
+more, it counts alone. Preferences and age do not count. The constants are fitted by
+`python -m bench relevance` (see `calibrated`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Evidence:
     window_cosine: Scores
     """The same, with the neighbours in the conversation taken in."""
     lexical_share: Scores
-    """The share of the question's words that the candidate or its neighbours hold, weighted by rarity."""
+    """The share of the question's words that the candidate or its neighbours hold,
+    weighted by rarity.
+    """
     in_conversation: npt.NDArray[np.bool_]
     """Whether it has a number in a conversation."""
     has_vector: npt.NDArray[np.bool_]
@@ -43,13 +46,18 @@ class Evidence:
         """Return what speaks for a candidate."""
         shown = {"lexical_share": float(self.lexical_share[row])}
         if self.has_vector[row]:
-            shown |= {"cosine": float(self.cosine[row]), "cosine_with_neighbours": float(self.window_cosine[row])}
+            shown |= {
+                "cosine": float(self.cosine[row]),
+                "cosine_with_neighbours": float(self.window_cosine[row]),
+            }
         return {name: round(value, 4) for name, value in shown.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbedderScale:
-    """The constants of an embedder, and the mean vector of unrelated texts that it makes."""
+    """The constants of an embedder, and the mean vector of unrelated texts that it
+    makes.
+    """
 
     constants: EmbedderCalibration
     unrelated: npt.NDArray[np.float32]
@@ -69,23 +77,31 @@ def embedder_scale(constants: EmbedderCalibration, vectors: Sequence[bytes]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relevance:
-    """The relevance of each candidate, and the parts of the logistic function's argument that add up to it."""
+    """The relevance of each candidate, and the parts of the logistic function's
+    argument that add up to it.
+    """
 
     values: Scores
     evidence: Evidence
     baseline: float
     parts: Scores
-    """A row each for the offset, the semantic and the lexical part; a column for each candidate."""
+    """A row each for the offset, the semantic and the lexical part; a column for each
+    candidate.
+    """
 
     def explained(self, row: int) -> dict[str, Any]:
-        """Return what the relevance of a candidate was made of, as numbers and as a sentence."""
+        """Return what the relevance of a candidate was made of, as numbers and as a
+        sentence.
+        """
         offset, semantic, lexical = map(float, self.parts[:, row])
         shown: dict[str, Any] = self.evidence.explained(row)
         said = [f"{shown['lexical_share']:.0%} of the question's words (by rarity) {lexical:+.2f}"]
         if "cosine" in shown:
             cosine, window = shown["cosine"], shown["cosine_with_neighbours"]
             beside = f" ({window:.2f} with its neighbours)" if abs(window - cosine) >= NOTICEABLE else ""
-            said.insert(0, f"cosine {cosine:.2f}{beside} over {self.baseline:.2f} of unrelated texts {semantic:+.2f}")
+            said.insert(
+                0, f"cosine {cosine:.2f}{beside} over {self.baseline:.2f} of unrelated texts {semantic:+.2f}"
+            )
             shown["cosine_of_unrelated"] = round(self.baseline, 4)
         parts = {"offset": round(offset, 4), "semantic": round(semantic, 4), "lexical": round(lexical, 4)}
         value = float(self.values[row])
@@ -93,8 +109,15 @@ class Relevance:
         return {**shown, "value": round(value, 4), "parts": parts, "in_words": words}
 
 
-def relevance(evidence: Evidence, by: Literal["both", "words", "meaning"], near: bytes | None, scale: EmbedderScale | None) -> Relevance | None:
-    """Return the relevance of each candidate; None where cosines count that nobody has calibrated (`scale` is None)."""
+def relevance(
+    evidence: Evidence,
+    by: Literal["both", "words", "meaning"],
+    near: bytes | None,
+    scale: EmbedderScale | None,
+) -> Relevance | None:
+    """Return the relevance of each candidate; None where cosines count that nobody has
+    calibrated (`scale` is None).
+    """
     if near is None or by == "words":
         return _of(evidence, _constants(evidence, LEXICAL), 0.0)
     if scale is None:

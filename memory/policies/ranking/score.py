@@ -1,9 +1,13 @@
-"""The score of a pool of candidates: words with those of the neighbours, meaning with theirs, who speaks, what the text shows.
+"""The score of a pool of candidates: words with those of the neighbours, meaning with
+theirs, who speaks, what the text shows.
 
-The formula is that of `retrieval.md`, with one difference: each term is told in parts of the pool's best, where the design has minimum and maximum,
-or fixed divisors. So two texts that are nearly alike have nearly the same score, and multipliers keep what they mean; measured, recall@10 80.8 on
-the open conversations (with fixed divisors 79.9, with minimum and maximum 80.5). Absent order, speakers or vectors the same formula holds: their
-terms fall away. The score only orders. `evidence` is what `relevance` is computed from, which means the same across questions.
+The formula is that of `retrieval.md`, with one difference: each term is told in parts
+of the pool's best, where the design has minimum and maximum, or fixed divisors. So two
+texts that are nearly alike have nearly the same score, and multipliers keep what they
+mean; measured, recall@10 80.8 on the open conversations (with fixed divisors 79.9, with
+minimum and maximum 80.5). Absent order, speakers or vectors the same formula holds:
+their terms fall away. The score only orders. `evidence` is what `relevance` is computed
+from, which means the same across questions.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ MONTHS = "january february march april may june july august september october no
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """The score of each candidate in the pool's order, what the score was made of, and the evidence that it answers."""
+    """The score of each candidate in the pool's order, what the score was made of, and
+    the evidence that it answers.
+    """
 
     score: Scores
     evidence: Evidence
@@ -41,14 +47,18 @@ class Scored:
 
 
 def score(question: Question, pool: Measured, near: bytes | None, now: datetime) -> Scored:
-    """Measure the pool, whose counted words are the question's `stems`; `near` is the vector of the text that the question embeds, and `now` the
-    moment from which it counts days."""
+    """Measure the pool, whose counted words are the question's `stems`; `near` is the
+    vector of the text that the question embeds, and `now` the moment from which it
+    counts days.
+    """
     neighbours = _Neighbours(pool)
     rare = _rarities(question, pool)
     sure: Scores = np.where(question.supposed, c.CORRECTED, 1.0)
     own = pool.counts * sure / c.CONTENT
     asks = _shows(pool, marks.ASKS)
-    norm: Scores = (c.K1 * (1 - c.LENGTH + c.LENGTH * pool.lengths.astype(np.float64) / max(_average(pool), 1e-9)))[:, None]
+    norm: Scores = (
+        c.K1 * (1 - c.LENGTH + c.LENGTH * pool.lengths.astype(np.float64) / max(_average(pool), 1e-9))
+    )[:, None]
     previous = np.where(neighbours.of(asks, -1) > 0, c.ASKED, c.PREVIOUS)[:, None]
     with_others = own + previous * neighbours.of(own, -1) + c.NEXT * neighbours.of(own, 1)
     with_others += c.SECOND * (neighbours.of(own, -2) + neighbours.of(own, 2)) + _said_beside(question, pool)
@@ -67,7 +77,9 @@ def score(question: Question, pool: Measured, near: bytes | None, now: datetime)
         "cues": sum((weight * _shows(pool, mark) for mark, weight in question.cues), np.zeros(len(pool))),
     }
     total: Scores = sum(terms.values(), np.zeros(len(pool)))
-    terms["answers"] = c.ANSWERS * np.where(neighbours.of(_shows(pool, marks.ENDS_ASKING), -1) > 0, neighbours.of(total, -1), 0.0)
+    terms["answers"] = c.ANSWERS * np.where(
+        neighbours.of(_shows(pool, marks.ENDS_ASKING), -1) > 0, neighbours.of(total, -1), 0.0
+    )
     share = np.where(with_others > 0, rare * sure, 0.0).sum(axis=1) / max(rare.sum(), 1e-9)
     numbered = np.array([number is not None for number in pool.fields["number_in_conversation"]], bool)
     evidence = Evidence(cosine, window, share, numbered, _has_vector(pool, near))
@@ -80,10 +92,15 @@ class _Neighbours:
     def __init__(self, pool: Measured) -> None:
         groups, numbers = pool.fields["conversation_id"], pool.fields["number_in_conversation"]
         places = list(zip(pool.scopes, groups, numbers, strict=True))
-        rows = {place: row for row, place in enumerate(places) if place[1] is not None and place[2] is not None}
+        rows = {
+            place: row for row, place in enumerate(places) if place[1] is not None and place[2] is not None
+        }
         self._rows: dict[int, Places] = {}
         for step in (-2, -1, 1, 2):
-            beside = [rows.get((scope, group, number + step), -1) if number is not None else -1 for scope, group, number in places]  # type: ignore[operator]
+            beside = [
+                rows.get((scope, group, number + step), -1) if number is not None else -1  # type: ignore[operator]
+                for scope, group, number in places
+            ]
             self._rows[step] = np.array(beside, np.int64)
 
     def of(self, values: npt.NDArray[Any], step: int) -> npt.NDArray[Any]:
@@ -94,11 +111,22 @@ class _Neighbours:
 
 def _rarities(question: Question, pool: Measured) -> Scores:
     known = pool.statistics
-    return np.array([rarity(known.documents, min(known.containing.get(stem, 0), known.documents)) for stem in question.stems])
+    return np.array(
+        [
+            rarity(known.documents, min(known.containing.get(stem, 0), known.documents))
+            for stem in question.stems
+        ]
+    )
 
 
 def _average(pool: Measured) -> float:
-    return pool.statistics.words / pool.statistics.documents if pool.statistics.documents else float(pool.lengths.mean()) if len(pool) else 0.0
+    return (
+        pool.statistics.words / pool.statistics.documents
+        if pool.statistics.documents
+        else float(pool.lengths.mean())
+        if len(pool)
+        else 0.0
+    )
 
 
 def _gained(rare: Scores, counts: Scores, norm: Scores) -> Scores:
@@ -113,7 +141,9 @@ def _in_parts(values: Scores) -> Scores:
 
 
 def _shows(pool: Measured, mark: int) -> Scores:
-    return np.array([float(bool(shown & mark)) if isinstance(shown, int) else 0.0 for shown in pool.fields["marks"]])
+    return np.array(
+        [float(bool(shown & mark)) if isinstance(shown, int) else 0.0 for shown in pool.fields["marks"]]
+    )
 
 
 def _meaning(pool: Measured, near: bytes | None, neighbours: _Neighbours) -> tuple[Scores, Scores]:
@@ -121,11 +151,15 @@ def _meaning(pool: Measured, near: bytes | None, neighbours: _Neighbours) -> tup
     if near is None or not pool.vectors.shape[1]:
         return np.zeros(len(pool)), np.zeros(len(pool))
     asked = _unit(np.frombuffer(near, "<f4")[None])[0]
-    vectors = _unit(pool.vectors)  # in their own precision: half the time, and cosines alike to the sixth place
+    vectors = _unit(
+        pool.vectors
+    )  # in their own precision: half the time, and cosines alike to the sixth place
     previous, following, second = c.BESIDE
     window = vectors + previous * neighbours.of(vectors, -1) + following * neighbours.of(vectors, 1)
     window += second * (neighbours.of(vectors, -2) + neighbours.of(vectors, 2))
-    return np.einsum("ij,j->i", vectors, asked).astype(np.float64), np.einsum("ij,j->i", _unit(window), asked).astype(np.float64)
+    return np.einsum("ij,j->i", vectors, asked).astype(np.float64), np.einsum(
+        "ij,j->i", _unit(window), asked
+    ).astype(np.float64)
 
 
 def _has_vector(pool: Measured, near: bytes | None) -> npt.NDArray[np.bool_]:
@@ -153,21 +187,34 @@ def _dated(question: Question, pool: Measured, now: datetime) -> Scores:
         return np.zeros(len(pool))
     days = [at.date() if isinstance(at, datetime) else None for at in pool.fields["valid_from"]]
     away = {day: period.away(day) for day in days if day is not None}
-    worth = {day: sum(weight * math.exp(-gone / fades) for weight, fades in c.DATED) for day, gone in away.items()}
+    worth = {
+        day: sum(weight * math.exp(-gone / fades) for weight, fades in c.DATED) for day, gone in away.items()
+    }
     return np.array([0.0 if day is None else worth[day] for day in days])
 
 
 def _said_beside(question: Question, pool: Measured) -> Scores:
-    """The words of who speaks, and of the day in words ("7 may 2023"), once each: of texts in a conversation, which say neither."""
-    speakers, moments = pool.fields["speaker"], zip(pool.fields["valid_from"], pool.fields["number_in_conversation"], strict=True)
+    """The words of who speaks, and of the day in words ("7 may 2023"), once each: of
+    texts in a conversation, which say neither.
+    """
+    speakers, moments = (
+        pool.fields["speaker"],
+        zip(pool.fields["valid_from"], pool.fields["number_in_conversation"], strict=True),
+    )
     days = [at.date() if number is not None and isinstance(at, datetime) else None for at, number in moments]
     by_speaker = _holding(question, {one: str(one) for one in speakers if one is not None}, speakers)
-    by_day = _holding(question, {day: f"{day.day} {MONTHS[day.month - 1]} {day.year}" for day in days if day is not None}, days)
+    by_day = _holding(
+        question,
+        {day: f"{day.day} {MONTHS[day.month - 1]} {day.year}" for day in days if day is not None},
+        days,
+    )
     return np.maximum(by_speaker, by_day)
 
 
 def _holding(question: Question, texts: Mapping[Any, str], of: Sequence[Any]) -> Scores:
-    """Which stems of the question the text of each holds; none where there is no text. Each text is cut once, however many rows have it."""
+    """Which stems of the question the text of each holds; none where there is no text.
+    Each text is cut once, however many rows have it.
+    """
     table = np.zeros((len(texts) + 1, len(question.stems)))
     for row, text in enumerate(texts.values()):
         said = words(text)

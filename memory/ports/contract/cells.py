@@ -1,7 +1,9 @@
-"""A table as one test: every cell runs, on a store as new, and all that failed are named.
+"""A table as one test: every cell runs, on a store as new, and all that failed are
+named.
 
-A parametrised test costs a collected item for each cell and harness, and a store. Where a test goes by a table, `@cells` stands in the place of
-`pytest.mark.parametrize`; several of them make one table of all their combinations.
+A parametrised test costs a collected item for each cell and harness, and a store. Where
+a test goes by a table, `@cells` stands in the place of `pytest.mark.parametrize`;
+several of them make one table of all their combinations.
 """
 
 from __future__ import annotations
@@ -35,15 +37,27 @@ class _Axis:
     shared: bool
 
 
-def cells(name: str, values: Iterable[Any], ids: Callable[[Any], object] | Sequence[str] = str, *, shared: bool = False) -> Callable[[Test], Test]:
-    """The test runs once for each value of the parameter, whatever the others come to. Several parameters are named with commas between.
+def cells(
+    name: str,
+    values: Iterable[Any],
+    ids: Callable[[Any], object] | Sequence[str] = str,
+    *,
+    shared: bool = False,
+) -> Callable[[Test], Test]:
+    """The test runs once for each value of the parameter, whatever the others come to.
+    Several parameters are named with commas between.
 
-    Each cell has a fresh `store` and `harness`. With `shared` all have the same, and any fixture: for tests that do not mind what other cells leave.
+    Each cell has a fresh `store` and `harness`. With `shared` all have the same, and
+    any fixture: for tests that do not mind what other cells leave.
     """
     names = tuple(part.strip() for part in name.split(","))
     listed = list(values)
     called = [ids] * len(listed) if callable(ids) else [_always(one) for one in ids]
-    axis = _Axis(names, tuple(_named(value, name_of, len(names)) for value, name_of in zip(listed, called, strict=True)), shared)
+    axis = _Axis(
+        names,
+        tuple(_named(value, name_of, len(names)) for value, name_of in zip(listed, called, strict=True)),
+        shared,
+    )
     if not listed:
         raise ValueError(f"a table of no '{name}' would prove nothing")
 
@@ -74,7 +88,9 @@ def _as_one(test: Test, axes: tuple[_Axis, ...], like: Test) -> Test:
 
     def table() -> Iterator[tuple[str, dict[str, Any]]]:
         for cell in itertools.product(*(axis.values for axis in axes)):
-            pairs = [zip(axis.names, values, strict=True) for axis, (_, values) in zip(axes, cell, strict=True)]
+            pairs = [
+                zip(axis.names, values, strict=True) for axis, (_, values) in zip(axes, cell, strict=True)
+            ]
             yield "-".join(called for called, _ in cell), dict(itertools.chain.from_iterable(pairs))
 
     @functools.wraps(like)
@@ -97,7 +113,9 @@ def _as_one(test: Test, axes: tuple[_Axis, ...], like: Test) -> Test:
                     test(**fixtures, **values)
 
     whole: Any = every_cell if inspect.iscoroutinefunction(test) else every_plain_cell
-    whole.__signature__ = inspect.Signature([inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY) for one in wanted])  # what pytest gives it
+    whole.__signature__ = inspect.Signature(
+        [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY) for one in wanted]
+    )  # what pytest gives it
     setattr(whole, _TABLE, (test, axes))
     return cast(Test, whole)
 
@@ -120,7 +138,9 @@ class _Failures:
         try:
             yield
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  it is raised with the others
-            self._failed.setdefault(called, []).extend([f"-- in the cell '{called}':\n", *format_exception(error)])
+            self._failed.setdefault(called, []).extend(
+                [f"-- in the cell '{called}':\n", *format_exception(error)]
+            )
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._failed and error is None:
@@ -129,7 +149,9 @@ class _Failures:
 
 
 class _Places:
-    """A harness and a store for one cell after the other, as far as the test takes them."""
+    """A harness and a store for one cell after the other, as far as the test takes
+    them.
+    """
 
     def __init__(self, harness: Harness, folder: Path, given: Collection[str]) -> None:
         self._harness, self._folder, self._given = harness, folder, given

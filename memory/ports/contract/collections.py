@@ -1,4 +1,6 @@
-"""The collections the contract is held with. What a caller of the port declares is its own affair: an adapter serves these as it serves any."""
+"""The collections the contract is held with. What a caller of the port declares is its
+own affair: an adapter serves these as it serves any.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How much a run of the contract draws. What it asks is the same at every depth: each test runs for each harness it concerns."""
+"""How much a run of the contract draws. What it asks is the same at every depth: each
+test runs for each harness it concerns.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Values that databases are known to change, of every type a field can have: hard ones by hand, and random ones, the same from the same seed."""
+"""Values that databases are known to change, of every type a field can have: hard ones
+by hand, and random ones, the same from the same seed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ COUNT = 120
 INDEXED = tuple(t for t in FieldType if t is not FieldType.BYTES)
 EVERY_TYPE = Collection(
     "every_type",
-    (*[Field(f"{t}_indexed", t, indexed=True) for t in INDEXED], *[Field(f"{t}_plain", t) for t in FieldType]),
+    (
+        *[Field(f"{t}_indexed", t, indexed=True) for t in INDEXED],
+        *[Field(f"{t}_plain", t) for t in FieldType],
+    ),
     (TextPart("said", 1.0),),
 )
 """A collection with fields of every type, with an index and without."""
@@ -52,7 +57,20 @@ TEXTS = (
     "\\x00", "%", "_", "'", '"', "null", "true", "1", "1.0", "NaN", "[]", "{}",
     "x" * 50_000, "x" * 49_999 + "y", "é" * 2_000 + "\U0001f600",
 )  # fmt: skip
-BYTES = (b"", b"\x00", b"\x00\x00", b"a", b"a\x00", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", bytes(range(256)), b"\x00" * 5_000, b"\\x00", b"null")
+BYTES = (
+    b"",
+    b"\x00",
+    b"\x00\x00",
+    b"a",
+    b"a\x00",
+    b"\xff",
+    b"\xc3\x28",
+    b"\xed\xa0\x80",
+    bytes(range(256)),
+    b"\x00" * 5_000,
+    b"\\x00",
+    b"null",
+)
 
 _ALPHABETS = (
     "abcABC xyz",
@@ -91,12 +109,19 @@ class ExactValues:
         """The n-th holds the n-th value of each type, in both its fields."""
         names = [(field.name, self.values[field.type]) for field in EVERY_TYPE.fields]
         return [
-            record(n, fields={name: values[n] for name, values in names}, texts={"said": str(self.values[FieldType.TEXT][n])}, generation=0)
+            record(
+                n,
+                fields={name: values[n] for name, values in names},
+                texts={"said": str(self.values[FieldType.TEXT][n])},
+                generation=0,
+            )
             for n in range(COUNT)
         ]
 
     def real(self) -> float:
-        """A double: of any bits there are, of a usual size, or the neighbour of a hard one."""
+        """A double: of any bits there are, of a usual size, or the neighbour of a hard
+        one.
+        """
         chance = self._chance
         any_bits: float = struct.unpack("<d", chance.randbytes(8))[0]
         drawn = (
@@ -112,11 +137,19 @@ class ExactValues:
     def integer(self) -> int:
         chance = self._chance
         near = chance.choice(INTEGERS) + chance.randrange(-3, 4)
-        return chance.choice((chance.randrange(-(2**63), 2**63), chance.randrange(-100, 100), max(-(2**63), min(near, 2**63 - 1))))
+        return chance.choice(
+            (
+                chance.randrange(-(2**63), 2**63),
+                chance.randrange(-100, 100),
+                max(-(2**63), min(near, 2**63 - 1)),
+            )
+        )
 
     def moment(self) -> datetime:
         chance = self._chance
-        drawn = MOMENTS[0] + timedelta(days=chance.randrange(3_652_058), microseconds=chance.randrange(86_400_000_000))
+        drawn = MOMENTS[0] + timedelta(
+            days=chance.randrange(3_652_058), microseconds=chance.randrange(86_400_000_000)
+        )
         return chance.choice((drawn, datetime(2024, 5, 6, 7, 8, 9, chance.randrange(1_000_000), tzinfo=UTC)))
 
     def text(self) -> str:
@@ -124,7 +157,10 @@ class ExactValues:
         return "".join(chance.choices("".join(chance.sample(_ALPHABETS, 2)), k=chance.randrange(1, 40)))
 
     def tags(self) -> tuple[str, ...]:
-        return tuple(self._chance.choice((self.text(), self._chance.choice(TEXTS[:-3]))) for _ in range(self._chance.randrange(5)))
+        return tuple(
+            self._chance.choice((self.text(), self._chance.choice(TEXTS[:-3])))
+            for _ in range(self._chance.randrange(5))
+        )
 
     def bytes(self) -> bytes:
         return self._chance.randbytes(self._chance.randrange(1, 100))
@@ -136,8 +172,25 @@ class ExactValues:
             inner = [self.json(depth + 1) for _ in range(chance.randrange(4))]
             return inner if chance.random() < 0.5 else {self.text(): one for one in inner}
         return chance.choice(
-            (None, True, False, 0, 1, 0.0, 1.0, -0.0, self.real(), self.integer(), self.text(), chance.choice(REALS), chance.choice(TEXTS[:-3]))
+            (
+                None,
+                True,
+                False,
+                0,
+                1,
+                0.0,
+                1.0,
+                -0.0,
+                self.real(),
+                self.integer(),
+                self.text(),
+                chance.choice(REALS),
+                chance.choice(TEXTS[:-3]),
+            )
         )
 
     def document(self) -> dict[str, Any]:
-        return {"alike": [True, 1, 1.0, "1", False, 0, 0.0, -0.0, None, "", [], {}], **{self.text(): self.json() for _ in range(4)}}
+        return {
+            "alike": [True, 1, 1.0, "1", False, 0, 0.0, -0.0, None, "", [], {}],
+            **{self.text(): self.json() for _ in range(4)},
+        }

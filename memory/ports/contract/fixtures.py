@@ -1,4 +1,6 @@
-"""The fixtures of the contract. Whoever imports its tests into a suite of their own imports these into the conftest beside them."""
+"""The fixtures of the contract. Whoever imports its tests into a suite of their own
+imports these into the conftest beside them.
+"""
 
 from __future__ import annotations
 
@@ -25,5 +27,7 @@ def harness(request: pytest.FixtureRequest, contract_harness: type[Harness], tmp
 @pytest_asyncio.fixture
 async def store(request: pytest.FixtureRequest, harness: Harness) -> AsyncIterator[Store]:
     """A fresh store, open with every collection."""
-    async with lending.store(harness, lent="harness" not in inspect.signature(request.function).parameters) as made:
+    async with lending.store(
+        harness, lent="harness" not in inspect.signature(request.function).parameters
+    ) as made:
         yield made

@@ -1,7 +1,9 @@
-"""Long histories: one write after the other on a store and on the specification, with questions, erasures, reopenings and audits between.
+"""Long histories: one write after the other on a store and on the specification, with
+questions, erasures, reopenings and audits between.
 
-A history is made from its seed alone, before anything is run, so that one which fails can be played again with steps left out, until none can be:
-what is left is printed as a script.
+A history is made from its seed alone, before anything is run, so that one which fails
+can be played again with steps left out, until none can be: what is left is printed as a
+script.
 """
 
 from __future__ import annotations
@@ -21,7 +23,21 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAM
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0
-from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Ge, IsNull, Lt, Near, Not, Order, Query, RowType, Search, Tenant
+from memory.ports.query import (
+    MAX_LIMIT,
+    Eq,
+    Everywhere,
+    Ge,
+    IsNull,
+    Lt,
+    Near,
+    Not,
+    Order,
+    Query,
+    RowType,
+    Search,
+    Tenant,
+)
 from memory.ports.record import Key, Owed, Record, Role
 from memory.ports.scanning import follow
 from memory.ports.store import Store
@@ -76,7 +92,9 @@ class LookAtAll:
 
 @dataclass(frozen=True, slots=True)
 class Tidy:
-    """Room is given back, and partitions in which nothing stands any more are forgotten: those that both stores let go."""
+    """Room is given back, and partitions in which nothing stands any more are
+    forgotten: those that both stores let go.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +122,30 @@ class Named:
     limit: int
 
 
-Step = Write | Batch | Erase | Ask | Find | Measure | Reopen | Restart | LookAtAll | Tidy | Pages | Waiting | Named
+Step = (
+    Write
+    | Batch
+    | Erase
+    | Ask
+    | Find
+    | Measure
+    | Reopen
+    | Restart
+    | LookAtAll
+    | Tidy
+    | Pages
+    | Waiting
+    | Named
+)
 
 
-def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = True, restarts: bool = False) -> Iterator[Step]:
-    """Busy stretches, with questions and all else between the writes, and quiet ones of writes alone: what an adapter puts off until somebody asks
-    (words, statistics, caches) is put off for long there. `revives` is the harness's. With `restarts` a durable store dies now and then.
+def history(
+    seed: int, claims: Capabilities, writes: int, *, revives: bool = True, restarts: bool = False
+) -> Iterator[Step]:
+    """Busy stretches, with questions and all else between the writes, and quiet ones of
+    writes alone: what an adapter puts off until somebody asks (words, statistics,
+    caches) is put off for long there. `revives` is the harness's. With `restarts` a
+    durable store dies now and then.
     """
     work, chance = RandomWork(seed, claims), random.Random(f"steps of {seed}")  # noqa: S311
     wider = _Wider(seed, claims)
@@ -137,7 +173,9 @@ def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = Tru
 
 
 class _Wider:
-    """Writes to several collections, with many dates and many steps, some of them unknown; and questions that are paged to their end."""
+    """Writes to several collections, with many dates and many steps, some of them
+    unknown; and questions that are paged to their end.
+    """
 
     def __init__(self, seed: int, claims: Capabilities) -> None:
         self._work = RandomWork(seed + 10**9, claims)
@@ -145,7 +183,9 @@ class _Wider:
         self._last: Put | None = None
 
     def write(self) -> Write:
-        """One in three goes on with what was put last, which most often stands as it was put."""
+        """One in three goes on with what was put last, which most often stands as it
+        was put.
+        """
         chance = self._chance
         if self._last is not None and chance.random() < 0.35:
             put, self._last = self._last, None
@@ -183,22 +223,66 @@ class _Wider:
         moment, limit = chance.choice(_DATES) or T0, chance.choice((1, 3, 7))
         if not claims.tenant_wide:
             return
-        asked: list[Step] = [Named(chance.choice((Everywhere(), Tenant("acme"))), chance.choice(("", "user:", "o")), limit)]
+        asked: list[Step] = [
+            Named(chance.choice((Everywhere(), Tenant("acme"))), chance.choice(("", "user:", "o")), limit)
+        ]
         left = frozenset(chance.choice(({RowType.MARK}, {RowType.TOMBSTONE}, set(RowType))))
-        asked.append(Pages(Query(chance.choice(DECLARED), Everywhere(), limit=limit, types=left, roles=frozenset(Role))))
+        asked.append(
+            Pages(
+                Query(chance.choice(DECLARED), Everywhere(), limit=limit, types=left, roles=frozenset(Role))
+            )
+        )
         if claims.filter:
             yield Waiting(moment, chance.choice((T0, moment)), limit)
-            part = chance.choice((Lt("discard_at", moment), Ge("discard_at", moment), Not(Eq("owing", True)), IsNull("discard_at")))
-            asked.append(Pages(Query(SAMPLES, Everywhere(), part, limit=limit, types=frozenset({RowType.MARK, RowType.TOMBSTONE}))))
+            part = chance.choice(
+                (
+                    Lt("discard_at", moment),
+                    Ge("discard_at", moment),
+                    Not(Eq("owing", True)),
+                    IsNull("discard_at"),
+                )
+            )
+            asked.append(
+                Pages(
+                    Query(
+                        SAMPLES,
+                        Everywhere(),
+                        part,
+                        limit=limit,
+                        types=frozenset({RowType.MARK, RowType.TOMBSTONE}),
+                    )
+                )
+            )
         if claims.order:
             order = tuple(Order(name, chance.random() < 0.5) for name in chance.sample(_TIED, 2))
-            asked.append(Pages(Query(SAMPLES, chance.choice((Everywhere(), Tenant("acme"))), None, order, limit, roles=frozenset(Role))))
+            asked.append(
+                Pages(
+                    Query(
+                        SAMPLES,
+                        chance.choice((Everywhere(), Tenant("acme"))),
+                        None,
+                        order,
+                        limit,
+                        roles=frozenset(Role),
+                    )
+                )
+            )
         yield chance.choice(asked)
 
 
-_STEPS = tuple(Owed(str(n), step, {"n": n}) for n, step in enumerate(("deliver", "erase", "deliver", "copy", "erase", "tell", "copy")))
+_STEPS = tuple(
+    Owed(str(n), step, {"n": n})
+    for n, step in enumerate(("deliver", "erase", "deliver", "copy", "erase", "tell", "copy"))
+)
 _SETTLED = ("deliver", "erase", "copy", "tell", "unknown")
-_DATES = (None, T0, T0 + timedelta(microseconds=1), T0 + timedelta(days=1), T0.replace(year=2263), T0.replace(year=9999))
+_DATES = (
+    None,
+    T0,
+    T0 + timedelta(microseconds=1),
+    T0 + timedelta(days=1),
+    T0.replace(year=2263),
+    T0.replace(year=9999),
+)
 _TIED = ("tier", "pinned", "role", "owing", "type")
 """Of few values: most records are tied."""
 
@@ -214,7 +298,9 @@ def upward(write: Write) -> Write:
 
 
 def _fresh(work: RandomWork) -> Write:
-    """A record of a low version whatever stands there: without, most keys would come to hold versions that hardly any write is newer than."""
+    """A record of a low version whatever stands there: without, most keys would come to
+    hold versions that hardly any write is newer than.
+    """
     return Put(SAMPLES, replace(work.record(), version=work.chance.randrange(1, 4)), Always())
 
 
@@ -248,7 +334,9 @@ class Play:
     """What restarts left behind, for whoever closes it."""
 
     async def run(self, steps: Sequence[Step], seconds: float = 1e9) -> int | None:
-        """The number of the first step on which they part, None where they never do. What comes after so many seconds is left out."""
+        """The number of the first step on which they part, None where they never do.
+        What comes after so many seconds is left out.
+        """
         until = asyncio.get_running_loop().time() + seconds
         for number, step in enumerate(steps):
             if asyncio.get_running_loop().time() > until:
@@ -258,7 +346,9 @@ class Play:
         return None
 
     async def _same(self, step: Step) -> bool:
-        """Whether both answer alike. A store that raises answers otherwise: the specification does not."""
+        """Whether both answer alike. A store that raises answers otherwise: the
+        specification does not.
+        """
         try:
             return await self._taken(step)
         except Exception:  # noqa: BLE001
@@ -280,7 +370,9 @@ class Play:
             case Tidy():
                 theirs = set(await self.specification.idle_partitions())
                 idle = [one for one in await self.store.idle_partitions() if one in theirs]
-                return await self.store.vacuum() >= 0 and await self._alike(lambda s: s.forget_partitions(idle))
+                return await self.store.vacuum() >= 0 and await self._alike(
+                    lambda s: s.forget_partitions(idle)
+                )
             case Erase(query):
                 return await self._alike(lambda s: s.delete_matching(query, 7, T0, frozenset({"deliver"})))
             case Ask(query):
@@ -288,10 +380,14 @@ class Play:
             case Find(search):
                 return await self._alike(lambda s: self._hits(s, search))
             case Measure(asked):
-                return self._measured_alike(asked, await self.store.candidates(asked), await self.specification.candidates(asked))
+                return self._measured_alike(
+                    asked, await self.store.candidates(asked), await self.specification.candidates(asked)
+                )
             case LookAtAll():
                 wide = self.store.capabilities.tenant_wide
-                return await self._alike(lambda s: _all(s, wide)) and (await self.store.audit()).problems == ()
+                return (
+                    await self._alike(lambda s: _all(s, wide)) and (await self.store.audit()).problems == ()
+                )
             case Pages(query):
                 return await self._alike(lambda s: _to_the_end(s, query))
             case Waiting():
@@ -305,17 +401,27 @@ class Play:
         return await call(self.store) == await call(self.specification)
 
     def _measured_alike(self, asked: Candidates, one: Measured, other: Measured) -> bool:
-        """What both have is measured alike, and both have the same, but where a store stems words otherwise or does not find all that is near."""
+        """What both have is measured alike, and both have the same, but where a store
+        stems words otherwise or does not find all that is near.
+        """
         ours, theirs = _columns(asked, one), _columns(asked, other)
         everything = self.harness.stemming is STEMMING and (self.harness.recall == 1.0 or asked.near is None)
-        if len(ours) != len(one) or one.statistics != other.statistics or (everything and ours.keys() != theirs.keys()):
+        if (
+            len(ours) != len(one)
+            or one.statistics != other.statistics
+            or (everything and ours.keys() != theirs.keys())
+        ):
             return False
         return all(ours[key] == theirs[key] for key in ours.keys() & theirs.keys())
 
     async def _hits(self, store: Store, search: Search) -> object:
         hits = await store.search(search)
         if isinstance(search.by, Near):
-            return {h.head.key for h in hits} if self.harness.recall == 1.0 and search.limit > len(KEYS) else None
+            return (
+                {h.head.key for h in hits}
+                if self.harness.recall == 1.0 and search.limit > len(KEYS)
+                else None
+            )
         if self.harness.exact_scores:
             return {h.head.key: round(h.score, 6) for h in hits}
         return {h.head.key for h in hits} if self.harness.stemming is STEMMING else None
@@ -324,7 +430,16 @@ class Play:
 def _columns(asked: Candidates, found: Measured) -> dict[str, object]:
     """By id what the columns say of each."""
     fields = [[found.fields[name][row] for name in sorted(asked.select)] for row in range(len(found))]
-    heads = zip(found.scopes, found.versions, found.roles, found.tiers, found.lengths.tolist(), found.counts.round(6).tolist(), fields, strict=True)
+    heads = zip(
+        found.scopes,
+        found.versions,
+        found.roles,
+        found.tiers,
+        found.lengths.tolist(),
+        found.counts.round(6).tolist(),
+        fields,
+        strict=True,
+    )
     vectors = (vector.tobytes() for vector in found.vectors)
     return dict(zip(found.ids, zip(heads, vectors, strict=True), strict=True))
 
@@ -336,7 +451,9 @@ async def _answer(store: Store, query: Query) -> object:
 
 
 async def _to_the_end(store: Store, query: Query) -> object:
-    """All that the pages hold. What is tied may come in any order where several tenants are asked."""
+    """All that the pages hold. What is tied may come in any order where several tenants
+    are asked.
+    """
     found = [standing async for page in follow(store.query, query) for standing in page.records]
     return sorted(found, key=lambda standing: standing.key)
 
@@ -364,13 +481,19 @@ async def _partitions(store: Store, asked: Named) -> object:
 async def _all(store: Store, wide: bool) -> object:
     seen: list[object] = [await store.get(collection, KEYS) for collection in DECLARED]
     if wide:
-        page = await store.query(Query(SAMPLES, Everywhere(), limit=MAX_LIMIT, roles=frozenset(Role), types=frozenset(RowType)))
+        page = await store.query(
+            Query(SAMPLES, Everywhere(), limit=MAX_LIMIT, roles=frozenset(Role), types=frozenset(RowType))
+        )
         seen.append(sorted(s.key for s in page.records))
     return seen
 
 
-async def shrunk(steps: Sequence[Step], fails: Callable[[Sequence[Step]], Awaitable[bool]], seconds: float) -> list[Step]:
-    """The steps without which it would not fail, as far as the time goes: larger pieces are left out first."""
+async def shrunk(
+    steps: Sequence[Step], fails: Callable[[Sequence[Step]], Awaitable[bool]], seconds: float
+) -> list[Step]:
+    """The steps without which it would not fail, as far as the time goes: larger pieces
+    are left out first.
+    """
     until = asyncio.get_running_loop().time() + seconds
     left, size = list(steps), max(1, len(steps) // 2)
     while True:

@@ -32,7 +32,9 @@ def works(*names: str) -> Callable[[Test], Test]:
 
 
 def refused(*names: str) -> Callable[[Test], Test]:
-    """The test proves what happens where these capabilities are not claimed, or limits not set."""
+    """The test proves what happens where these capabilities are not claimed, or limits
+    not set.
+    """
     return _judge(_REFUSED, names, without(*names))
 
 
@@ -67,7 +69,9 @@ def tiny(test: Test) -> Test:
 
 
 def derived(test: Test) -> Test:
-    """The test runs for harnesses that can damage what their store derives from its records."""
+    """The test runs for harnesses that can damage what their store derives from its
+    records.
+    """
     return _where(test, derived=True)
 
 
@@ -95,27 +99,43 @@ def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
     }
     if any(mark.kwargs.get(what) and not has for what, has in asked.items()):
         return False
-    return all(_claimed(harness.claims, name) for name in wanted) and not any(_claimed(harness.claims, name) for name in unwanted)
+    return all(_claimed(harness.claims, name) for name in wanted) and not any(
+        _claimed(harness.claims, name) for name in unwanted
+    )
 
 
 def unjudged() -> list[str]:
-    """What is missing: every flag and limit needs a test for where it is claimed and one for where it is not."""
+    """What is missing: every flag and limit needs a test for where it is claimed and
+    one for where it is not.
+    """
     for module in ("test_flags", "test_limits"):
         importlib.import_module(f"memory.ports.contract.{module}")
     names = (*capabilities.FLAGS, *capabilities.LIMITS)
     missing = [f"'{name}' has no test that it works where claimed" for name in names if name not in _WORKS]
-    return missing + [f"'{name}' has no test of what happens where it is not claimed" for name in names if name not in _REFUSED]
+    return missing + [
+        f"'{name}' has no test of what happens where it is not claimed"
+        for name in names
+        if name not in _REFUSED
+    ]
 
 
 def unproven() -> list[str]:
     """Clauses that no test of the contract cites."""
     suite = importlib.import_module("memory.ports.contract.suite")
     tests = [value for name, value in vars(suite).items() if name.startswith("test_")]
-    cited = {i for test in tests for mark in getattr(test, "pytestmark", ()) if mark.name == clauses.MARK for i in mark.args}
+    cited = {
+        i
+        for test in tests
+        for mark in getattr(test, "pytestmark", ())
+        if mark.name == clauses.MARK
+        for i in mark.args
+    }
     return [i for i in clauses.CLAUSES if i not in cited]
 
 
-def _judge(registry: dict[str, list[str]], names: tuple[str, ...], mark: Callable[[Test], Test]) -> Callable[[Test], Test]:
+def _judge(
+    registry: dict[str, list[str]], names: tuple[str, ...], mark: Callable[[Test], Test]
+) -> Callable[[Test], Test]:
     def register(test: Test) -> Test:
         for name in names:
             registry.setdefault(name, []).append(test.__name__)
@@ -132,7 +152,9 @@ def _where(test: Test, **hook: bool) -> Test:
 def _marked(side: str, names: tuple[str, ...]) -> Callable[[Test], Test]:
     known = (*capabilities.FLAGS, *capabilities.LIMITS, "loss_window")
     if unknown := [name for name in names if name not in known]:
-        raise UnknownCapability(f"no capability is called {', '.join(map(repr, unknown))}; there are: {', '.join(known)}")
+        raise UnknownCapability(
+            f"no capability is called {', '.join(map(repr, unknown))}; there are: {', '.join(known)}"
+        )
     mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(**{side: names})
     return mark
 

@@ -1,4 +1,6 @@
-"""A fresh store for a test, which may be one that another test is done with, emptied: where making one takes long."""
+"""A fresh store for a test, which may be one that another test is done with, emptied:
+where making one takes long.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _kept: dict[type[Harness], tuple[Harness, Store]] = {}
 
 @asynccontextmanager
 async def store(harness: Harness, *, lent: bool) -> AsyncIterator[Store]:
-    """Open with every collection. With `lent` the test does nothing to it but write and ask; one whose test passed is kept for the next."""
+    """Open with every collection. With `lent` the test does nothing to it but write and
+    ask; one whose test passed is kept for the next.
+    """
     lent = lent and harness.can_be_cleared()
     if lent and (kept := _kept.pop(type(harness), None)) is not None:
         owner, done_with = kept

@@ -1,4 +1,6 @@
-"""Hostile names of tenants and scopes. A name stands beside those it is easily taken for."""
+"""Hostile names of tenants and scopes. A name stands beside those it is easily taken
+for.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,34 @@ NAMES = (
     "\uffff",
     "x" * 200, "x" * 199, "x" * 512, "x" * 511, "東" * 170, "東" * 169,
 )  # fmt: skip
-"""Names that every store holds as they are: what the library's door lets through (not empty, no NUL, no half characters, at most 512 bytes)."""
+"""Names that every store holds as they are: what the library's door lets through (not
+empty, no NUL, no half characters, at most 512 bytes).
+"""
 
-STRANGE = ("", "acme\x00", "\x00acme", "\x00", "\ud800", "acme\udfff", "y" * 3_000, "y" * 2_999, "東" * 40_000)
-"""Names that a store may refuse to hold, each write on its own. One that it takes it holds as it is."""
+STRANGE = (
+    "",
+    "acme\x00",
+    "\x00acme",
+    "\x00",
+    "\ud800",
+    "acme\udfff",
+    "y" * 3_000,
+    "y" * 2_999,
+    "東" * 40_000,
+)
+"""Names that a store may refuse to hold, each write on its own. One that it takes it
+holds as it is.
+"""
 
 assert len(set(NAMES + STRANGE)) == len(NAMES + STRANGE)
 
 SINGLE = ("tenants", "scopes")
 """Families in which one name differs."""
 FAMILIES = (*SINGLE, "joined", "digests")
-"""Of joined ones no name is alike, but two that are written one behind the other, with something in between or nothing, are. Of the last family
-names differ, and the digests that ids carry are the same."""
+"""Of joined ones no name is alike, but two that are written one behind the other, with
+something in between or nothing, are. Of the last family names differ, and the digests
+that ids carry are the same.
+"""
 
 JOINTS = (
     "", ":", "::", "/", "//", "|", ".", "-", "_", ",", ";", " ", "\t", "\n", "#", "@", "+", "~", "\\", "'", '"', "\x01", "\x1f", "{", "}", "%", "%2F",
@@ -43,10 +61,16 @@ TWINS = (
 
 
 def partitions(family: str, names: tuple[str, ...] = NAMES) -> list[Partition]:
-    """A partition for each name; of joined ones tenant and scope are two ways to cut one text."""
+    """A partition for each name; of joined ones tenant and scope are two ways to cut
+    one text.
+    """
     match family:
         case "joined":
-            return [Partition(first, second) for joint in JOINTS for first, second in (("a", f"b{joint}c"), (f"a{joint}b", "c"))]
+            return [
+                Partition(first, second)
+                for joint in JOINTS
+                for first, second in (("a", f"b{joint}c"), (f"a{joint}b", "c"))
+            ]
         case "digests":
             return list(TWINS)
         case "tenants":
@@ -72,7 +96,9 @@ def partition_of(key: Key, scope: str) -> Partition:
 
 
 def owner(key: Key, scope: str) -> list[str]:
-    """What the record under this key says of whose it is: what may be a hostile name stands there as plain text."""
+    """What the record under this key says of whose it is: what may be a hostile name
+    stands there as plain text.
+    """
     return [ascii(key.tenant), ascii(scope), key.id]
 
 

@@ -1,4 +1,5 @@
-"""Another process on the same data: `python -m memory.ports.contract.other_process URL OPTIONS`.
+"""Another process on the same data: `python -m memory.ports.contract.other_process URL
+OPTIONS`.
 
 It does what each line asks, and answers with a line.
 """
@@ -13,7 +14,20 @@ from typing import Any
 
 from memory.ports.adapter import Adapter
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import ELSEWHERE, HERE, asked, delete, done, found, hit_ids, key_of, live, one, put, record
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    asked,
+    delete,
+    done,
+    found,
+    hit_ids,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+)
 from memory.ports.query import PartitionPage, Query, Tenant, within
 from memory.ports.record import Record
 from memory.ports.store import Store
@@ -35,22 +49,37 @@ async def increment(store: Store, times: int) -> None:
 
 async def change(store: Store, turn: int) -> None:
     """Write something of every kind, which differs from turn to turn."""
-    await done(store, put(record(1, version=turn, body={"n": turn}, texts={"content": f"lantern turn{turn}"})), RaiseGeneration(ELSEWHERE))
-    await done(store, put(record(10 + turn)), put(record(30 + turn, ELSEWHERE)), Annotate(SAMPLES, key_of(1), turn, tier=f"tier {turn}"))
+    await done(
+        store,
+        put(record(1, version=turn, body={"n": turn}, texts={"content": f"lantern turn{turn}"})),
+        RaiseGeneration(ELSEWHERE),
+    )
+    await done(
+        store,
+        put(record(10 + turn)),
+        put(record(30 + turn, ELSEWHERE)),
+        Annotate(SAMPLES, key_of(1), turn, tier=f"tier {turn}"),
+    )
     await done(store, delete(10 + turn - 1))
     await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 50)
     await done(store, put(record(60 + turn, ELSEWHERE)))
 
 
 async def seen(store: Store) -> Any:
-    """What this process sees of it, as JSON has it. Nothing is written meanwhile: a store may look again at everything then."""
+    """What this process sees of it, as JSON has it. Nothing is written meanwhile: a
+    store may look again at everything then.
+    """
     stands = await found(store, 1)
     first = [stands.version, stands.tier, stands.body["n"]] if isinstance(stands, Record) else None
     counted = (await store.count(Query(SAMPLES, within(HERE)))).records
     words = sorted(await hit_ids(store, "lantern")) if store.capabilities.lexical else []
     wide = await store.partitions(Tenant(HERE.tenant)) if store.capabilities.tenant_wide else PartitionPage()
     partitions = [(partition.scope, generation) for partition, generation in wide.partitions]
-    return json.loads(json.dumps([first, counted, words, await asked(store), await asked(store, within(ELSEWHERE)), partitions]))
+    return json.loads(
+        json.dumps(
+            [first, counted, words, await asked(store), await asked(store, within(ELSEWHERE)), partitions]
+        )
+    )
 
 
 async def _obey(url: str, options: dict[str, Any]) -> None:

@@ -1,6 +1,8 @@
-"""The pytest plugin: takes harnesses, runs each contract test for those it concerns, and lets nothing pass by not running.
+"""The pytest plugin: takes harnesses, runs each contract test for those it concerns,
+and lets nothing pass by not running.
 
-Loaded in every pytest run where the library is installed, so it imports nothing of the library until the contract is asked for.
+Loaded in every pytest run where the library is installed, so it imports nothing of the
+library until the contract is asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ FIXTURE = "contract_harness"
 """Every contract test depends on this fixture, by way of `harness`."""
 HARNESSES: pytest.StashKey[list[type[Harness]]] = pytest.StashKey()
 ASKED: pytest.StashKey[Callable[[Sequence[pytest.Mark], type[Harness]], bool]] = pytest.StashKey()
-"""Of a test's marks and a harness that it concerns: whether this run asks it. Without, all are asked."""
+"""Of a test's marks and a harness that it concerns: whether this run asks it. Without,
+all are asked.
+"""
 _verdicts: list[pytest.TestReport] = []
 _NO_HARNESS = "no harness: name one with --memory-harness package.module:Class (several are allowed)"
 
@@ -41,12 +45,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     depth = "how much is drawn: quick takes one seed and 20 examples where full takes more; without, full but for variants; what is asked is the same"
     group.addoption("--contract-depth", choices=("full", "quick"), help=depth)
     length = "play histories of so many writes, from fresh seeds (also MEMORY_HISTORY); without, a short one that is always the same"
-    group.addoption("--contract-history", type=int, default=os.environ.get("MEMORY_HISTORY") or None, metavar="WRITES", help=length)
-    group.addoption("--contract-seed", type=int, default=os.environ.get("MEMORY_HISTORY_SEED") or None, help="play the history of this seed")
+    group.addoption(
+        "--contract-history",
+        type=int,
+        default=os.environ.get("MEMORY_HISTORY") or None,
+        metavar="WRITES",
+        help=length,
+    )
+    group.addoption(
+        "--contract-seed",
+        type=int,
+        default=os.environ.get("MEMORY_HISTORY_SEED") or None,
+        help="play the history of this seed",
+    )
     told = "tell at the end by capability which clauses of the contract passed, what was not judged, and which tiers the store is fit for"
     group.addoption("--contract-report", action="store_true", help=told)
     group.addoption("--contract-json", metavar="FILE", help="write that report to a file, as JSON")
-    pinned = "ask only what the contract asked in this edition: clauses and tests that came later are left out"
+    pinned = (
+        "ask only what the contract asked in this edition: clauses and tests that came later are left out"
+    )
     group.addoption("--contract-edition", type=int, metavar="NUMBER", help=pinned)
 
 
@@ -57,7 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "runs for harnesses that claim these or not, or have these hooks",
     )
     config.addinivalue_line(
-        "markers", "memory_clause(*ids, since): the clauses of the contract that this test proves; see memory.ports.contract.clauses"
+        "markers",
+        "memory_clause(*ids, since): the clauses of the contract that this test proves; see memory.ports.contract.clauses",
     )
     config.addinivalue_line("markers", "memory_unasked: no harness of this run is concerned")
     config.stash.setdefault(HARNESSES, [])
@@ -100,14 +118,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if missing := [*unjudged(), *_uncited(items)]:
         raise pytest.UsageError("the contract has holes: " + "; ".join(missing))
     edition = _edition(config)
-    unasked = {item for item in items if item.get_closest_marker("memory_unasked") or _beyond_its_depth(config, item) or _is_newer(item, edition)}
+    unasked = {
+        item
+        for item in items
+        if item.get_closest_marker("memory_unasked")
+        or _beyond_its_depth(config, item)
+        or _is_newer(item, edition)
+    }
     if unasked:
         config.hook.pytest_deselected(items=list(unasked))
         items[:] = [item for item in items if item not in unasked]
 
 
 def depth_of(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -> Depth:
-    """How much this test draws for this harness: less where the run is quick, and where the harness's primary is asked the same in full."""
+    """How much this test draws for this harness: less where the run is quick, and where
+    the harness's primary is asked the same in full.
+    """
     from memory.ports.contract.depth import DEPTHS, FULL, QUICK
 
     if chosen := config.getoption("contract_depth"):
@@ -128,18 +154,29 @@ def _beyond_its_depth(config: pytest.Config, item: pytest.Item) -> bool:
     called = getattr(item, "callspec", None)
     if called is None or "seed" not in called.params or called.params.get(FIXTURE) is None:
         return False
-    seeds = next((list(mark.args[1]) for mark in item.iter_markers("parametrize") if mark.args and mark.args[0] == "seed"), [])
+    seeds = next(
+        (
+            list(mark.args[1])
+            for mark in item.iter_markers("parametrize")
+            if mark.args and mark.args[0] == "seed"
+        ),
+        [],
+    )
     return called.params["seed"] in seeds[depth_of(config, item, called.params[FIXTURE]).seeds :]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A skip, an expected failure and an unexpected success inside the contract are failures."""
+    """A skip, an expected failure and an unexpected success inside the contract are
+    failures.
+    """
     report = yield
     if not _of_contract(item):
         return report
     _say_what_it_proves(item, report)
-    excused = "was expected to fail" if hasattr(report, "wasxfail") else "was skipped" if report.skipped else ""
+    excused = (
+        "was expected to fail" if hasattr(report, "wasxfail") else "was skipped" if report.skipped else ""
+    )
     if excused:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} {excused}. Nothing in the contract may be: a store that cannot do this must not claim it."
@@ -165,7 +202,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     from memory.ports.contract.report import Verdicts
 
-    verdicts = Verdicts({harness.name: harness for harness in config.stash[HARNESSES]}, edition=_edition(config))
+    verdicts = Verdicts(
+        {harness.name: harness for harness in config.stash[HARNESSES]}, edition=_edition(config)
+    )
     for report in _verdicts:
         verdicts.take(report)
     _verdicts.clear()
@@ -190,7 +229,10 @@ def _is_newer(item: pytest.Item, edition: int) -> bool:
     from memory.ports.contract.clauses import CLAUSES, MARK
 
     marks = list(item.iter_markers(MARK))
-    return any(mark.kwargs.get("since", 1) > edition or any(CLAUSES[i].edition > edition for i in mark.args) for mark in marks)
+    return any(
+        mark.kwargs.get("since", 1) > edition or any(CLAUSES[i].edition > edition for i in mark.args)
+        for mark in marks
+    )
 
 
 def _say_what_it_proves(item: pytest.Item, report: pytest.TestReport) -> None:
@@ -204,13 +246,21 @@ def _say_what_it_proves(item: pytest.Item, report: pytest.TestReport) -> None:
 
 
 def _uncited(items: list[pytest.Item]) -> list[str]:
-    """Tests of the contract's own that prove no clause, and clauses that no test proves."""
+    """Tests of the contract's own that prove no clause, and clauses that no test
+    proves.
+    """
     from memory.ports.contract.clauses import MARK
     from memory.ports.contract.judges import unproven
 
-    own = [item for item in items if getattr(getattr(item, "function", None), "__module__", "").startswith("memory.ports.contract.")]
+    own = [
+        item
+        for item in items
+        if getattr(getattr(item, "function", None), "__module__", "").startswith("memory.ports.contract.")
+    ]
     idle = sorted({item.name.partition("[")[0] for item in own if item.get_closest_marker(MARK) is None})
-    return [f"'{name}' cites no clause" for name in idle] + ([f"clause '{name}' has no test" for name in unproven()] if own else [])
+    return [f"'{name}' cites no clause" for name in idle] + (
+        [f"clause '{name}' has no test" for name in unproven()] if own else []
+    )
 
 
 def _of_contract(item: pytest.Item) -> bool:
@@ -227,7 +277,9 @@ def _loaded(named: str) -> type[Harness]:
     try:
         harness: type[Harness] = getattr(importlib.import_module(module_name), class_name)
     except pytest.skip.Exception as exc:
-        raise pytest.UsageError(f"harness '{named}' skips itself ({exc}); the contract knows no skips") from exc
+        raise pytest.UsageError(
+            f"harness '{named}' skips itself ({exc}); the contract knows no skips"
+        ) from exc
     except Exception as exc:
         raise pytest.UsageError(f"harness '{named}' cannot be loaded: {type(exc).__name__}: {exc}") from exc
     return harness
@@ -239,9 +291,13 @@ def _check_harness(harness: object) -> None:
 
     if not (isinstance(harness, type) and issubclass(harness, Harness)):
         raise pytest.UsageError(f"{harness!r} is not a subclass of memory.ports.contract.harness.Harness")
-    if not isinstance(getattr(harness, "name", None), str) or not isinstance(getattr(harness, "claims", None), Capabilities):
+    if not isinstance(getattr(harness, "name", None), str) or not isinstance(
+        getattr(harness, "claims", None), Capabilities
+    ):
         raise pytest.UsageError(f"harness {harness.__name__} must set `name` and `claims`")
     if not isinstance(harness.remote, bool) or not isinstance(harness.patience, timedelta):
         raise pytest.UsageError(f"harness {harness.__name__}: `remote` is a bool, `patience` a timedelta")
     if not 0.9 <= harness.recall <= 1.0:
-        raise pytest.UsageError(f"harness {harness.__name__}: recall must lie between 0.9 and 1, not {harness.recall}")
+        raise pytest.UsageError(
+            f"harness {harness.__name__}: recall must lie between 0.9 and 1, not {harness.recall}"
+        )

@@ -1,4 +1,6 @@
-"""Random writes and questions, of all kinds that a store claims: the same from the same seed."""
+"""Random writes and questions, of all kinds that a store claims: the same from the same
+seed.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,20 @@ from memory.ports.query import (
 )
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, pack_vector
 from memory.ports.text import words
-from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
+from memory.ports.writes import (
+    Absent,
+    Always,
+    Annotate,
+    AtVersion,
+    Delete,
+    Newer,
+    Purge,
+    Put,
+    RaiseGeneration,
+    Release,
+    When,
+    Write,
+)
 
 PLACES = (HERE, ELSEWHERE, Partition("acme", "org"), FOREIGN)
 IDS_OF = {place: [id_of(n, place) for n in range(8)] for place in PLACES}
@@ -49,8 +64,19 @@ WORDS = "deploy deploys deployment café cafe naïve 東京 東 server O'Brien N
 TEXTS = ("", "a", "A", "ab", "é", "\uffff", "\U0001f600", "a b", '"', "\\", "\n")
 REALS = (0.0, -0.0, 0.1 + 0.2, 0.3, 0.5, 1.0, 2.0**53, 2.5, -1e308)
 VERSIONS = (1, 1, 2, 2, 3, 3, 4, 5, 2**53, 2**53 + 1, 2**62)
-MOMENTS = (T0, T0 + timedelta(microseconds=1), T0 + timedelta(seconds=2), T0 - timedelta(days=400), T0.replace(year=9999), T0.replace(year=1))
-STEPS = (Owed("1", "deliver", {"to": "long", "n": 1}), Owed("2", "erase", {"deep": [1, {"x": None}]}), Owed("3", "deliver"))
+MOMENTS = (
+    T0,
+    T0 + timedelta(microseconds=1),
+    T0 + timedelta(seconds=2),
+    T0 - timedelta(days=400),
+    T0.replace(year=9999),
+    T0.replace(year=1),
+)
+STEPS = (
+    Owed("1", "deliver", {"to": "long", "n": 1}),
+    Owed("2", "erase", {"deep": [1, {"x": None}]}),
+    Owed("3", "deliver"),
+)
 SETTLED = (frozenset({"deliver", "erase"}), frozenset({"deliver"}), frozenset[str]())
 NUMBERS = (-(2**63), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1)
 SEALS = (b"", b"\x00", b"\x00\x00", b"a", bytes(range(256)), b"\xff")
@@ -96,13 +122,16 @@ class RandomWork:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)  # noqa: S311
 
-    # -- writes -------------------------------------------------------------------------------------------------------
+    # -- writes ------------------------------------------------------------------------
 
     def record(self) -> Record:
         chance = self.chance
         at = chance.choice(PLACES)
         fields: dict[str, FieldValue] = {}
-        for name, values in (*[(name, VALUES[name]) for name in ("type", "confidence", "valid_from", "number")], *EQUAL.items()):
+        for name, values in (
+            *[(name, VALUES[name]) for name in ("type", "confidence", "valid_from", "number")],
+            *EQUAL.items(),
+        ):
             if chance.random() < 0.7:
                 fields[name] = chance.choice(values)
         if chance.random() < 0.7:
@@ -113,7 +142,10 @@ class RandomWork:
             version=chance.choice(VERSIONS),
             fields=fields,
             body={"n": chance.randrange(100)},
-            texts={part: self._words(12) for part in chance.sample(("title", "content", "tags", "source"), chance.randrange(4))},
+            texts={
+                part: self._words(12)
+                for part in chance.sample(("title", "content", "tags", "source"), chance.randrange(4))
+            },
             vector=self.vector() if chance.random() < 0.7 else None,
             created_at=chance.choice(MOMENTS),
             updated_at=chance.choice(MOMENTS),
@@ -152,7 +184,16 @@ class RandomWork:
             Put(SAMPLES, made, self._when(version), settles),
             Put(SAMPLES, made, Newer(), settles, erases=len(settles) == 1),
             Put(MORE_SAMPLES, made, Absent()),
-            Delete(SAMPLES, made.key, version, chance.choice((Newer(), AtVersion(version))), made.owed, {"k": [version]}, T0, settles),
+            Delete(
+                SAMPLES,
+                made.key,
+                version,
+                chance.choice((Newer(), AtVersion(version))),
+                made.owed,
+                {"k": [version]},
+                T0,
+                settles,
+            ),
             Release(SAMPLES, made.key, version, chance.choice(("mid", "long")), made.owed, T0, settles),
             Annotate(SAMPLES, made.key, version, **changes),
             Purge(SAMPLES, made.key, version, chance.choice((None, Role.ARRIVING)), settles),
@@ -163,11 +204,18 @@ class RandomWork:
         at = AtVersion(version, self.chance.choice((None, Role.HOME)), self.chance.choice((None, "mid")))
         return self.chance.choice((Absent(), Newer(), Always(), at))
 
-    # -- questions ----------------------------------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------
 
     def where(self) -> Where:
-        wide: list[Where] = [Tenant("acme"), Tenant("nobody"), Everywhere()] if self.claims.tenant_wide else []
-        narrow: list[Where] = [within(HERE), within(*PLACES[:3]), within(Partition("acme", "nobody")), within(FOREIGN)]
+        wide: list[Where] = (
+            [Tenant("acme"), Tenant("nobody"), Everywhere()] if self.claims.tenant_wide else []
+        )
+        narrow: list[Where] = [
+            within(HERE),
+            within(*PLACES[:3]),
+            within(Partition("acme", "nobody")),
+            within(FOREIGN),
+        ]
         return self.chance.choice(narrow + wide)
 
     def roles(self) -> frozenset[Role]:
@@ -198,7 +246,11 @@ class RandomWork:
 
     def query(self) -> Query:
         chance = self.chance
-        order = [Order(name, chance.random() < 0.5) for name in chance.sample(ORDERED, chance.randrange(4))] if self.claims.order else []
+        order = (
+            [Order(name, chance.random() < 0.5) for name in chance.sample(ORDERED, chance.randrange(4))]
+            if self.claims.order
+            else []
+        )
         limit = chance.choice((MAX_LIMIT, 3, 10, 30))
         return Query(SAMPLES, self.where(), self.maybe_filter(), tuple(order), limit, roles=self.roles())
 
@@ -206,7 +258,10 @@ class RandomWork:
         """Marks and tombstones, and everything together."""
         parts: list[Filter | None] = [None]
         if self.claims.filter:
-            parts += [And((Lt("discard_at", T0 + timedelta(days=1)), Not(Eq("owing", True)))), Eq("owing", True)]
+            parts += [
+                And((Lt("discard_at", T0 + timedelta(days=1)), Not(Eq("owing", True)))),
+                Eq("owing", True),
+            ]
         kinds = (frozenset({RowType.MARK}), frozenset({RowType.TOMBSTONE}), frozenset(RowType))
         return [Query(SAMPLES, Everywhere(), part, limit=5, types=kind) for kind in kinds for part in parts]
 
@@ -214,7 +269,9 @@ class RandomWork:
         return Search(SAMPLES, self.where(), Words(self._words(4)), limit, self.maybe_filter(), self.roles())
 
     def candidates(self) -> Candidates:
-        """By both ways, one of them or neither, with some that are named and what stands beside these; all there are, so that it is told which."""
+        """By both ways, one of them or neither, with some that are named and what
+        stands beside these; all there are, so that it is told which.
+        """
         chance, where = self.chance, self.where()
         while isinstance(where, Everywhere):
             where = self.where()
@@ -234,4 +291,11 @@ class RandomWork:
         )
 
     def by_meaning(self) -> Search:
-        return Search(SAMPLES, self.where(), Near(self.vector()), self.chance.choice((1, 5, 200)), self.maybe_filter(), self.roles())
+        return Search(
+            SAMPLES,
+            self.where(),
+            Near(self.vector()),
+            self.chance.choice((1, 5, 200)),
+            self.maybe_filter(),
+            self.roles(),
+        )

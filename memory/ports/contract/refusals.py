@@ -1,8 +1,10 @@
-"""What every store refuses alike: one table. Each row is a record, or a write, that no store keeps, and the name its refusal must tell.
+"""What every store refuses alike: one table. Each row is a record, or a write, that no
+store keeps, and the name its refusal must tell.
 
-`memory.ports.checking` says the same in code, for adapters that stand on `BaseStore`; a store of other make is held to the table all the same.
-`LAWFUL` is the other half: what lies just inside and is kept exactly. `QUESTIONS` are filters that no store asks, each with three neighbours that
-every store answers.
+`memory.ports.checking` says the same in code, for adapters that stand on `BaseStore`; a
+store of other make is held to the table all the same. `LAWFUL` is the other half: what
+lies just inside and is kept exactly. `QUESTIONS` are filters that no store asks, each
+with three neighbours that every store answers.
 """
 
 from __future__ import annotations
@@ -77,7 +79,11 @@ _NO_JSON: dict[str, Any] = {
 }
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    **{f"{what} in {place}": row for what, value in _NO_JSON.items() for place, row in _everywhere(value).items()},
+    **{
+        f"{what} in {place}": row
+        for what, value in _NO_JSON.items()
+        for place, row in _everywhere(value).items()
+    },
     "a body too deep": ({"body": {"x": deep(MAX_DEPTH)}}, "body"),
     "a step too deep": ({"owed": (Owed("k", "k", {"x": deep(MAX_DEPTH)}),)}, "owed"),
     "a body of great depth": ({"body": {"x": deep(5_000)}}, "body"),
@@ -124,15 +130,42 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a vector that is a list": ({"vector": [1.0]}, "vector"),
     "a vector that may change": ({"vector": bytearray(pack_vector([1.0]))}, "vector"),
     # what every record has
-    **{f"a naive moment for {name}": ({name: NAIVE}, name) for name in ("created_at", "updated_at", "expires_at", "accessed_at", "cached_at")},
-    **{f"a moment before the years for {name}": ({name: EARLY}, name) for name in ("created_at", "updated_at", "expires_at", "accessed_at")},
-    **{f"a moment after the years for {name}": ({name: LATE}, name) for name in ("created_at", "updated_at", "expires_at", "cached_at")},
-    **{f"a number for {name}": ({name: 5}, name) for name in ("created_at", "updated_at", "expires_at", "accessed_at", "cached_at")},
-    **{f"2**63 for {name}": ({name: 2**63}, name) for name in ("version", "accesses", "previous", "generation")},
-    **{f"a text for {name}": ({name: "1"}, name) for name in ("version", "accesses", "previous", "generation")},
-    **{f"a real number for {name}": ({name: 1.0}, name) for name in ("version", "accesses", "previous", "generation")},
-    **{f"a boolean for {name}": ({name: True}, name) for name in ("version", "accesses", "previous", "generation")},
-    **{f"less than nothing for {name}": ({name: -1}, name) for name in ("version", "accesses", "previous", "generation")},
+    **{
+        f"a naive moment for {name}": ({name: NAIVE}, name)
+        for name in ("created_at", "updated_at", "expires_at", "accessed_at", "cached_at")
+    },
+    **{
+        f"a moment before the years for {name}": ({name: EARLY}, name)
+        for name in ("created_at", "updated_at", "expires_at", "accessed_at")
+    },
+    **{
+        f"a moment after the years for {name}": ({name: LATE}, name)
+        for name in ("created_at", "updated_at", "expires_at", "cached_at")
+    },
+    **{
+        f"a number for {name}": ({name: 5}, name)
+        for name in ("created_at", "updated_at", "expires_at", "accessed_at", "cached_at")
+    },
+    **{
+        f"2**63 for {name}": ({name: 2**63}, name)
+        for name in ("version", "accesses", "previous", "generation")
+    },
+    **{
+        f"a text for {name}": ({name: "1"}, name)
+        for name in ("version", "accesses", "previous", "generation")
+    },
+    **{
+        f"a real number for {name}": ({name: 1.0}, name)
+        for name in ("version", "accesses", "previous", "generation")
+    },
+    **{
+        f"a boolean for {name}": ({name: True}, name)
+        for name in ("version", "accesses", "previous", "generation")
+    },
+    **{
+        f"less than nothing for {name}": ({name: -1}, name)
+        for name in ("version", "accesses", "previous", "generation")
+    },
     "nothing for version": ({"version": None}, "version"),
     "nought for version": ({"version": 0}, "version"),
     "nothing for created_at": ({"created_at": None}, "created_at"),
@@ -143,7 +176,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a number for epoch": ({"epoch": 5}, "epoch"),
     "a text for role": ({"role": "home"}, "role"),
 }
-"""Of records, in every write that brings one: what its parts are, and the name that the refusal must tell."""
+"""Of records, in every write that brings one: what its parts are, and the name that the
+refusal must tell.
+"""
 
 _MINE = id_of(1)
 IDS: dict[str, Any] = {
@@ -164,19 +199,28 @@ IDS: dict[str, Any] = {
     "an id of another variant": f"{_MINE[:19]}c{_MINE[20:]}",
     "the id of nothing": "00000000-0000-0000-0000-000000000000",
 }
-"""What no library of ours made for any partition: of every write, and of what is asked for."""
+"""What no library of ours made for any partition: of every write, and of what is asked
+for.
+"""
 
 FOREIGN_IDS: dict[str, str] = {
     "an id of another scope": id_of(1, ELSEWHERE),
     "an id of another tenant": id_of(1, FOREIGN),
     "an id of a scope within": id_of(1, Partition(HERE.tenant, f"{HERE.scope}/more")),
-    "an id of tenant and scope cut elsewhere": id_of(1, Partition(HERE.tenant + HERE.scope[:1], HERE.scope[1:])),
+    "an id of tenant and scope cut elsewhere": id_of(
+        1, Partition(HERE.tenant + HERE.scope[:1], HERE.scope[1:])
+    ),
     "an id with a bit of its partition turned": f"{_MINE[:24]}{int(_MINE[24:], 16) ^ 1 << 30:012x}",
 }
-"""Of records of `HERE`. In other writes they are ids as any other: a key does not tell its scope."""
+"""Of records of `HERE`. In other writes they are ids as any other: a key does not tell
+its scope.
+"""
 
 GIVEN: dict[str, tuple[dict[str, Any], str]] = {
-    **{f"{what} in a step": ({"owed": (Owed("k", "k", {"x": value}),)}, "owed") for what, value in _NO_JSON.items()},
+    **{
+        f"{what} in a step": ({"owed": (Owed("k", "k", {"x": value}),)}, "owed")
+        for what, value in _NO_JSON.items()
+    },
     "a naive end": ({"discard_at": NAIVE}, "discard_at"),
     "an end before the years": ({"discard_at": EARLY}, "discard_at"),
     "an end after the years": ({"discard_at": LATE}, "discard_at"),
@@ -201,25 +245,41 @@ LAWFUL: dict[str, dict[str, Any]] = {
     "NUL in a field": {"fields": {"type": NUL, "source": "\x00"}},
     "NUL in tags": {"fields": {"tags": (NUL, "\x00", "be")}},
     "NUL in bookkeeping": {"tier": NUL, "epoch": NUL, "owed": (Owed(NUL, NUL, {NUL: NUL}),)},
-    "escapes of NUL": {"body": {"x": "\x01\x01 \\u0000 \\x00 \x01\x02"}, "fields": {"type": "\x01\x01", "tags": ("\x01\x02",)}},
+    "escapes of NUL": {
+        "body": {"x": "\x01\x01 \\u0000 \\x00 \x01\x02"},
+        "fields": {"type": "\x01\x01", "tags": ("\x01\x02",)},
+    },
     "the deepest body": {"body": {"x": deep(MAX_DEPTH - 1)}},
     "the deepest step": {"owed": (Owed("k", "k", {"x": deep(MAX_DEPTH - 1)}),)},
-    "the ends of 64 bits": {"body": {"x": [2**63 - 1, -(2**63)]}, "owed": (Owed("k", "k", {"x": -(2**63)}),), "version": 2**62, "accesses": 2**62},
+    "the ends of 64 bits": {
+        "body": {"x": [2**63 - 1, -(2**63)]},
+        "owed": (Owed("k", "k", {"x": -(2**63)}),),
+        "version": 2**62,
+        "accesses": 2**62,
+    },
     "the largest generation": {"generation": MAX_GENERATION},
     "integers that are doubles": {"fields": {"confidence": 2**53 + 2}},
     "moments of other zones at the ends of the years": {
         "created_at": datetime(1, 1, 1, 14, tzinfo=EAST),
         "expires_at": datetime(9999, 12, 31, 11, 59, 59, 999_999, tzinfo=WEST),
-        "fields": {"valid_from": datetime(1, 1, 1, 14, tzinfo=EAST), "valid_to": datetime(9999, 12, 31, 11, 59, 59, 999_999, tzinfo=WEST)},
+        "fields": {
+            "valid_from": datetime(1, 1, 1, 14, tzinfo=EAST),
+            "valid_to": datetime(9999, 12, 31, 11, 59, 59, 999_999, tzinfo=WEST),
+        },
     },
-    "numbers that print alike": {"body": {"x": [1, 1.0, True, "1", 1e16, 10**16, -0.0, 0, 0.0, False, None, "null"]}},
+    "numbers that print alike": {
+        "body": {"x": [1, 1.0, True, "1", 1e16, 10**16, -0.0, 0, 0.0, False, None, "null"]}
+    },
     "the ends of a vector's numbers": {"vector": pack_vector([-0.0, 1e-45, -3.4e38, 3.4e38])},
-    "characters beyond the basic plane": {"body": {"\U0001f600": "\U0010ffff"}, "fields": {"type": "\U0010ffff", "tags": ("\U0001f600",)}},
+    "characters beyond the basic plane": {
+        "body": {"\U0001f600": "\U0010ffff"},
+        "fields": {"type": "\U0010ffff", "tags": ("\U0001f600",)},
+    },
 }
 """Parts of records that every store keeps exactly."""
 
 
-# -- questions --------------------------------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------
 
 
 def nested(levels: int, *, by_not: bool = False) -> Filter:
@@ -235,7 +295,11 @@ def _wide(parts: int) -> tuple[Filter, ...]:
 
 
 _NAMES = tuple(f"none {n}" for n in range(MAX_FILTER_VALUES))
-_DEEPEST = (nested(MAX_FILTER_DEPTH), nested(MAX_FILTER_DEPTH, by_not=True), nested(MAX_FILTER_DEPTH - 1, by_not=True))
+_DEEPEST = (
+    nested(MAX_FILTER_DEPTH),
+    nested(MAX_FILTER_DEPTH, by_not=True),
+    nested(MAX_FILTER_DEPTH - 1, by_not=True),
+)
 _WIDEST = (
     Or((*_wide(MAX_FILTER_PARTS - 2), Eq("type", "a"))),
     And(tuple(Not(part) for part in _wide(MAX_FILTER_PARTS // 2 - 1))),
@@ -243,8 +307,15 @@ _WIDEST = (
 )
 _LONGEST = (
     In("type", (*_NAMES[:-1], "a")),
-    Not(In("version", tuple(range(2, 40_002)))),  # more than an engine takes parameters, and not as many as the others: it takes long
-    Or((In("type", (*_NAMES[: MAX_FILTER_VALUES // 2], None)), In("tier", _NAMES[MAX_FILTER_VALUES // 2 + 1 :]))),
+    Not(
+        In("version", tuple(range(2, 40_002)))
+    ),  # more than an engine takes parameters, and not as many as the others: it takes long
+    Or(
+        (
+            In("type", (*_NAMES[: MAX_FILTER_VALUES // 2], None)),
+            In("tier", _NAMES[MAX_FILTER_VALUES // 2 + 1 :]),
+        )
+    ),
 )
 _TEXT = (Eq("type", NUL), In("type", ("a", None)), Ge("type", "\U0010ffff"))
 _REAL = (Eq("confidence", 1), Gt("confidence", -1.7e308), In("confidence", (2**53, -0.0, None)))
@@ -268,7 +339,11 @@ QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
     "great depth": (nested(100_000), "filter", _DEEPEST),
     "great depth of negations": (nested(100_000, by_not=True), "filter", _DEEPEST),
     "a part too many": (Or(_wide(MAX_FILTER_PARTS)), "filter", _WIDEST),
-    "a part too many in portions": (And((Or(_wide(MAX_FILTER_PARTS // 2)), Not(Or(_wide(MAX_FILTER_PARTS // 2))))), "filter", _WIDEST),
+    "a part too many in portions": (
+        And((Or(_wide(MAX_FILTER_PARTS // 2)), Not(Or(_wide(MAX_FILTER_PARTS // 2))))),
+        "filter",
+        _WIDEST,
+    ),
     "a value too many": (In("type", (*_NAMES, "a")), "filter", _LONGEST),
     "a value too many in portions": (Or((In("type", _NAMES), Eq("type", "a"))), "filter", _LONGEST),
     # fields
@@ -283,24 +358,66 @@ QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
     **{f"{kind.__name__} of a number and a text": (kind("type", 5), "type", _TEXT) for kind in _COMPARED},
     **{f"{kind.__name__} of bytes and a text": (kind("type", b"a"), "type", _TEXT) for kind in _COMPARED},
     **{f"{kind.__name__} of half a character": (kind("type", HALF), "type", _TEXT) for kind in _COMPARED},
-    **{f"{kind.__name__} of a boolean and a real": (kind("confidence", True), "confidence", _REAL) for kind in _COMPARED},
+    **{
+        f"{kind.__name__} of a boolean and a real": (kind("confidence", True), "confidence", _REAL)
+        for kind in _COMPARED
+    },
     **{f"{kind.__name__} of NaN": (kind("confidence", math.nan), "confidence", _REAL) for kind in _COMPARED},
-    **{f"{kind.__name__} of infinity": (kind("confidence", -math.inf), "confidence", _REAL) for kind in _COMPARED},
-    **{f"{kind.__name__} of an integer that is no double": (kind("confidence", 2**53 + 1), "confidence", _REAL) for kind in _COMPARED},
-    **{f"{kind.__name__} of an integer beyond all doubles": (kind("confidence", 10**400), "confidence", _REAL) for kind in _COMPARED},
+    **{
+        f"{kind.__name__} of infinity": (kind("confidence", -math.inf), "confidence", _REAL)
+        for kind in _COMPARED
+    },
+    **{
+        f"{kind.__name__} of an integer that is no double": (
+            kind("confidence", 2**53 + 1),
+            "confidence",
+            _REAL,
+        )
+        for kind in _COMPARED
+    },
+    **{
+        f"{kind.__name__} of an integer beyond all doubles": (
+            kind("confidence", 10**400),
+            "confidence",
+            _REAL,
+        )
+        for kind in _COMPARED
+    },
     **{f"{kind.__name__} of 2**63": (kind("version", 2**63), "version", _INTEGER) for kind in _COMPARED},
-    **{f"{kind.__name__} of less than 64 bits": (kind("accesses", -(2**63) - 1), "accesses", _INTEGER) for kind in _COMPARED},
-    **{f"{kind.__name__} of a real and an integer": (kind("generation", 1.0), "generation", _INTEGER) for kind in _COMPARED},
-    **{f"{kind.__name__} of a naive moment": (kind("valid_from", NAIVE), "valid_from", _MOMENT) for kind in _COMPARED},
-    **{f"{kind.__name__} of a moment before the years": (kind("created_at", EARLY), "created_at", _MOMENT) for kind in _COMPARED},
-    **{f"{kind.__name__} of a moment after the years": (kind("expires_at", LATE), "expires_at", _MOMENT) for kind in _COMPARED},
-    **{f"{kind.__name__} of a text and a moment": (kind("updated_at", "2024-01-01"), "updated_at", _MOMENT) for kind in _COMPARED},
+    **{
+        f"{kind.__name__} of less than 64 bits": (kind("accesses", -(2**63) - 1), "accesses", _INTEGER)
+        for kind in _COMPARED
+    },
+    **{
+        f"{kind.__name__} of a real and an integer": (kind("generation", 1.0), "generation", _INTEGER)
+        for kind in _COMPARED
+    },
+    **{
+        f"{kind.__name__} of a naive moment": (kind("valid_from", NAIVE), "valid_from", _MOMENT)
+        for kind in _COMPARED
+    },
+    **{
+        f"{kind.__name__} of a moment before the years": (kind("created_at", EARLY), "created_at", _MOMENT)
+        for kind in _COMPARED
+    },
+    **{
+        f"{kind.__name__} of a moment after the years": (kind("expires_at", LATE), "expires_at", _MOMENT)
+        for kind in _COMPARED
+    },
+    **{
+        f"{kind.__name__} of a text and a moment": (kind("updated_at", "2024-01-01"), "updated_at", _MOMENT)
+        for kind in _COMPARED
+    },
     **{f"{kind.__name__} of tags": (kind("tags", ("a",)), "tags", _TAGS) for kind in _ORDERS},
     "tags in a list": (Eq("tags", ["a"]), "tags", _TAGS),  # type: ignore[arg-type]
     "a tag that is no text": (Has("tags", 5), "tags", _TAGS),  # type: ignore[arg-type]
     "half a character in a tag": (Has("tags", HALF), "tags", _TAGS),
     "half a character in tags": (Eq("tags", ("a", HALF)), "tags", _TAGS),
-    "a number for a truth": (Eq("owing", 1), "owing", (Eq("owing", True), In("owing", (False, None)), IsNull("owing"))),
+    "a number for a truth": (
+        Eq("owing", 1),
+        "owing",
+        (Eq("owing", True), In("owing", (False, None)), IsNull("owing")),
+    ),
     "one bad value of many": (In("type", ("a", "b", 5)), "type", _TEXT),
     "half a character among many": (In("type", ("a", HALF)), "type", _TEXT),
     "one naive moment of many": (In("valid_from", (T0, NAIVE)), "valid_from", _MOMENT),
@@ -308,7 +425,11 @@ QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
     "a text for values": (In("type", "a"), "type", _TEXT),  # type: ignore[arg-type]
     # ids
     **{f"Eq of {what}": (Eq("id", value), "id", _IDS) for what, value in IDS.items() if value is not None},
-    **{f"{what} among many": (Not(In("id", (_MINE, value))), "id", _IDS) for what, value in IDS.items() if value is not None},
+    **{
+        f"{what} among many": (Not(In("id", (_MINE, value))), "id", _IDS)
+        for what, value in IDS.items()
+        if value is not None
+    },
     **{f"{kind.__name__} of an id": (kind("id", _MINE), "id", _IDS) for kind in _ORDERS},
     # prefixes
     "a prefix of an id": (StartsWith("id", _MINE[:8]), "id", _PREFIX),
@@ -319,4 +440,6 @@ QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
     "a prefix that is nothing": (StartsWith("type", None), "type", _PREFIX),  # type: ignore[arg-type]
     "half a character for a prefix": (StartsWith("type", HALF), "type", _PREFIX),
 }
-"""Filters that no store asks, the name that the refusal must tell, and three neighbours that every store answers."""
+"""Filters that no store asks, the name that the refusal must tell, and three neighbours
+that every store answers.
+"""

@@ -1,4 +1,6 @@
-"""The report at the end of a run: which clauses passed, failed, were not judged or do not apply, and which tiers the store is fit for."""
+"""The report at the end of a run: which clauses passed, failed, were not judged or do
+not apply, and which tiers the store is fit for.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from memory.ports.contract.harness import Harness
 
 PROPERTY = "memory_contract"
-"""What a test proves for whom travels with its report: also from a worker of pytest-xdist to whoever tells it."""
+"""What a test proves for whom travels with its report: also from a worker of
+pytest-xdist to whoever tells it.
+"""
 SEED = "memory_history_seed"
 EVERYONE = "every store"
 
@@ -79,7 +83,9 @@ class Verdicts:
         return sorted({*self.passed, *self.failed})
 
     def verdict(self, name: str, clause: Clause) -> Verdict:
-        """A failed test counts, whatever the clause belongs to; a passed one only where the clause applies."""
+        """A failed test counts, whatever the clause belongs to; a passed one only where
+        the clause applies.
+        """
         if clause.id in self.failed[name]:
             return Verdict.FAILED
         harness = self.harnesses.get(name)
@@ -103,14 +109,22 @@ class Verdicts:
             why.append(f"failed: {', '.join(sorted(told[Verdict.FAILED]))}")
         if told[Verdict.NOT_RUN]:
             why.append(f"{len(told[Verdict.NOT_RUN])} clauses were not run")
-        lacking = {level: harness.claims.missing(needs) if harness is not None else [] for level, needs in LEVELS.items()}
-        return {level: "; ".join([*([f"lacks {', '.join(missing)}"] if missing else []), *why]) for level, missing in lacking.items()}
+        lacking = {
+            level: harness.claims.missing(needs) if harness is not None else []
+            for level, needs in LEVELS.items()
+        }
+        return {
+            level: "; ".join([*([f"lacks {', '.join(missing)}"] if missing else []), *why])
+            for level, missing in lacking.items()
+        }
 
     def lines(self, whole: bool) -> Iterator[str]:
         for name in self.names:
             told = self.by_verdict(name)
             failed = sorted(told[Verdict.FAILED])
-            yield f"{name}: {len(told[Verdict.PASSED])} clauses passed" + (f", {len(failed)} failed: {', '.join(failed)}" if failed else "")
+            yield f"{name}: {len(told[Verdict.PASSED])} clauses passed" + (
+                f", {len(failed)} failed: {', '.join(failed)}" if failed else ""
+            )
             if whole or len(self.names) <= _FEW:
                 yield from self._rest(name, told)
             if whole:
@@ -141,11 +155,18 @@ class Verdicts:
             harness = self.harnesses.get(name)
             harnesses[name] = {
                 "claims": None if harness is None else _claims(harness.claims),
-                "clauses": {c.id: {"verdict": self.verdict(name, c).value, "edition": c.edition} for c in CLAUSES.values()},
-                "not_judged": {} if harness is None else {hook: _HOOKS[hook] for hook in hooks_missing(harness)},
+                "clauses": {
+                    c.id: {"verdict": self.verdict(name, c).value, "edition": c.edition}
+                    for c in CLAUSES.values()
+                },
+                "not_judged": {}
+                if harness is None
+                else {hook: _HOOKS[hook] for hook in hooks_missing(harness)},
                 "levels": {level: {"fit": not why, "why": why} for level, why in self.levels(name).items()},
             }
-        return json.dumps({"edition": EDITION, "pinned": self.edition, "harnesses": harnesses}, indent=2, sort_keys=True)
+        return json.dumps(
+            {"edition": EDITION, "pinned": self.edition, "harnesses": harnesses}, indent=2, sort_keys=True
+        )
 
 
 _FEW = 3
@@ -168,7 +189,9 @@ def hooks_missing(harness: type[Harness]) -> list[str]:
 
 
 def _unmet(clause: Clause, harness: type[Harness]) -> Verdict | None:
-    """Why nothing of this store can be said of the clause; None where it binds the store."""
+    """Why nothing of this store can be said of the clause; None where it binds the
+    store.
+    """
     if clause.needs in _HOOKS:
         return Verdict.NO_HOOK if clause.needs in hooks_missing(harness) else None
     return None if clause.id in _askable(harness) else Verdict.DOES_NOT_APPLY

@@ -1,4 +1,5 @@
-"""Every test of the contract, for a suite that imports it instead of naming the package.
+"""Every test of the contract, for a suite that imports it instead of naming the
+package.
 
 # test_contract.py
 from memory.ports.contract.suite import *

@@ -1,4 +1,6 @@
-"""What the contract's tests are written with: records, partitions and short ways to write and look."""
+"""What the contract's tests are written with: records, partitions and short ways to
+write and look.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,30 @@ import pytest
 from memory.domain.ids import new_id
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, WORDS, Everywhere, Filter, Hit, Near, Query, RowType, Search, Where, Words, within
+from memory.ports.query import (
+    MAX_LIMIT,
+    SYSTEM_FIELDS,
+    VECTOR,
+    WORDS,
+    Everywhere,
+    Filter,
+    Hit,
+    Near,
+    Query,
+    RowType,
+    Search,
+    Where,
+    Words,
+    within,
+)
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, When, Write
 
 T0 = datetime(2124, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
-"""A moment so far ahead that a store which forgets what is past its time forgets nothing of these tests by accident."""
+"""A moment so far ahead that a store which forgets what is past its time forgets
+nothing of these tests by accident.
+"""
 HERE = Partition("acme", "user:ann")
 ELSEWHERE = Partition("acme", "user:bob")
 FOREIGN = Partition("umbrella", "user:ann")
@@ -38,7 +57,9 @@ def record(n: int = 1, at: Partition = HERE, version: int = 1, **parts: Any) -> 
     return Record(key_of(n, at), at.scope, version, **{**times, **parts})
 
 
-def put(what: Record, when: When | None = None, collection: Collection = SAMPLES, settles: Iterable[str] = ()) -> Put:
+def put(
+    what: Record, when: When | None = None, collection: Collection = SAMPLES, settles: Iterable[str] = ()
+) -> Put:
     return Put(collection, what, Always() if when is None else when, frozenset(settles))
 
 
@@ -46,7 +67,9 @@ def step_ids(steps: Iterable[Owed]) -> tuple[str, ...]:
     return tuple(step.id for step in steps)
 
 
-def delete(n: int = 1, version: int = 100, at: Partition = HERE, collection: Collection = SAMPLES, **parts: Any) -> Delete:
+def delete(
+    n: int = 1, version: int = 100, at: Partition = HERE, collection: Collection = SAMPLES, **parts: Any
+) -> Delete:
     """A deletion that holds whatever lower version stands there."""
     return Delete(collection, key_of(n, at), version, Newer(), **parts)
 
@@ -68,12 +91,16 @@ async def done(store: Store, *writes: Write) -> list[Outcome]:
     outcomes: list[Outcome] = []
     for start in range(0, len(writes), size):
         outcomes += await store.apply(writes[start : start + size])
-    refused = [(write, outcome) for write, outcome in zip(writes, outcomes, strict=True) if not outcome.applied]
+    refused = [
+        (write, outcome) for write, outcome in zip(writes, outcomes, strict=True) if not outcome.applied
+    ]
     assert not refused, f"these writes must be applied: {refused}"
     return outcomes
 
 
-async def found(store: Store, n: int = 1, at: Partition = HERE, collection: Collection = SAMPLES) -> Stored | None:
+async def found(
+    store: Store, n: int = 1, at: Partition = HERE, collection: Collection = SAMPLES
+) -> Stored | None:
     """What stands under the n-th key."""
     answers = await store.get(collection, [key_of(n, at)])
     assert len(answers) == 1, "get answers once for each key"
@@ -99,13 +126,19 @@ async def tombstoned(store: Store, n: int = 1) -> Tombstone:
     return stored
 
 
-async def asked(store: Store, where: Where | None = None, part: Filter | None = None, **rest: Any) -> list[str]:
+async def asked(
+    store: Store, where: Where | None = None, part: Filter | None = None, **rest: Any
+) -> list[str]:
     """The ids a query finds on its first page, in its order."""
-    page = await store.query(Query(rest.pop("collection", SAMPLES), where or within(HERE), part, **{"limit": MAX_LIMIT, **rest}))
+    page = await store.query(
+        Query(rest.pop("collection", SAMPLES), where or within(HERE), part, **{"limit": MAX_LIMIT, **rest})
+    )
     return [r.key.id for r in page.records]
 
 
-async def searched(store: Store, text: str, where: Where | None = None, limit: int = 50, **rest: Any) -> list[Hit]:
+async def searched(
+    store: Store, text: str, where: Where | None = None, limit: int = 50, **rest: Any
+) -> list[Hit]:
     return await store.search(Search(SAMPLES, where or within(HERE), Words(text), limit, **rest))
 
 
@@ -121,7 +154,12 @@ def everything_of(collection: Collection) -> frozenset[str]:
 def selections(collection: Collection) -> list[frozenset[str]]:
     """Nothing, everything, each name alone, and all but each."""
     every = everything_of(collection)
-    return [frozenset(), every, *[frozenset({name}) for name in sorted(every)], *[every - {name} for name in sorted(every)]]
+    return [
+        frozenset(),
+        every,
+        *[frozenset({name}) for name in sorted(every)],
+        *[every - {name} for name in sorted(every)],
+    ]
 
 
 def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
@@ -132,11 +170,20 @@ def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
 
 async def listed(store: Store, kind: RowType, collection: Collection = SAMPLES) -> Sequence[Stored]:
     """Every mark or tombstone the store lists."""
-    return (await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, types=frozenset({kind})))).records
+    return (
+        await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, types=frozenset({kind})))
+    ).records
 
 
 def alike(found: Sequence[object], expected: Sequence[object]) -> None:
-    """Both are the same; else the test fails with the first difference. For long ones: pytest compares them letter by letter, for minutes."""
+    """Both are the same; else the test fails with the first difference. For long ones:
+    pytest compares them letter by letter, for minutes.
+    """
     if found != expected:
-        at = next((n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), min(len(found), len(expected)))
-        pytest.fail(f"at {at}: {found[at : at + 1]} is not {expected[at : at + 1]} ({len(found)} and {len(expected)} in all)")
+        at = next(
+            (n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b),
+            min(len(found), len(expected)),
+        )
+        pytest.fail(
+            f"at {at}: {found[at : at + 1]} is not {expected[at : at + 1]} ({len(found)} and {len(expected)} in all)"
+        )

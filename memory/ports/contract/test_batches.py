@@ -1,4 +1,6 @@
-"""Batches: in order, one answer a write, one bad write never fails the others; together, all or nothing."""
+"""Batches: in order, one answer a write, one bad write never fails the others;
+together, all or nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,20 @@ import pytest
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, delete, done, found, hit_ids, id_of, live, one, put, record, release
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    delete,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+)
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Owed, Role, Tombstone, pack_vector
 from memory.ports.store import Store
@@ -46,7 +61,14 @@ async def test_a_later_write_of_a_batch_sees_the_earlier_ones(store: Store) -> N
             put(record(1, version=5), AtVersion(4)),
         ]
     )
-    assert [o.status for o in outcomes] == ["applied", "conflict", "applied", "applied", "conflict", "applied"]
+    assert [o.status for o in outcomes] == [
+        "applied",
+        "conflict",
+        "applied",
+        "applied",
+        "conflict",
+        "applied",
+    ]
     assert [o.version for o in outcomes] == [1, 1, 3, 4, 4, 5]
     assert (await live(store)).version == 5
 
@@ -64,11 +86,19 @@ async def test_a_vector_in_a_collection_without_vectors_is_rejected(store: Store
 @pytest.mark.asyncio
 async def test_together_keeps_everything_when_everything_applies(store: Store) -> None:
     outcomes = await store.apply(
-        [put(record(1), Absent()), put(record(1), Absent(), PLAIN), put(record(2), Absent(), MORE_SAMPLES), RaiseGeneration(HERE)],
+        [
+            put(record(1), Absent()),
+            put(record(1), Absent(), PLAIN),
+            put(record(2), Absent(), MORE_SAMPLES),
+            RaiseGeneration(HERE),
+        ],
         together=True,
     )
     assert [o.status for o in outcomes] == ["applied"] * 4
-    assert [await found(store, n, collection=c) is not None for n, c in ((1, SAMPLES), (1, PLAIN), (2, MORE_SAMPLES))] == [True] * 3
+    assert [
+        await found(store, n, collection=c) is not None
+        for n, c in ((1, SAMPLES), (1, PLAIN), (2, MORE_SAMPLES))
+    ] == [True] * 3
 
 
 @clause("atomic.together")
@@ -107,10 +137,20 @@ async def test_together_tells_every_write_that_is_in_the_way(store: Store) -> No
     await done(store, put(record(1, version=4)), put(record(2, version=5)))
     before = await store.get(SAMPLES, [record(n).key for n in range(1, 5)])
 
-    writes: list[Write] = [put(record(3)), put(record(1), Absent()), delete(2, version=5), put(record(4), AtVersion(9)), delete(3, version=9)]
+    writes: list[Write] = [
+        put(record(3)),
+        put(record(1), Absent()),
+        delete(2, version=5),
+        put(record(4), AtVersion(9)),
+        delete(3, version=9),
+    ]
     outcomes = await store.apply(writes, together=True)
 
-    assert [(o.status, o.version) for o in outcomes[1:4]] == [("conflict", 4), ("conflict", 5), ("conflict", None)]
+    assert [(o.status, o.version) for o in outcomes[1:4]] == [
+        ("conflict", 4),
+        ("conflict", 5),
+        ("conflict", None),
+    ]
     assert [outcomes[0].status, outcomes[4].status] == ["skipped", "skipped"]
     assert await store.get(SAMPLES, [record(n).key for n in range(1, 5)]) == before
 
@@ -119,7 +159,9 @@ async def test_together_tells_every_write_that_is_in_the_way(store: Store) -> No
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_keeps_nothing_when_one_write_is_rejected(store: Store) -> None:
-    outcomes = await store.apply([put(record(1)), put(record(2, fields={"colour": "red"})), put(record(3))], together=True)
+    outcomes = await store.apply(
+        [put(record(1)), put(record(2, fields={"colour": "red"})), put(record(3))], together=True
+    )
 
     assert [o.status for o in outcomes] == ["skipped", "rejected", "skipped"]
     assert await store.get(SAMPLES, [record(n).key for n in (1, 2, 3)]) == [None] * 3
@@ -131,7 +173,9 @@ async def test_together_keeps_nothing_when_one_write_is_rejected(store: Store) -
 async def test_together_keeps_nothing_when_one_generation_was_erased(store: Store) -> None:
     await done(store, RaiseGeneration(HERE))
 
-    outcomes = await store.apply([put(record(1)), put(record(2, generation=0)), put(record(3))], together=True)
+    outcomes = await store.apply(
+        [put(record(1)), put(record(2, generation=0)), put(record(3))], together=True
+    )
 
     assert [o.status for o in outcomes] == ["skipped", "rejected", "skipped"]
     assert await store.get(SAMPLES, [record(n).key for n in (1, 2, 3)]) == [None] * 3
@@ -141,7 +185,10 @@ async def test_together_keeps_nothing_when_one_generation_was_erased(store: Stor
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_judges_later_writes_by_earlier_ones(store: Store) -> None:
-    outcomes = await store.apply([put(record(1, version=1), Absent()), put(record(1, version=2), AtVersion(1)), delete(1, version=3)], together=True)
+    outcomes = await store.apply(
+        [put(record(1, version=1), Absent()), put(record(1, version=2), AtVersion(1)), delete(1, version=3)],
+        together=True,
+    )
 
     assert [o.status for o in outcomes] == ["applied"] * 3
     assert await found(store) == Tombstone(record(1).key, 3)
@@ -163,17 +210,28 @@ async def test_a_conditional_write_repeated_leaves_what_it_left_the_first_time(s
     again = await store.apply(writes)
 
     assert [o.status for o in again] == ["conflict"] * 4
-    assert [await found(store, 1), await found(store, 2), await found(store, 3, collection=MORE_SAMPLES)] == before
+    assert [
+        await found(store, 1),
+        await found(store, 2),
+        await found(store, 3, collection=MORE_SAMPLES),
+    ] == before
 
 
 @clause("apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio
-async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_left_the_first_time(store: Store) -> None:
-    """Each in the call it was made in, and in one of its own. An access alone counts again."""
+async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_left_the_first_time(
+    store: Store,
+) -> None:
+    """Each in the call it was made in, and in one of its own. An access alone counts
+    again.
+    """
     step, other = Owed("k", "k", {"n": 1}), Owed("l", "l")
     await done(
-        store, *[put(record(n, owed=(step, other))) for n in range(1, 5)], put(record(5, role=Role.CACHED)), put(record(6, role=Role.ARRIVING))
+        store,
+        *[put(record(n, owed=(step, other))) for n in range(1, 5)],
+        put(record(5, role=Role.CACHED)),
+        put(record(6, role=Role.ARRIVING)),
     )
     writes: list[Write] = [
         Annotate(SAMPLES, record(1).key, 1, tier="long", role=Role.REPLICA, settle=(step.id,)),
@@ -201,7 +259,9 @@ async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_l
 @clause("isolation.where", "apply.order")
 @pytest.mark.asyncio
 async def test_one_batch_may_write_to_several_collections_under_one_id(store: Store) -> None:
-    await done(store, put(record(body={"in": "samples"})), put(record(body={"in": "plain"}), collection=PLAIN))
+    await done(
+        store, put(record(body={"in": "samples"})), put(record(body={"in": "plain"}), collection=PLAIN)
+    )
 
     assert dict((await live(store)).body) == {"in": "samples"}
     assert dict((await live(store, collection=PLAIN)).body) == {"in": "plain"}
@@ -242,7 +302,11 @@ async def test_one_key_in_several_collections_is_answered_for_each(store: Store)
 async def test_together_that_failed_leaves_no_trace_in_generations_or_indexes(store: Store) -> None:
     vector = pack_vector([1.0])
     await done(store, put(record(1)), put(record(1), Absent(), MORE_SAMPLES))
-    for last in (put(record(1, version=2), Absent()), put(record(3, fields={"colour": "red"})), put(record(3, generation=0))):
+    for last in (
+        put(record(1, version=2), Absent()),
+        put(record(3, fields={"colour": "red"})),
+        put(record(3, generation=0)),
+    ):
         outcomes = await store.apply(
             [
                 put(record(5, texts={"content": "lantern"}, vector=vector)),

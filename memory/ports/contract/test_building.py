@@ -1,4 +1,6 @@
-"""What builds a store from configuration: it does no I/O, refuses what it does not know by name, and shows no secret."""
+"""What builds a store from configuration: it does no I/O, refuses what it does not know
+by name, and shows no secret.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,28 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import built
 
 SECRET = "hunter2-cormorant"  # noqa: S105
-_TOUCHES = frozenset({"socket.connect", "socket.getaddrinfo", "sqlite3.connect", "os.mkdir", "subprocess.Popen", "os.remove", "os.rename"})
+_TOUCHES = frozenset(
+    {
+        "socket.connect",
+        "socket.getaddrinfo",
+        "sqlite3.connect",
+        "os.mkdir",
+        "subprocess.Popen",
+        "os.remove",
+        "os.rename",
+    }
+)
 _touched: list[str] | None = None
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    """Hears of everything Python does to the world; listens only while a store is built."""
-    if _touched is not None and (event in _TOUCHES or (event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"))):
+    """Hears of everything Python does to the world; listens only while a store is
+    built.
+    """
+    if _touched is not None and (
+        event in _TOUCHES
+        or (event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"))
+    ):
         _touched.append(f"{event} {arguments[0]}")
 
 

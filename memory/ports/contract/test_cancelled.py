@@ -1,4 +1,6 @@
-"""Callers that give up: a write cut off anywhere happened or not, as a whole, and the store works on at once."""
+"""Callers that give up: a write cut off anywhere happened or not, as a whole, and the
+store works on at once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,20 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, done, hit_ids, id_of, key_of, live, put, record, searched, ways
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    T0,
+    done,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    put,
+    record,
+    searched,
+    ways,
+)
 from memory.ports.query import MAX_LIMIT, Near, Query, Search, Words, within
 from memory.ports.record import Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
@@ -40,13 +55,20 @@ def _full(n: int, version: int) -> Record:
 
 def _is_whole(stored: Record) -> bool:
     n = round((stored.created_at - record(0).created_at).total_seconds())
-    return stored.same_content(replace(_full(n, stored.version), generation=stored.generation)) and stored.tier == f"version{stored.version}"
+    return (
+        stored.same_content(replace(_full(n, stored.version), generation=stored.generation))
+        and stored.tier == f"version{stored.version}"
+    )
 
 
-async def _cut_off(chance: random.Random, calls: Sequence[Coroutine[Any, Any, list[Outcome]]]) -> list[list[Outcome] | None]:
-    """Begin all of them at once and cut each off after its own while. What those answered that were not; None for the others.
+async def _cut_off(
+    chance: random.Random, calls: Sequence[Coroutine[Any, Any, list[Outcome]]]
+) -> list[list[Outcome] | None]:
+    """Begin all of them at once and cut each off after its own while. What those
+    answered that were not; None for the others.
 
-    Half are cut off after some turns of the loop, half after some time: what a driver does takes turns, what a server does takes time.
+    Half are cut off after some turns of the loop, half after some time: what a driver
+    does takes turns, what a server does takes time.
     """
     tasks = [asyncio.ensure_future(call) for call in calls]
 
@@ -67,7 +89,9 @@ async def _cut_off(chance: random.Random, calls: Sequence[Coroutine[Any, Any, li
 
 
 async def _works_at_once(store: Store, round_: int) -> None:
-    """On whatever connections the cut-off calls left: answers to them must not be taken for answers to these."""
+    """On whatever connections the cut-off calls left: answers to them must not be taken
+    for answers to these.
+    """
     numbers = [10_000 + 10 * round_ + n for n in range(8)]
     await asyncio.gather(*(done(store, put(_full(n, 1))) for n in numbers))
     stands = await asyncio.gather(*(live(store, n) for n in numbers))
@@ -78,7 +102,9 @@ async def _works_at_once(store: Store, round_: int) -> None:
 @clause("life.cancelled")
 @pytest.mark.asyncio
 @cells("size", [1, 5], ids=["one write", "batches"])
-async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_is_missing(harness: Harness, store: Store, size: int) -> None:
+async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_is_missing(
+    harness: Harness, store: Store, size: int
+) -> None:
     chance = random.Random(size)  # noqa: S311
     known: set[int] = set()
     for round_ in range(harness.depth.rounds):
@@ -86,7 +112,9 @@ async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_i
         answers = await _cut_off(chance, [store.apply([put(_full(n, 1)) for n in some]) for some in numbers])
         await _works_at_once(store, round_)
 
-        known |= {n for some, answer in zip(numbers, answers, strict=True) if answer is not None for n in some}
+        known |= {
+            n for some, answer in zip(numbers, answers, strict=True) if answer is not None for n in some
+        }
         everything = [n for some in numbers for n in some]
         stands = dict(zip(everything, await store.get(SAMPLES, [key_of(n) for n in everything]), strict=True))
         kept = {n: s for n, s in stands.items() if s is not None}
@@ -95,19 +123,25 @@ async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_i
     listed = {r.key for r in (await store.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))).records}
     assert {key_of(n) for n in known} <= listed
     if store.capabilities.lexical:
-        assert {id_of(n) for n in known} <= {hit.head.key.id for hit in await searched(store, "version1", limit=10_000)}
+        assert {id_of(n) for n in known} <= {
+            hit.head.key.id for hit in await searched(store, "version1", limit=10_000)
+        }
 
 
 @clause("life.cancelled", "lexical.follows")
 @needs("conditional")
 @pytest.mark.asyncio
-async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(harness: Harness, store: Store) -> None:
+async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(
+    harness: Harness, store: Store
+) -> None:
     """Whole also in what it is found by: the words of the one or of the other."""
     chance = random.Random(3)  # noqa: S311
     await done(store, *[put(_full(n, 1)) for n in range(CUT_OFF)])
     for round_ in range(harness.depth.rounds):
         before = [await live(store, n) for n in range(CUT_OFF)]
-        writes: list[Write] = [put(_full(n, old.version + 1), AtVersion(old.version)) for n, old in enumerate(before)]
+        writes: list[Write] = [
+            put(_full(n, old.version + 1), AtVersion(old.version)) for n, old in enumerate(before)
+        ]
         answers = await _cut_off(chance, [store.apply([write]) for write in writes])
         await _works_at_once(store, round_)
 
@@ -115,7 +149,9 @@ async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(harness
         assert all(_is_whole(s) for s in after)
         for old, new, answer in zip(before, after, answers, strict=True):
             assert new.version in (old.version, old.version + 1)
-            assert answer is None or not answer[0].applied or new.version == old.version + 1, "what was acknowledged is there"
+            assert answer is None or not answer[0].applied or new.version == old.version + 1, (
+                "what was acknowledged is there"
+            )
         if store.capabilities.lexical:
             await _found_by_what_they_say(store)
 
@@ -138,7 +174,9 @@ async def _found_by_what_they_say(store: Store) -> None:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_creation_cut_off_and_made_again_is_made_once(harness: Harness, store: Store) -> None:
-    """Whoever does not know whether a write happened does it again under the same condition, and learns it."""
+    """Whoever does not know whether a write happened does it again under the same
+    condition, and learns it.
+    """
     chance = random.Random(5)  # noqa: S311
     for round_ in range(harness.depth.rounds):
         numbers = range(round_ * 100, round_ * 100 + CUT_OFF)
@@ -165,7 +203,9 @@ ENDING: dict[str, Callable[[Store, int], Coroutine[Any, Any, object]]] = {
 @clause("life.cancelled")
 @pytest.mark.asyncio
 async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Store) -> None:
-    """Not swallowed, not told as an error of the store: who waits for the caller waits for exactly that. One that had ended has ended."""
+    """Not swallowed, not told as an error of the store: who waits for the caller waits
+    for exactly that. One that had ended has ended.
+    """
     await done(store, *[put(_full(n, 1)) for n in range(20)])
     unable = {"words": not store.capabilities.lexical, "meaning": not store.capabilities.semantic}
     async with asyncio.timeout(60):
@@ -178,21 +218,38 @@ async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Sto
                     await asyncio.sleep(0)
                 if task.cancel():
                     await asyncio.wait([task])
-                    assert task.cancelled(), f"{name}, cancelled after {turns} turns, ended as {task.exception() or task.result()!r}"
+                    assert task.cancelled(), (
+                        f"{name}, cancelled after {turns} turns, ended as {task.exception() or task.result()!r}"
+                    )
             await done(store, put(record(700 + turns)))
-    assert [s is not None for s in await store.get(SAMPLES, [key_of(700 + turns) for turns in range(14)])] == [True] * 14
+    assert [
+        s is not None for s in await store.get(SAMPLES, [key_of(700 + turns) for turns in range(14)])
+    ] == [True] * 14
     pairs = [await store.get(SAMPLES, [key_of(500 + n), key_of(600 + n)]) for n in range(14)]
     assert all((a is None) == (b is None) for a, b in pairs) or not store.capabilities.atomic
 
 
 @clause("life.cancelled", "erase.all", "lexical.follows", "semantic.follows")
 @pytest.mark.asyncio
-async def test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeated_takes_the_rest(store: Store) -> None:
-    """It may take some and leave others: whoever erases a scope repeats it. Those that are left are found as they were."""
+async def test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeated_takes_the_rest(
+    store: Store,
+) -> None:
+    """It may take some and leave others: whoever erases a scope repeats it. Those that
+    are left are found as they were.
+    """
     semantic = store.capabilities.semantic
     for turns in range(CUT_OFF):
         at = Partition("acme", f"user:{turns}")
-        made = [record(n, at, texts={"content": "lantern"}, vector=pack_vector([1.0, n]) if semantic else None, generation=0) for n in range(8)]
+        made = [
+            record(
+                n,
+                at,
+                texts={"content": "lantern"},
+                vector=pack_vector([1.0, n]) if semantic else None,
+                generation=0,
+            )
+            for n in range(8)
+        ]
         await done(store, *map(put, made))
         everything = Query(SAMPLES, within(at), limit=MAX_LIMIT)
         call = asyncio.ensure_future(store.delete_matching(everything, 50, T0))
@@ -205,7 +262,10 @@ async def test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeat
         while not seen or seen[0] != seen[-1]:  # what was cut off may still come to its end
             stands = await store.get(SAMPLES, [r.key for r in made])
             page, count = await store.query(everything), await store.count(everything)
-            hits = [await store.search(Search(SAMPLES, within(at), by, 50)) for by in ways(store, "lantern", 1.0, 0.0)]
+            hits = [
+                await store.search(Search(SAMPLES, within(at), by, 50))
+                for by in ways(store, "lantern", 1.0, 0.0)
+            ]
             seen = [stands, await store.get(SAMPLES, [r.key for r in made])]
         left = [r for r, s in zip(made, stands, strict=True) if s == r]
         deleted = [Tombstone(r.key, 50, discard_at=T0) for r in made if r not in left]
@@ -213,4 +273,6 @@ async def test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeat
         assert (page.records, count.records) == (tuple(left), len(left))
         assert [{hit.head.key for hit in some} for some in hits] == [{r.key for r in left}] * len(hits)
         assert await store.delete_matching(everything, 50, T0) <= len(left)
-        assert await store.get(SAMPLES, [r.key for r in made]) == [Tombstone(r.key, 50, discard_at=T0) for r in made]
+        assert await store.get(SAMPLES, [r.key for r in made]) == [
+            Tombstone(r.key, 50, discard_at=T0) for r in made
+        ]

@@ -1,4 +1,6 @@
-"""Candidates: what may answer a question, with what ranks it, judged by the records themselves."""
+"""Candidates: what may answer a question, with what ranks it, judged by the records
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,20 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, delete, done, id_of, key_of, put, record
 from memory.ports.nearness import by_nearness
-from memory.ports.query import VECTOR, WORDS, Eq, Everywhere, In, Near, Partitions, Search, Tenant, Where, Words, within
+from memory.ports.query import (
+    VECTOR,
+    WORDS,
+    Eq,
+    Everywhere,
+    In,
+    Near,
+    Partitions,
+    Search,
+    Tenant,
+    Where,
+    Words,
+    within,
+)
 from memory.ports.record import Partition, Record, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.text import count_words, words
@@ -33,9 +48,14 @@ SELECT = frozenset({"type", "number", "conversation_id", "created_at", "tier", "
 
 
 def drawn(chance: random.Random, n: int, at: Partition) -> Record:
-    """One of a dense neighbourhood: two conversations, few words, some without a vector, a text, a place."""
+    """One of a dense neighbourhood: two conversations, few words, some without a
+    vector, a text, a place.
+    """
     fields = {"type": chance.choice("ab"), "number": n // 2, "conversation_id": f"c{n % 2}"}
-    texts = {part: " ".join(chance.choices(WORDS_SAID, k=chance.randrange(1, 9))) for part in chance.sample(["title", "content", "source"], 2)}
+    texts = {
+        part: " ".join(chance.choices(WORDS_SAID, k=chance.randrange(1, 9)))
+        for part in chance.sample(["title", "content", "source"], 2)
+    }
     return record(
         n,
         at,
@@ -48,7 +68,9 @@ def drawn(chance: random.Random, n: int, at: Partition) -> Record:
 
 
 async def _filled(store: Store, chance: random.Random) -> list[Record]:
-    """Records of three partitions, some of them replaced and deleted since: what stands then."""
+    """Records of three partitions, some of them replaced and deleted since: what stands
+    then.
+    """
     records = {(at, n): drawn(chance, n, at) for at in PARTITIONS for n in range(EVERYONE)}
     await done(store, *[put(r) for r in records.values()])
     for at, n in chance.sample(sorted(records), 12):
@@ -62,19 +84,27 @@ async def _filled(store: Store, chance: random.Random) -> list[Record]:
 
 
 def _inside(where: Where, one: Record) -> bool:
-    return one.partition in where.partitions if isinstance(where, Partitions) else isinstance(where, Tenant) and one.key.tenant == where.tenant
+    return (
+        one.partition in where.partitions
+        if isinstance(where, Partitions)
+        else isinstance(where, Tenant) and one.key.tenant == where.tenant
+    )
 
 
 def _beside(ids: Iterable[str], passing: Sequence[Record]) -> set[str]:
     """Those within reach of one of these, in its partition and its conversation."""
     by_id = {r.key.id: r for r in passing}
-    centres = [(c.scope, c.fields["conversation_id"], c.fields["number"]) for i in ids if _placed(c := by_id[i])]
+    centres = [
+        (c.scope, c.fields["conversation_id"], c.fields["number"]) for i in ids if _placed(c := by_id[i])
+    ]
     return {
         r.key.id
         for r in passing
         if _placed(r)
         for scope, group, number in centres
-        if r.scope == scope and r.fields["conversation_id"] == group and abs(r.fields["number"] - number) <= BESIDE.reach  # type: ignore[operator]
+        if r.scope == scope
+        and r.fields["conversation_id"] == group
+        and abs(r.fields["number"] - number) <= BESIDE.reach  # type: ignore[operator]
     }
 
 
@@ -83,7 +113,9 @@ def _placed(one: Record) -> bool:
 
 
 async def _found(store: Store, asked: Candidates, passing: Sequence[Record]) -> set[str]:
-    """What has to be among the candidates: what the store's own searches find, and where it has none what they would."""
+    """What has to be among the candidates: what the store's own searches find, and
+    where it has none what they would.
+    """
     found = set(asked.among) & {r.key.id for r in passing}
     search = Search(asked.collection, asked.where, Words(asked.text), asked.limit, asked.filter, asked.roles)
     if store.capabilities.lexical:
@@ -101,7 +133,22 @@ async def _found(store: Store, asked: Candidates, passing: Sequence[Record]) -> 
 
 def _measures(asked: Candidates, answer: Measured, records: Sequence[Record]) -> None:
     """Every column says of every record what the record says."""
-    assert len({len(column) for column in (answer.ids, answer.scopes, answer.versions, answer.roles, answer.tiers, answer.lengths)}) == 1
+    assert (
+        len(
+            {
+                len(column)
+                for column in (
+                    answer.ids,
+                    answer.scopes,
+                    answer.versions,
+                    answer.roles,
+                    answer.tiers,
+                    answer.lengths,
+                )
+            }
+        )
+        == 1
+    )
     by_id = {r.key.id: r for r in records}
     assert answer.counts.shape == (len(answer), len(asked.counted))
     assert answer.vectors.shape == (len(answer), asked.width)
@@ -114,13 +161,17 @@ def _measures(asked: Candidates, answer: Measured, records: Sequence[Record]) ->
         found, length = count_words(parts, frozenset(asked.counted))
         assert answer.lengths[row] == length
         assert answer.counts[row].tolist() == pytest.approx([found.get(stem, 0.0) for stem in asked.counted])
-        assert {name: answer.fields[name][row] for name in asked.select} == {name: value_of(one, name) for name in asked.select}
+        assert {name: answer.fields[name][row] for name in asked.select} == {
+            name: value_of(one, name) for name in asked.select
+        }
         same = one.vector is not None and len(one.vector) == 4 * asked.width
         assert answer.vectors[row].tobytes() == (one.vector if same else bytes(4 * asked.width))
 
 
 def _statistics(asked: Candidates, records: Sequence[Record]) -> Statistics:
-    counted = [count_words([(text, 1.0) for text in r.texts.values()], frozenset(asked.counted)) for r in records]
+    counted = [
+        count_words([(text, 1.0) for text in r.texts.values()], frozenset(asked.counted)) for r in records
+    ]
     containing = {stem: sum(stem in found for found, _ in counted) for stem in asked.counted}
     return Statistics(len(records), sum(length for _, length in counted), containing)
 
@@ -141,7 +192,14 @@ async def _judged(store: Store, asked: Candidates, everything: Sequence[Record])
     return answer
 
 
-_ASKED = Candidates(SAMPLES, within(HERE), "lantern of the deploying", pack_vector([1, 0, 0, 1]), 5, counted=("lantern", "deploi", "the", "x"))
+_ASKED = Candidates(
+    SAMPLES,
+    within(HERE),
+    "lantern of the deploying",
+    pack_vector([1, 0, 0, 1]),
+    5,
+    counted=("lantern", "deploi", "the", "x"),
+)
 _BOTH = frozenset({Role.HOME, Role.REPLICA})
 QUESTIONS = {
     "both ways": _ASKED,
@@ -166,11 +224,19 @@ QUESTIONS = {
 }  # fmt: skip
 
 
-@clause("candidates.found", "candidates.measured", "candidates.around", "candidates.among", "candidates.statistics")
+@clause(
+    "candidates.found",
+    "candidates.measured",
+    "candidates.around",
+    "candidates.among",
+    "candidates.statistics",
+)
 @needs("filter", "conditional")
 @pytest.mark.asyncio
 @cells("seed", range(3))
-async def test_candidates_are_what_was_asked_for_measured_by_what_they_say(store: Store, harness: Harness, seed: int) -> None:
+async def test_candidates_are_what_was_asked_for_measured_by_what_they_say(
+    store: Store, harness: Harness, seed: int
+) -> None:
     if seed >= harness.depth.seeds:
         return
     everything = await _filled(store, random.Random(seed))  # noqa: S311  the same each time
@@ -195,16 +261,38 @@ async def test_a_whole_tenant_is_asked_as_its_scopes_are(store: Store) -> None:
 async def test_candidates_follow_every_write_at_once(store: Store) -> None:
     times = {1: 1, 2: 2, 3: 300}  # more than a byte counts
     said = [
-        record(n, texts={"content": "lantern " * times[n]}, vector=pack_vector([n, 1]), fields={"conversation_id": "c", "number": n})
+        record(
+            n,
+            texts={"content": "lantern " * times[n]},
+            vector=pack_vector([n, 1]),
+            fields={"conversation_id": "c", "number": n},
+        )
         for n in (1, 2, 3)
     ]
-    asked = Candidates(SAMPLES, within(HERE), "lantern", pack_vector([1, 0]), 1, around=BESIDE, counted=("lantern", "harbour"), select=SELECT)
+    asked = Candidates(
+        SAMPLES,
+        within(HERE),
+        "lantern",
+        pack_vector([1, 0]),
+        1,
+        around=BESIDE,
+        counted=("lantern", "harbour"),
+        select=SELECT,
+    )
     await done(store, *map(put, said))
     assert set((await _judged(store, asked, said)).ids) == {id_of(1), id_of(2), id_of(3)}
-    said[2] = replace(said[2], version=2, texts={"content": "harbour"}, vector=pack_vector([0, 5]), fields={"conversation_id": "c", "number": 9})
+    said[2] = replace(
+        said[2],
+        version=2,
+        texts={"content": "harbour"},
+        vector=pack_vector([0, 5]),
+        fields={"conversation_id": "c", "number": 9},
+    )
     await done(store, put(said[2], Newer()))
     assert id_of(3) not in (await _judged(store, asked, said)).ids
-    await done(store, put(record(4, texts={"content": "lantern"}, fields={"conversation_id": "c", "number": 3})))
+    await done(
+        store, put(record(4, texts={"content": "lantern"}, fields={"conversation_id": "c", "number": 3}))
+    )
     assert id_of(4) in (await store.candidates(asked)).ids
     await done(store, delete(2), Release(SAMPLES, key_of(4), 1, "long"))
     await _judged(store, asked, [said[0], said[2]])
@@ -215,12 +303,17 @@ async def test_candidates_follow_every_write_at_once(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_candidates_are_measured_by_the_vector_that_a_version_has_by_now(store: Store) -> None:
     """One of the same version, of the same number of dimensions or another, or none."""
-    said = [record(n, texts={"content": "lantern"}, vector=pack_vector([n, 1]), fields={"conversation_id": "c"}) for n in range(5)]
+    said = [
+        record(n, texts={"content": "lantern"}, vector=pack_vector([n, 1]), fields={"conversation_id": "c"})
+        for n in range(5)
+    ]
     asked = replace(_ASKED, near=pack_vector([1, 0]), limit=2, counted=("lantern",), select=SELECT)
     await done(store, *map(put, said))
     await _judged(store, asked, said)
     for number, vector in ((4, [-1.0, 0.0]), (3, [1.0, 0.0, 0.0]), (0, [1.0, 0.0]), (2, None)):
-        said[number] = replace(said[number], vector=None if vector is None else pack_vector(vector), fields={"type": "anew"})
+        said[number] = replace(
+            said[number], vector=None if vector is None else pack_vector(vector), fields={"type": "anew"}
+        )
         await done(store, put(said[number], AtVersion(1, Role.HOME)))
         await _judged(store, asked, said)
         await _judged(store, replace(asked, near=pack_vector([1, 0, 0]), filter=Eq("type", "anew")), said)
@@ -229,13 +322,23 @@ async def test_candidates_are_measured_by_the_vector_that_a_version_has_by_now(s
 @clause("candidates.found")
 @needs("filter")
 @pytest.mark.asyncio
-async def test_candidates_bring_no_more_than_the_question_lets_through_however_many_match(store: Store, harness: Harness) -> None:
+async def test_candidates_bring_no_more_than_the_question_lets_through_however_many_match(
+    store: Store, harness: Harness
+) -> None:
     many = min(400, harness.depth.many)
     said = [
-        record(n, texts={"content": "lantern"}, fields={"type": "a" if n % 50 == 0 else "b"}, vector=pack_vector([1, n / many])) for n in range(many)
+        record(
+            n,
+            texts={"content": "lantern"},
+            fields={"type": "a" if n % 50 == 0 else "b"},
+            vector=pack_vector([1, n / many]),
+        )
+        for n in range(many)
     ]
     await done(store, *map(put, said))
-    asked = replace(_ASKED, near=pack_vector([1, 0]), filter=Eq("type", "a"), limit=many, counted=("lantern",))
+    asked = replace(
+        _ASKED, near=pack_vector([1, 0]), filter=Eq("type", "a"), limit=many, counted=("lantern",)
+    )
     assert set((await _judged(store, asked, said)).ids) == {id_of(n) for n in range(0, many, 50)}
 
 
@@ -243,9 +346,18 @@ async def test_candidates_bring_no_more_than_the_question_lets_through_however_m
 @pytest.mark.asyncio
 async def test_named_ones_and_what_stands_beside_them_come_without_a_filter(store: Store) -> None:
     """Also from a store that has no filters: whoever asks so names ids and places."""
-    said = [record(n, texts={"content": "lantern"}, fields={"conversation_id": f"c{n % 2}", "number": n // 2}) for n in range(20)]
+    said = [
+        record(n, texts={"content": "lantern"}, fields={"conversation_id": f"c{n % 2}", "number": n // 2})
+        for n in range(20)
+    ]
     await done(store, *map(put, said), put(record(7, ELSEWHERE, texts={"content": "lantern"})))
-    asked = replace(_ASKED, text="", near=None, among=(id_of(4), id_of(5), id_of(99), id_of(7, ELSEWHERE)), counted=("lantern",))
+    asked = replace(
+        _ASKED,
+        text="",
+        near=None,
+        among=(id_of(4), id_of(5), id_of(99), id_of(7, ELSEWHERE)),
+        counted=("lantern",),
+    )
     assert set((await _judged(store, asked, said)).ids) == {id_of(4), id_of(5)}
     beside = await _judged(store, replace(asked, around=BESIDE, select=SELECT), said)
     assert set(beside.ids) == {id_of(n) for n in range(10)}
@@ -255,12 +367,21 @@ async def test_named_ones_and_what_stands_beside_them_come_without_a_filter(stor
 @clause("candidates.around")
 @needs("filter")
 @pytest.mark.asyncio
-async def test_what_stands_at_either_end_has_neighbours_on_one_side_and_what_has_no_number_none(store: Store) -> None:
+async def test_what_stands_at_either_end_has_neighbours_on_one_side_and_what_has_no_number_none(
+    store: Store,
+) -> None:
     ends = {1: -(2**63), 2: -(2**63) + 2, 3: 2**63 - 1, 4: 2**63 - 3, 5: 0}
     said = [record(n, fields={"conversation_id": "c", "number": number}) for n, number in ends.items()]
-    await done(store, *map(put, said), put(record(6, fields={"conversation_id": "c"})), put(record(7, fields={"number": 0})))
+    await done(
+        store,
+        *map(put, said),
+        put(record(6, fields={"conversation_id": "c"})),
+        put(record(7, fields={"number": 0})),
+    )
     for named, beside in ((1, {1, 2}), (2, {1, 2}), (3, {3, 4}), (4, {3, 4}), (5, {5}), (6, {6}), (7, {7})):
-        answer = await store.candidates(replace(_ASKED, text="", near=None, among=(id_of(named),), around=BESIDE))
+        answer = await store.candidates(
+            replace(_ASKED, text="", near=None, among=(id_of(named),), around=BESIDE)
+        )
         assert set(answer.ids) == {id_of(n) for n in beside}
 
 
@@ -281,7 +402,15 @@ async def test_neighbours_of_many_in_many_groups_all_come(store: Store) -> None:
 async def test_what_has_neither_texts_nor_vectors_is_named(store: Store) -> None:
     said = [record(n, fields={}, texts={}) for n in (1, 2, 3)]
     await done(store, *[put(one, collection=PLAIN) for one in said])
-    asked = Candidates(PLAIN, within(HERE), "lantern", pack_vector([1, 0]), 5, among=(id_of(1), id_of(2)), counted=("lantern",))
+    asked = Candidates(
+        PLAIN,
+        within(HERE),
+        "lantern",
+        pack_vector([1, 0]),
+        5,
+        among=(id_of(1), id_of(2)),
+        counted=("lantern",),
+    )
     answer = await store.candidates(asked)
     assert sorted(answer.ids) == [id_of(1), id_of(2)]
     assert (answer.lengths.tolist(), answer.counts.tolist()) == ([0, 0], [[0.0], [0.0]])

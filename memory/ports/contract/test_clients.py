@@ -1,4 +1,6 @@
-"""Two clients of one shared store at once: every kind of write is decided in one place, whoever brings it."""
+"""Two clients of one shared store at once: every kind of write is decided in one place,
+whoever brings it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,22 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, delete, done, found, key_of, live, one, put, record, release, ways
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    FOREIGN,
+    HERE,
+    T0,
+    delete,
+    done,
+    found,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+    ways,
+)
 from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Query, RowType, Search, Tenant, Where, within
 from memory.ports.record import Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
@@ -39,7 +56,9 @@ async def clients(harness: Harness, store: Store) -> AsyncIterator[Clients]:
 
 
 async def _at_once(clients: Clients, writes: Sequence[Write]) -> list[Outcome]:
-    """Each write in a call of its own, by turns from the one client and the other, all under way together."""
+    """Each write in a call of its own, by turns from the one client and the other, all
+    under way together.
+    """
     return list(await asyncio.gather(*(one(clients[n % 2], write) for n, write in enumerate(writes))))
 
 
@@ -54,7 +73,10 @@ async def _both_see_the_same(clients: Clients, n: int = 1) -> None:
 async def test_of_many_writers_through_two_clients_exactly_one_wins(clients: Clients, stands: bool) -> None:
     if stands:
         await done(clients[0], put(record(1)))
-    writes = [put(record(1, version=n + 2, body={"by": n}), AtVersion(1) if stands else Absent()) for n in range(WRITERS)]
+    writes = [
+        put(record(1, version=n + 2, body={"by": n}), AtVersion(1) if stands else Absent())
+        for n in range(WRITERS)
+    ]
 
     outcomes = await _at_once(clients, writes)
 
@@ -73,7 +95,14 @@ async def test_no_increment_through_two_clients_is_lost(clients: Clients) -> Non
     async def increment(client: Store) -> None:
         while True:
             now = await live(client)
-            if (await one(client, put(record(version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version)))).applied:
+            if (
+                await one(
+                    client,
+                    put(
+                        record(version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version)
+                    ),
+                )
+            ).applied:
                 return
 
     await asyncio.gather(*(increment(clients[n % 2]) for n in range(24)))
@@ -106,7 +135,9 @@ async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(cl
     steps = tuple(Owed(f"deliver:{n}", "deliver", {"n": n}) for n in range(16))
     at = record().created_at
     await done(clients[0], put(record(owed=steps)))
-    await _at_once(clients, [Annotate(SAMPLES, key_of(1), 1, settle=(step.id,), accessed_at=at) for step in steps[1:]])
+    await _at_once(
+        clients, [Annotate(SAMPLES, key_of(1), 1, settle=(step.id,), accessed_at=at) for step in steps[1:]]
+    )
     after = await live(clients[1])
     assert (after.owed, after.accesses) == (steps[:1], 15)
     await _both_see_the_same(clients)
@@ -115,7 +146,9 @@ async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(cl
 @clause("shared.decides")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
-async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exactly_one_is_carried_out(clients: Clients) -> None:
+async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exactly_one_is_carried_out(
+    clients: Clients,
+) -> None:
     """The one that was is what stands there: nothing of another's is left behind."""
     for n in range(24):
         role = Role.HOME if n % 3 else Role.CACHED
@@ -134,7 +167,11 @@ async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exact
         purged = [write for write in carried_out if isinstance(write, Purge)]
         others = [write for write in carried_out if not isinstance(write, Purge)]
         assert len(others) <= 1
-        left = {"Put": Record, "Release": Mark, "Delete": Tombstone}[type(others[0]).__name__] if others else type(None)
+        left = (
+            {"Put": Record, "Release": Mark, "Delete": Tombstone}[type(others[0]).__name__]
+            if others
+            else type(None)
+        )
         assert isinstance(stands, left), f"{carried_out} were carried out, and there stands {stands}"
         assert purged or others
         await _both_see_the_same(clients, n)
@@ -143,7 +180,9 @@ async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exact
 @clause("shared.erases")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
-async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_another_client(clients: Clients) -> None:
+async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_another_client(
+    clients: Clients,
+) -> None:
     writing, erasing = clients
     stop = asyncio.Event()
     applied = 0
@@ -153,7 +192,9 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
         n = 0
         while not stop.is_set():
             known = (await one(writing, RaiseGeneration(HERE, 0))).number or 0
-            outcomes = await writing.apply([put(record(1000 * worker + n + i, generation=known), Absent()) for i in range(1 + n % 3)])
+            outcomes = await writing.apply(
+                [put(record(1000 * worker + n + i, generation=known), Absent()) for i in range(1 + n % 3)]
+            )
             applied += sum(o.applied for o in outcomes)
             n += 3
             await asyncio.sleep(0)  # let the other erase, where no call waits for anything
@@ -179,14 +220,31 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
 @needs("shared")
 @pytest.mark.asyncio
 async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write(clients: Clients) -> None:
-    """Whatever this client has seen, and however it was asked before: alone, in batches, and by the record's stamp."""
+    """Whatever this client has seen, and however it was asked before: alone, in
+    batches, and by the record's stamp.
+    """
     writing, raising = clients
     conditional = writing.capabilities.conditional
-    await done(writing, put(record(1)), RaiseGeneration(HERE, 0), *([put(record(1), Absent(), MORE_SAMPLES)] if conditional else []))
+    await done(
+        writing,
+        put(record(1)),
+        RaiseGeneration(HERE, 0),
+        *([put(record(1), Absent(), MORE_SAMPLES)] if conditional else []),
+    )
     for now in range(1, 4):
         assert (await one(raising, RaiseGeneration(HERE))).number == now
-        late = await writing.apply([put(record(100 + now, generation=now - 1)), put(record(200 + now)), put(record(300 + now, generation=now))])
-        assert [(o.status, o.reason, o.generation) for o in late] == [("rejected", "generation", None), ("applied", "", now), ("applied", "", now)]
+        late = await writing.apply(
+            [
+                put(record(100 + now, generation=now - 1)),
+                put(record(200 + now)),
+                put(record(300 + now, generation=now)),
+            ]
+        )
+        assert [(o.status, o.reason, o.generation) for o in late] == [
+            ("rejected", "generation", None),
+            ("applied", "", now),
+            ("applied", "", now),
+        ]
         if conditional:
             refused = await one(writing, put(record(400 + now, generation=now - 1), Absent(), MORE_SAMPLES))
             assert (refused.status, refused.reason) == ("rejected", "generation")
@@ -203,7 +261,9 @@ async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write
 @clause("shared.erases", "generation.binds")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
-async def test_a_generation_another_client_raised_binds_one_that_does_nothing_but_create(clients: Clients) -> None:
+async def test_a_generation_another_client_raised_binds_one_that_does_nothing_but_create(
+    clients: Clients,
+) -> None:
     """No put and no raise of its own tells it in between."""
     writing, raising = clients
     await done(writing, put(record(1), Absent(), MORE_SAMPLES))
@@ -219,23 +279,38 @@ async def _seen(client: Store, word: str = "lantern") -> list[object]:
     """What every question answers, about some partitions, a tenant and everything."""
     roles, can = frozenset(Role), client.capabilities
     wide: list[Where] = [Tenant(HERE.tenant), Tenant(FOREIGN.tenant), Everywhere()] if can.tenant_wide else []
-    seen: list[object] = [await client.get(c, [key_of(n, at) for at in PLACES for n in range(5)]) for c in (SAMPLES, PLAIN)]
+    seen: list[object] = [
+        await client.get(c, [key_of(n, at) for at in PLACES for n in range(5)]) for c in (SAMPLES, PLAIN)
+    ]
     for where in (within(HERE), within(HERE, ELSEWHERE, NEW), within(FOREIGN), *wide):
         for collection in (SAMPLES, PLAIN):
             everything = Query(collection, where, roles=roles, limit=MAX_LIMIT)
             page, count = await client.query(everything), await client.count(everything)
             assert count.records == len(page.records)
             seen += [page, count.records]
-            seen += [(await client.query(replace(everything, filter=Eq("tier", "long")))).records] if can.filter else []
-        hits = [await client.search(Search(SAMPLES, where, by, 20, roles=roles)) for by in ways(client, word, 1.0, 0.0)]
+            seen += (
+                [(await client.query(replace(everything, filter=Eq("tier", "long")))).records]
+                if can.filter
+                else []
+            )
+        hits = [
+            await client.search(Search(SAMPLES, where, by, 20, roles=roles))
+            for by in ways(client, word, 1.0, 0.0)
+        ]
         seen += [[(hit.head, round(hit.score, 5)) for hit in some] for some in hits]
     if can.tenant_wide:
-        seen += [await client.query(Query(c, Everywhere(), types=frozenset({kind}), limit=MAX_LIMIT)) for c in (SAMPLES, PLAIN) for kind in RowType]
+        seen += [
+            await client.query(Query(c, Everywhere(), types=frozenset({kind}), limit=MAX_LIMIT))
+            for c in (SAMPLES, PLAIN)
+            for kind in RowType
+        ]
     return [*seen, sorted(await client.idle_partitions())]
 
 
 async def _generations(client: Store) -> list[int | None]:
-    """Not asked between: only a write asks, and a client may look again at everything when it writes."""
+    """Not asked between: only a write asks, and a client may look again at everything
+    when it writes.
+    """
     return [(await one(client, RaiseGeneration(at, 0))).number for at in PLACES]
 
 
@@ -243,12 +318,17 @@ async def _generations(client: Store) -> list[int | None]:
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients) -> None:
-    """Asked again and again, by every question, while the other writes every kind of write: also in scopes, tenants and collections that nobody had
-    written to when it was opened."""
+    """Asked again and again, by every question, while the other writes every kind of
+    write: also in scopes, tenants and collections that nobody had written to when it
+    was opened.
+    """
     writing, looking = clients
 
     def said(word: str) -> dict[str, Any]:
-        return {"texts": {"content": word}, "vector": pack_vector([1.0, 0.0]) if writing.capabilities.semantic else None}
+        return {
+            "texts": {"content": word},
+            "vector": pack_vector([1.0, 0.0]) if writing.capabilities.semantic else None,
+        }
 
     turns: list[tuple[Write, ...]] = [
         (put(record(1, **said("lantern"))), put(record(2, **said("lantern")))),
@@ -258,7 +338,11 @@ async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients)
         (RaiseGeneration(ELSEWHERE, 4), RaiseGeneration(NEW), put(record(4, ELSEWHERE, **said("lantern")))),
         (put(record(1), collection=PLAIN), put(record(2, FOREIGN), collection=PLAIN)),
         (release(2), delete(3, 5)),
-        (delete(1, at=FOREIGN), delete(4, 2, at=ELSEWHERE), put(record(4, version=2, **said("lantern")), Absent())),
+        (
+            delete(1, at=FOREIGN),
+            delete(4, 2, at=ELSEWHERE),
+            put(record(4, version=2, **said("lantern")), Absent()),
+        ),
         (Annotate(SAMPLES, key_of(3), 5, discard_at=T0), Annotate(SAMPLES, key_of(2), 1, discard_at=T0)),
         (Purge(SAMPLES, key_of(2), 1), Purge(SAMPLES, key_of(3), 5), Purge(SAMPLES, key_of(1, FOREIGN), 100)),
         (put(record(2, version=9)), delete(1, 50)),
@@ -271,7 +355,15 @@ async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients)
     assert await _generations(looking) == await _generations(writing)
     for at, erased in ((HERE, (2, 1)), (NEW, (1, 0)), (FOREIGN, (0, 1))):
         await _seen(looking)
-        assert tuple([await writing.delete_matching(Query(c, within(at), roles=frozenset(Role)), 70) for c in (SAMPLES, PLAIN)]) == erased
+        assert (
+            tuple(
+                [
+                    await writing.delete_matching(Query(c, within(at), roles=frozenset(Role)), 70)
+                    for c in (SAMPLES, PLAIN)
+                ]
+            )
+            == erased
+        )
         assert await _seen(looking) == await _seen(writing)
     await _seen(looking)
     assert await writing.forget_partitions(await writing.idle_partitions()) >= 1

@@ -10,10 +10,35 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, delete, done, found, key_of, live, one, put, record, release
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    delete,
+    done,
+    found,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+)
 from memory.ports.record import Mark, Owed, Record, Role, Standing, Tombstone, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, Release, Status, When, Write
+from memory.ports.writes import (
+    Absent,
+    Always,
+    Annotate,
+    AtVersion,
+    Delete,
+    Newer,
+    Purge,
+    Put,
+    Release,
+    Status,
+    When,
+    Write,
+)
 
 V = 10  # the version of what stands there
 
@@ -63,14 +88,20 @@ PUTS: list[tuple[str, When, int, bool]] = [
 
 def _named(cell: tuple[str, When, int, bool]) -> str:
     standing, when, version, applied = cell
-    return f"{when}-at-{version}-on-{standing}-{'applies' if applied else 'conflicts'}".replace(" ", "").replace("<", "").replace(">", "")
+    return (
+        f"{when}-at-{version}-on-{standing}-{'applies' if applied else 'conflicts'}".replace(" ", "")
+        .replace("<", "")
+        .replace(">", "")
+    )
 
 
 @clause("write.table")
 @needs("conditional")
 @pytest.mark.asyncio
 @cells("cell", PUTS, ids=_named)
-async def test_a_put_meets_what_stands_there_as_the_table_says(store: Store, cell: tuple[str, When, int, bool]) -> None:
+async def test_a_put_meets_what_stands_there_as_the_table_says(
+    store: Store, cell: tuple[str, When, int, bool]
+) -> None:
     standing, when, version, applies = cell
     await done(store, *STANDING[standing])
     before = await found(store)
@@ -97,7 +128,8 @@ OWING_BOTH: dict[str, list[Write]] = {
     "tombstone": [delete(version=V, owed=KEPT_AND_SENT)],
 }
 
-# what the write owes itself, the steps it settles, whether it may take the place of what owes KEPT_AND_SENT
+# what the write owes itself, the steps it settles, whether it may take the place of
+# what owes KEPT_AND_SENT
 GIVES_WAY: list[tuple[tuple[Owed, ...], frozenset[str], bool]] = [
     ((), frozenset(), False),
     (KEPT_AND_SENT, frozenset(), True),
@@ -113,7 +145,9 @@ GIVES_WAY: list[tuple[tuple[Owed, ...], frozenset[str], bool]] = [
 ]
 
 
-def _over(standing: str, owed: tuple[Owed, ...], settles: frozenset[str]) -> list[tuple[Write, Standing | None]]:
+def _over(
+    standing: str, owed: tuple[Owed, ...], settles: frozenset[str]
+) -> list[tuple[Write, Standing | None]]:
     """Writes whose conditions hold there, and what each leaves."""
     new, key, at = record(version=V + 1, owed=owed, generation=0), key_of(1), AtVersion(V)
     deleted = Tombstone(key, V + 1, owed)
@@ -123,7 +157,9 @@ def _over(standing: str, owed: tuple[Owed, ...], settles: frozenset[str]) -> lis
         writes.append((Put(SAMPLES, new, at, settles), new))
         writes.append((Delete(SAMPLES, key, V + 1, at, owed, settles=settles), deleted))
     if standing == "live":
-        writes.append((Release(SAMPLES, key, V, "long", owed, settles=settles), Mark(key, HERE.scope, V, "long", owed)))
+        writes.append(
+            (Release(SAMPLES, key, V, "long", owed, settles=settles), Mark(key, HERE.scope, V, "long", owed))
+        )
     elif not owed:
         writes.append((Purge(SAMPLES, key, V, settles=settles), None))
     return writes
@@ -134,7 +170,9 @@ def _over(standing: str, owed: tuple[Owed, ...], settles: frozenset[str]) -> lis
 @pytest.mark.asyncio
 @pytest.mark.parametrize("batch", [False, True], ids=["alone", "in a batch"])
 @pytest.mark.parametrize("standing", OWING_BOTH)
-async def test_what_owes_gives_way_only_to_who_carries_it_on_or_settles_it(store: Store, standing: str, batch: bool) -> None:
+async def test_what_owes_gives_way_only_to_who_carries_it_on_or_settles_it(
+    store: Store, standing: str, batch: bool
+) -> None:
     failed: list[object] = []
     for owed, settles, gives_way in GIVES_WAY:
         for write, leaves in _over(standing, owed, settles):
@@ -153,7 +191,9 @@ async def test_what_owes_gives_way_only_to_who_carries_it_on_or_settles_it(store
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_was_settled_keeps_nobody_out_and_one_step_left_does(store: Store) -> None:
-    await done(store, put(record(version=V, owed=KEPT_AND_SENT)), Annotate(SAMPLES, key_of(1), V, settle=("1",)))
+    await done(
+        store, put(record(version=V, owed=KEPT_AND_SENT)), Annotate(SAMPLES, key_of(1), V, settle=("1",))
+    )
     assert (await one(store, put(record(version=V + 1), Newer()))).status is Status.CONFLICT
     await done(store, Annotate(SAMPLES, key_of(1), V, settle=("2",)), put(record(version=V + 1), Newer()))
     assert (await live(store)).version == V + 1
@@ -166,7 +206,9 @@ DELETIONS = [cell for cell in PUTS if isinstance(cell[1], AtVersion | Newer)]
 @needs("conditional")
 @pytest.mark.asyncio
 @cells("cell", DELETIONS, ids=_named)
-async def test_a_delete_meets_what_stands_there_as_the_table_says(store: Store, cell: tuple[str, When, int, bool]) -> None:
+async def test_a_delete_meets_what_stands_there_as_the_table_says(
+    store: Store, cell: tuple[str, When, int, bool]
+) -> None:
     standing, when, version, applies = cell
     assert isinstance(when, AtVersion | Newer)
     await done(store, *STANDING[standing])
@@ -204,7 +246,9 @@ async def test_a_tier_in_a_condition_asks_for_exactly_that_tier(store: Store) ->
     for tier in ("short", "", "mid "):
         assert not (await one(store, put(record(version=11), AtVersion(V, tier=tier)))).applied, f"'{tier}'"
     assert (await one(store, put(record(version=11), AtVersion(V, Role.HOME, tier="mid")))).applied
-    assert not (await one(store, put(record(version=12), AtVersion(11, tier="mid")))).applied, "it is in the tier without a name now"
+    assert not (await one(store, put(record(version=12), AtVersion(11, tier="mid")))).applied, (
+        "it is in the tier without a name now"
+    )
     assert (await one(store, put(record(version=12), AtVersion(11, tier="")))).applied
 
 
@@ -248,7 +292,12 @@ async def test_a_deleted_id_can_be_written_again_above_its_tombstone(store: Stor
 @pytest.mark.asyncio
 async def test_a_put_replaces_the_whole_record(store: Store) -> None:
     """Bookkeeping too: what the new one does not say, nobody says any more."""
-    content: dict[str, Any] = {"fields": {"type": "a", "tags": ("x",)}, "texts": {"title": "one"}, "body": {"k": 1}, "vector": pack_vector([1.0])}
+    content: dict[str, Any] = {
+        "fields": {"type": "a", "tags": ("x",)},
+        "texts": {"title": "one"},
+        "body": {"k": 1},
+        "vector": pack_vector([1.0]),
+    }
     times = dict.fromkeys(("expires_at", "accessed_at", "cached_at"), T0)
     books: dict[str, Any] = {
         "role": Role.REPLICA,

@@ -1,4 +1,6 @@
-"""What an outcome says: of a write that was carried out, and of one that met what it may not replace, whatever stands there."""
+"""What an outcome says: of a write that was carried out, and of one that met what it
+may not replace, whatever stands there.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,34 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, delete, done, found, key_of, one, put, record, release, step_ids
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    T0,
+    delete,
+    done,
+    found,
+    key_of,
+    one,
+    put,
+    record,
+    release,
+    step_ids,
+)
 from memory.ports.record import Owed, Role
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, RaiseGeneration, Status, Write
+from memory.ports.writes import (
+    Absent,
+    Annotate,
+    AtVersion,
+    Delete,
+    Newer,
+    Outcome,
+    Purge,
+    RaiseGeneration,
+    Status,
+    Write,
+)
 
 V = 10  # the version of what stands there
 OWING = (Owed("deliver", "deliver", {"to": "long"}), Owed("erase", "erase"))
@@ -21,8 +47,19 @@ AT = MORE_SAMPLES
 
 STANDING: dict[str, list[Write]] = {
     "nothing": [],
-    **{role.value: [put(record(version=V, role=role, tier="mid", owed=OWING, accesses=2, body={"k": [1]}), collection=AT)] for role in Role},
-    "mark": [put(record(version=V), collection=AT), replace(release(version=V, owed=OWING, discard_at=T0), collection=AT)],
+    **{
+        role.value: [
+            put(
+                record(version=V, role=role, tier="mid", owed=OWING, accesses=2, body={"k": [1]}),
+                collection=AT,
+            )
+        ]
+        for role in Role
+    },
+    "mark": [
+        put(record(version=V), collection=AT),
+        replace(release(version=V, owed=OWING, discard_at=T0), collection=AT),
+    ],
     "tombstone": [delete(version=V, collection=AT, owed=OWING, note={"digest": "d"}, discard_at=T0)],
 }
 
@@ -36,9 +73,13 @@ def _that_do_not_hold(standing: str) -> list[Write]:
         put(record(version=V + 1), AtVersion(V, tier="short"), AT),
         Delete(AT, key, V + 1, AtVersion(V - 1)),
         replace(release(version=V - 1), collection=AT),
-        replace(release(version=V, to="short"), collection=AT) if standing != "home" else replace(release(version=V + 1), collection=AT),
+        replace(release(version=V, to="short"), collection=AT)
+        if standing != "home"
+        else replace(release(version=V + 1), collection=AT),
         Annotate(AT, key, V - 1, settle=step_ids(OWING)),
-        Annotate(AT, key, V, role_is=Role.ARRIVING if standing != "arriving" else Role.HOME, settle=step_ids(OWING)),
+        Annotate(
+            AT, key, V, role_is=Role.ARRIVING if standing != "arriving" else Role.HOME, settle=step_ids(OWING)
+        ),
     ]
     if standing != "nothing":
         writes += [
@@ -56,7 +97,9 @@ def _that_do_not_hold(standing: str) -> list[Write]:
 @pytest.mark.asyncio
 @cells("standing", STANDING)
 @cells("batch", [False, True], ids=["each alone", "in one batch"])
-async def test_every_kind_of_write_that_conflicts_tells_what_stands_there_and_leaves_it(store: Store, standing: str, batch: bool) -> None:
+async def test_every_kind_of_write_that_conflicts_tells_what_stands_there_and_leaves_it(
+    store: Store, standing: str, batch: bool
+) -> None:
     await done(store, *STANDING[standing])
     stands = await found(store, collection=AT)
     writes = _that_do_not_hold(standing)
@@ -72,7 +115,9 @@ async def test_every_kind_of_write_that_conflicts_tells_what_stands_there_and_le
 @needs("conditional")
 @pytest.mark.asyncio
 @cells("batch", [False, True], ids=["each alone", "in one batch"])
-async def test_every_kind_of_write_that_is_carried_out_tells_its_version_generation_and_number(store: Store, batch: bool) -> None:
+async def test_every_kind_of_write_that_is_carried_out_tells_its_version_generation_and_number(
+    store: Store, batch: bool
+) -> None:
     key = key_of(1)
     told: list[tuple[Write, Outcome]] = [
         (RaiseGeneration(HERE, 3), Outcome(Status.APPLIED, number=3)),
@@ -104,11 +149,18 @@ async def test_every_kind_of_write_that_is_carried_out_tells_its_version_generat
 @needs("conditional")
 @pytest.mark.asyncio
 @cells("standing", STANDING)
-async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands_there_and_nothing_of_it(store: Store, standing: str) -> None:
+async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands_there_and_nothing_of_it(
+    store: Store, standing: str
+) -> None:
     await done(store, *STANDING[standing], RaiseGeneration(HERE, 2))
     stands = await found(store, collection=AT)
-    late: list[Write] = [put(record(version=V + 1, generation=1), when, AT) for when in (Newer(), AtVersion(V))]
-    late += [put(record(version=V + 1, generation=0), collection=AT), put(record(version=V + 1, generation=1), Absent(), AT)]
+    late: list[Write] = [
+        put(record(version=V + 1, generation=1), when, AT) for when in (Newer(), AtVersion(V))
+    ]
+    late += [
+        put(record(version=V + 1, generation=0), collection=AT),
+        put(record(version=V + 1, generation=1), Absent(), AT),
+    ]
     told = Outcome(Status.REJECTED, None if stands is None else V, reason="generation")
     assert await store.apply(late) == [told] * len(late)
     assert await found(store, collection=AT) == stands
@@ -119,7 +171,9 @@ async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands
 @pytest.mark.asyncio
 @cells("standing", STANDING)
 async def test_nothing_of_what_stood_there_is_left_in_what_comes_after(store: Store, standing: str) -> None:
-    """Neither of its content nor of its bookkeeping, also where it was purged in between."""
+    """Neither of its content nor of its bookkeeping, also where it was purged in
+    between.
+    """
     bare = record(version=V + 1, generation=0)
     settles = frozenset({"deliver", "erase"})
     plain: Write = delete(version=V + 1, collection=AT, settles=settles)

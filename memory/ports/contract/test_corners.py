@@ -1,4 +1,6 @@
-"""Rare arguments and rare moments: what is named twice, long, past its time, annotated, asked by many at once."""
+"""Rare arguments and rare moments: what is named twice, long, past its time, annotated,
+asked by many at once.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ LATER = T0 + timedelta(days=1)
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 
-# -- questions --------------------------------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------
 
 
 @clause("isolation.where", "count.exact", "search.limit")
@@ -53,7 +55,9 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 async def test_a_partition_named_twice_is_asked_once(store: Store) -> None:
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
     await done(
-        store, put(record(1, texts={"content": "lantern"}, vector=vector)), put(record(2, ELSEWHERE, texts={"content": "lantern"}, vector=vector))
+        store,
+        put(record(1, texts={"content": "lantern"}, vector=vector)),
+        put(record(2, ELSEWHERE, texts={"content": "lantern"}, vector=vector)),
     )
     twice = within(HERE, ELSEWHERE, HERE, HERE)
     assert await asked(store, twice) == sorted([id_of(1), id_of(2, ELSEWHERE)])
@@ -83,7 +87,13 @@ async def test_many_partitions_are_asked_and_erased_together(store: Store) -> No
 @pytest.mark.asyncio
 async def test_of_no_role_there_is_nothing(store: Store) -> None:
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    await done(store, *[put(record(n, role=role, texts={"content": "lantern"}, vector=vector)) for n, role in enumerate(Role)])
+    await done(
+        store,
+        *[
+            put(record(n, role=role, texts={"content": "lantern"}, vector=vector))
+            for n, role in enumerate(Role)
+        ],
+    )
     assert await asked(store, roles=frozenset()) == []
     assert (await store.count(Query(SAMPLES, within(HERE), roles=frozenset()))).records == 0
     for by in ways(store, "lantern", 1.0, 0.0):
@@ -95,28 +105,51 @@ async def test_of_no_role_there_is_nothing(store: Store) -> None:
 @clause("search.heads", "search.limit", "query.roles")
 @needs("filter")
 @pytest.mark.asyncio
-async def test_hits_are_the_same_with_and_without_content_under_roles_filters_places_and_limits(store: Store) -> None:
-    """The limit is that of the whole search, however many partitions and roles are asked."""
+async def test_hits_are_the_same_with_and_without_content_under_roles_filters_places_and_limits(
+    store: Store,
+) -> None:
+    """The limit is that of the whole search, however many partitions and roles are
+    asked.
+    """
     semantic, places = store.capabilities.semantic, (HERE, ELSEWHERE)
     made = [
-        record(10 * n + m, at, role=role, fields={"type": "ab"[m]}, texts={"content": "lantern " * (1 + n + m)}, vector=vector)
+        record(
+            10 * n + m,
+            at,
+            role=role,
+            fields={"type": "ab"[m]},
+            texts={"content": "lantern " * (1 + n + m)},
+            vector=vector,
+        )
         for k, at in enumerate(places)
         for n, role in enumerate(Role)
         for m in (0, 1)
         for vector in [pack_vector([1.0, n + m / 2 + k / 5]) if semantic else None]
     ]
     await done(store, *map(put, made))
-    for by, where, part in product(ways(store, "lantern", 1.0, 0.1), (within(HERE), within(*places)), (None, Eq("type", "b"), Not(Eq("type", "b")))):
+    for by, where, part in product(
+        ways(store, "lantern", 1.0, 0.1),
+        (within(HERE), within(*places)),
+        (None, Eq("type", "b"), Not(Eq("type", "b"))),
+    ):
         for roles in ({Role.HOME}, {Role.REPLICA}, {Role.ARRIVING, Role.CACHED}, set(Role)):
-            wanted = {r.key for r in made if r.role in roles and r.partition in where.partitions and lets_through(part, r)}
+            wanted = {
+                r.key
+                for r in made
+                if r.role in roles and r.partition in where.partitions and lets_through(part, r)
+            }
             search = Search(SAMPLES, where, by, 50, part, frozenset(roles))
             every = [(hit.head.key, hit.head.role, hit.score) for hit in await store.search(search)]
             assert {key for key, _, _ in every} == wanted, search
             for limit in (1, 3, 50):
                 for select in (frozenset[str](), everything_of(SAMPLES)):
                     hits = await store.search(replace(search, limit=limit, select=select))
-                    assert [(hit.head.key, hit.head.role) for hit in hits] == [(key, role) for key, role, _ in every[:limit]], search
-                    assert [hit.score for hit in hits] == pytest.approx([score for _, _, score in every[:limit]]), search
+                    assert [(hit.head.key, hit.head.role) for hit in hits] == [
+                        (key, role) for key, role, _ in every[:limit]
+                    ], search
+                    assert [hit.score for hit in hits] == pytest.approx(
+                        [score for _, _, score in every[:limit]]
+                    ), search
 
 
 @clause("query.pages", "query.all")
@@ -145,7 +178,10 @@ async def test_erasing_takes_no_notice_of_a_cursor(store: Store) -> None:
 async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
     await done(store, *[put(record(n, fields={"type": f"t{n}"})) for n in range(5)])
     names = [f"t{n}" for n in range(3, 500)]  # as a part and its negation each: just as many as there may be
-    any_of, none_of = Or(tuple(Eq("type", name) for name in names)), And(tuple(Not(Eq("type", name)) for name in names))
+    any_of, none_of = (
+        Or(tuple(Eq("type", name) for name in names)),
+        And(tuple(Not(Eq("type", name)) for name in names)),
+    )
     assert await asked(store, part=any_of) == [id_of(3), id_of(4)]
     assert await asked(store, part=none_of) == [id_of(0), id_of(1), id_of(2)]
     assert (await store.count(Query(SAMPLES, within(HERE), any_of))).records == 2
@@ -158,7 +194,11 @@ async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
 async def test_the_last_of_many_words_finds(store: Store) -> None:
     """Of a question, and of a text."""
     long = " ".join(f"w{n % 4_000}" for n in range(20_000))
-    await done(store, put(record(1, texts={"content": "lantern"})), put(record(2, texts={"content": f"{long} harbour"})))
+    await done(
+        store,
+        put(record(1, texts={"content": "lantern"})),
+        put(record(2, texts={"content": f"{long} harbour"})),
+    )
     assert {hit.head.key.id for hit in await searched(store, "harbour")} == {id_of(2)}
     many = " ".join(f"word{n}" for n in range(400))
     assert {hit.head.key.id for hit in await searched(store, f"{many} lantern")} == {id_of(1)}
@@ -173,12 +213,16 @@ async def test_questions_at_once_are_answered_each_for_itself(store: Store) -> N
     places = [Partition("acme", f"user:{n}") for n in range(12)]
     for n, place in enumerate(places):
         vector = pack_vector([1.0, float(n)]) if semantic else None
-        await done(store, *[put(record(m, place, texts={"content": texts[n]}, vector=vector)) for m in range(n + 1)])
+        await done(
+            store, *[put(record(m, place, texts={"content": texts[n]}, vector=vector)) for m in range(n + 1)]
+        )
 
     async def ask(n: int) -> None:
         here, ids = within(places[n]), {id_of(m, places[n]) for m in range(n + 1)}
         pages, count, stored = await asyncio.gather(
-            store.query(Query(SAMPLES, here)), store.count(Query(SAMPLES, here)), store.get(SAMPLES, [key_of(0, places[n])])
+            store.query(Query(SAMPLES, here)),
+            store.count(Query(SAMPLES, here)),
+            store.get(SAMPLES, [key_of(0, places[n])]),
         )
         assert {r.key.id for r in pages.records} == ids
         assert count.records == n + 1
@@ -189,7 +233,7 @@ async def test_questions_at_once_are_answered_each_for_itself(store: Store) -> N
     await asyncio.gather(*(ask(n) for n in range(12)))
 
 
-# -- past its time ----------------------------------------------------------------------------------------------------
+# -- past its time ---------------------------------------------------------------------
 
 
 @clause("get.order", "count.exact", "erase.matches", "ttl.kinds")
@@ -197,7 +241,10 @@ async def test_questions_at_once_are_answered_each_for_itself(store: Store) -> N
 async def test_what_is_past_its_time_is_counted_found_and_erased_as_all_else(store: Store) -> None:
     """Readers hide it; erasure must reach it."""
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    await done(store, *[put(record(n, expires_at=LONG_AGO, texts={"content": "lantern"}, vector=vector)) for n in range(3)])
+    await done(
+        store,
+        *[put(record(n, expires_at=LONG_AGO, texts={"content": "lantern"}, vector=vector)) for n in range(3)],
+    )
     assert len(await asked(store)) == 3
     assert (await store.count(Query(SAMPLES, within(HERE)))).records == 3
     for by in ways(store, "lantern", 1.0, 0.0):
@@ -207,7 +254,7 @@ async def test_what_is_past_its_time_is_counted_found_and_erased_as_all_else(sto
     assert [type(await found(store, n)) for n in range(3)] == [Tombstone] * 3
 
 
-# -- bookkeeping ------------------------------------------------------------------------------------------------------
+# -- bookkeeping -----------------------------------------------------------------------
 
 
 @clause("annotate.only", "apply.order")
@@ -261,7 +308,13 @@ async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: 
 async def test_filters_see_what_annotations_left(store: Store) -> None:
     await done(store, put(record(1, owed=(Owed("k", "k"),), tier="short")), put(record(2)))
     await done(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long", settle=("k",)))
-    for part in (Gt("accesses", 0), Eq("accesses", 1), Ge("accessed_at", T0), Not(IsNull("accessed_at")), Eq("tier", "long")):
+    for part in (
+        Gt("accesses", 0),
+        Eq("accesses", 1),
+        Ge("accessed_at", T0),
+        Not(IsNull("accessed_at")),
+        Eq("tier", "long"),
+    ):
         assert await asked(store, part=part) == [id_of(1)], part
         assert (await store.count(Query(SAMPLES, within(HERE), part))).records == 1, part
     for part in (Eq("owing", True), Eq("tier", "short")):
@@ -273,7 +326,9 @@ async def test_filters_see_what_annotations_left(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_hits_without_content_show_the_tier_that_an_annotation_left(store: Store) -> None:
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    await done(store, put(record(1, texts={"content": "lantern"}, vector=vector, tier="short", role=Role.ARRIVING)))
+    await done(
+        store, put(record(1, texts={"content": "lantern"}, vector=vector, tier="short", role=Role.ARRIVING))
+    )
     await done(store, Annotate(SAMPLES, key_of(1), 1, tier="long", role=Role.HOME))
     for by in ways(store, "lantern", 1.0, 0.0):
         for select in (frozenset[str](), everything_of(SAMPLES)):
@@ -286,9 +341,19 @@ async def test_hits_without_content_show_the_tier_that_an_annotation_left(store:
 @pytest.mark.asyncio
 async def test_moments_of_other_zones_in_bookkeeping_are_the_same_moments(store: Store) -> None:
     there = T0.astimezone(timezone(timedelta(hours=5, minutes=30)))
-    await done(store, put(record(1)), put(record(2)), release(2, discard_at=there), put(record(3)), release(3))
-    await done(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=there), Annotate(SAMPLES, key_of(3), 1, discard_at=there))
-    moments = [(await live(store, 1)).accessed_at, (await marked(store, 2)).discard_at, (await marked(store, 3)).discard_at]
+    await done(
+        store, put(record(1)), put(record(2)), release(2, discard_at=there), put(record(3)), release(3)
+    )
+    await done(
+        store,
+        Annotate(SAMPLES, key_of(1), 1, accessed_at=there),
+        Annotate(SAMPLES, key_of(3), 1, discard_at=there),
+    )
+    moments = [
+        (await live(store, 1)).accessed_at,
+        (await marked(store, 2)).discard_at,
+        (await marked(store, 3)).discard_at,
+    ]
     assert [m and m.isoformat() for m in moments] == [T0.isoformat()] * 3
 
 
@@ -315,17 +380,23 @@ async def test_large_generations_are_exact(store: Store) -> None:
     assert (await one(store, RaiseGeneration(HERE))).number == high + 1
 
 
-# -- lives ------------------------------------------------------------------------------------------------------------
+# -- lives -----------------------------------------------------------------------------
 
 
 @clause("life.close-keeps", "life.known")
 @pytest.mark.asyncio
 async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Harness, store: Store) -> None:
-    await done(store, put(record(1)), put(record(1), collection=MORE_SAMPLES), put(record(1), collection=PLAIN))
+    await done(
+        store, put(record(1)), put(record(1), collection=MORE_SAMPLES), put(record(1), collection=PLAIN)
+    )
     again = await harness.reopen(store)
     await again.open((SAMPLES,))
     kept = await found(again, 1) is not None
-    for call in (again.get(PLAIN, [key_of(1)]), again.query(Query(MORE_SAMPLES, within(HERE))), again.apply([put(record(2), collection=PLAIN)])):
+    for call in (
+        again.get(PLAIN, [key_of(1)]),
+        again.query(Query(MORE_SAMPLES, within(HERE))),
+        again.apply([put(record(2), collection=PLAIN)]),
+    ):
         with pytest.raises(InvalidInput, match="not opened"):
             await call
     last = await harness.reopen(again)
@@ -342,11 +413,19 @@ async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Har
 @needs("durable")
 @pytest.mark.asyncio
 @cells("last", ["erasure", "forgotten"])
-async def test_erasures_words_and_what_was_forgotten_survive_a_death(harness: Harness, store: Store, last: str) -> None:
+async def test_erasures_words_and_what_was_forgotten_survive_a_death(
+    harness: Harness, store: Store, last: str
+) -> None:
     """Each was the last call before it."""
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
     empty = Partition("acme", "session:empty")
-    await done(store, *[put(record(n, at, texts={"content": "lantern"}, vector=vector)) for n, at in ((1, HERE), (2, ELSEWHERE))])
+    await done(
+        store,
+        *[
+            put(record(n, at, texts={"content": "lantern"}, vector=vector))
+            for n, at in ((1, HERE), (2, ELSEWHERE))
+        ],
+    )
     await done(store, RaiseGeneration(empty, 4))
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 1
     if last == "forgotten":

@@ -1,4 +1,6 @@
-"""Damage on the disk: a record that is no longer as it was written is never served; its neighbours are, and it can be written anew and erased."""
+"""Damage on the disk: a record that is no longer as it was written is never served; its
+neighbours are, and it can be written anew and erased.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ async def _filled(store: Store) -> list[Record]:
 @clause("damage.apart")
 @works("durable")
 @pytest.mark.asyncio
-async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_they_were(harness: Harness, store: Store) -> None:
+async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_they_were(
+    harness: Harness, store: Store
+) -> None:
     wrote = await _filled(store)
     others = [await live(store, 0, at) for at in (ELSEWHERE, FOREIGN)]
     async with _damaged(harness, store):
@@ -90,7 +94,14 @@ async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_the
 @needs("durable")
 @pytest.mark.asyncio
 async def test_damage_is_met_in_every_collection(harness: Harness, store: Store) -> None:
-    await done(store, *[put(record(n, body={"said": "what was said " * 20}), collection=c) for c in DECLARED for n in (1, 2)])
+    await done(
+        store,
+        *[
+            put(record(n, body={"said": "what was said " * 20}), collection=c)
+            for c in DECLARED
+            for n in (1, 2)
+        ],
+    )
     await store.close()
     for collection in DECLARED:
         await harness.damage(store, collection, key_of(1))
@@ -105,7 +116,9 @@ async def test_damage_is_met_in_every_collection(harness: Harness, store: Store)
 @needs("conditional")
 @pytest.mark.asyncio
 @cells("by", ["get", "query"])
-async def test_what_was_found_damaged_is_counted_until_it_is_deleted(harness: Harness, store: Store, by: str) -> None:
+async def test_what_was_found_damaged_is_counted_until_it_is_deleted(
+    harness: Harness, store: Store, by: str
+) -> None:
     await _filled(store)
     assert (await store.check()).quarantined == 0
     async with _damaged(harness, store):
@@ -122,7 +135,9 @@ async def test_what_was_found_damaged_is_counted_until_it_is_deleted(harness: Ha
 @clause("damage.counted")
 @needs("durable")
 @pytest.mark.asyncio
-async def test_what_was_found_damaged_is_counted_until_its_scope_is_erased(harness: Harness, store: Store) -> None:
+async def test_what_was_found_damaged_is_counted_until_its_scope_is_erased(
+    harness: Harness, store: Store
+) -> None:
     await _filled(store)
     async with _damaged(harness, store, key_of(1), key_of(DAMAGED), key_of(0, ELSEWHERE)):
         answers = await store.get(SAMPLES, [key_of(1), key_of(DAMAGED), key_of(0, ELSEWHERE)])
@@ -136,7 +151,9 @@ async def test_what_was_found_damaged_is_counted_until_its_scope_is_erased(harne
 @needs("durable", "tenant_wide", "conditional")
 @pytest.mark.asyncio
 @cells("repair", [False, True])
-async def test_an_audit_names_every_damaged_record_and_no_other(harness: Harness, store: Store, repair: bool) -> None:
+async def test_an_audit_names_every_damaged_record_and_no_other(
+    harness: Harness, store: Store, repair: bool
+) -> None:
     """Of every collection and tenant, once and again; those beside it are no problem."""
     await _filled(store)
     await done(store, put(record(5, body={"said": "what was said " * 20}), collection=MORE_SAMPLES))
@@ -144,10 +161,16 @@ async def test_an_audit_names_every_damaged_record_and_no_other(harness: Harness
         await store.close()
         await harness.damage(store, MORE_SAMPLES, key_of(5))
         await store.open(DECLARED)
-        damaged = {(SAMPLES.name, key_of(DAMAGED)), (SAMPLES.name, key_of(0, FOREIGN)), (MORE_SAMPLES.name, key_of(5))}
+        damaged = {
+            (SAMPLES.name, key_of(DAMAGED)),
+            (SAMPLES.name, key_of(0, FOREIGN)),
+            (MORE_SAMPLES.name, key_of(5)),
+        }
         for _ in range(2):
             audit = await store.audit(repair=repair)
-            assert set(audit.damaged) == {f"{collection} {key.id} of tenant {key.tenant}" for collection, key in damaged}
+            assert set(audit.damaged) == {
+                f"{collection} {key.id} of tenant {key.tenant}" for collection, key in damaged
+            }
             assert len(audit.damaged) == 3
             assert (await store.check()).quarantined == 3
         assert [await live(store, n) for n in SOUND]
@@ -156,7 +179,7 @@ async def test_an_audit_names_every_damaged_record_and_no_other(harness: Harness
         assert ((await store.audit()).damaged, (await store.check()).quarantined) == ((), 0)
 
 
-# -- questions --------------------------------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------
 
 
 def _wheres(store: Store) -> list[Where]:
@@ -216,7 +239,9 @@ async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, st
 @needs("durable", "lexical")
 @pytest.mark.asyncio
 async def test_search_by_words_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
-    """Heads are not held against checksums: its own may be found. Who shows it reads it by its key."""
+    """Heads are not held against checksums: its own may be found. Who shows it reads it
+    by its key.
+    """
     await _filled(store)
     async with _damaged(harness, store):
         for _ in range(2):
@@ -233,17 +258,25 @@ async def test_search_by_meaning_does_not_fail_over_a_corrupt_record(harness: Ha
     async with _damaged(harness, store):
         for _ in range(2):
             near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, DAMAGED])), len(NUMBERS))
-            assert {id_of(n) for n in SOUND} <= {hit.head.key.id for hit in await store.search(near)} <= {id_of(n) for n in NUMBERS}
+            assert (
+                {id_of(n) for n in SOUND}
+                <= {hit.head.key.id for hit in await store.search(near)}
+                <= {id_of(n) for n in NUMBERS}
+            )
 
 
-# -- writes -----------------------------------------------------------------------------------------------------------
+# -- writes ----------------------------------------------------------------------------
 
 
 @clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
-async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(harness: Harness, store: Store) -> None:
-    """Neither where the damage is met by the write itself, nor once it is in quarantine."""
+async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(
+    harness: Harness, store: Store
+) -> None:
+    """Neither where the damage is met by the write itself, nor once it is in
+    quarantine.
+    """
     roles = {6: Role.CACHED, 7: Role.ARRIVING}
     await done(store, *[put(replace(_full(n), role=roles.get(n, Role.HOME))) for n in range(1, 8)])
     writes: dict[int, Write] = {
@@ -264,9 +297,16 @@ async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(harn
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Store) -> None:
-    """Damage that was met has none. Over damage that nobody has met a write at its version may hold, and then leaves something whole."""
+    """Damage that was met has none. Over damage that nobody has met a write at its
+    version may hold, and then leaves something whole.
+    """
     await done(store, *[put(_full(n)) for n in range(1, 5)])
-    replaced, deleted, met, met_too = put(_full(1, version=99), AtVersion(7)), delete(2), put(_full(3, version=99), AtVersion(7)), delete(4)
+    replaced, deleted, met, met_too = (
+        put(_full(1, version=99), AtVersion(7)),
+        delete(2),
+        put(_full(3, version=99), AtVersion(7)),
+        delete(4),
+    )
     async with _damaged(harness, store, *map(key_of, range(1, 5))):
         assert [type(await found(store, n)) for n in (3, 4)] == [Corrupt, Corrupt]
         for n, write in ((3, met), (4, replace(met_too, when=AtVersion(7)))):
@@ -308,14 +348,24 @@ async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBE
 @pytest.mark.asyncio
 @cells("met", [False, True], ids=["unseen", "in quarantine"])
 async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> None:
-    """Whether the damage was met before or not. A write that is newer than anything goes through too, where there are conditions."""
+    """Whether the damage was met before or not. A write that is newer than anything
+    goes through too, where there are conditions.
+    """
     await _filled(store)
     conditions: list[When] = [Always(), Newer()] if store.capabilities.conditional else [Always()]
     for version, when in enumerate(conditions, start=50):
         async with _damaged(harness, store):
             if met:
                 assert isinstance(await found(store, DAMAGED), Corrupt)
-            wrote = replace(_full(DAMAGED, version=version), owed=STEP, tier="short", previous=7, accesses=3, accessed_at=T0, expires_at=T0)
+            wrote = replace(
+                _full(DAMAGED, version=version),
+                owed=STEP,
+                tier="short",
+                previous=7,
+                accesses=3,
+                accessed_at=T0,
+                expires_at=T0,
+            )
             await done(store, put(wrote, when))
             await _is_healed(store, wrote)
 
@@ -324,7 +374,9 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 @cells("met", [False, True], ids=["unseen", "in quarantine"])
-async def test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is(harness: Harness, store: Store, met: bool) -> None:
+async def test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is(
+    harness: Harness, store: Store, met: bool
+) -> None:
     """Where the version can no longer be read, both go through."""
     await _filled(store)
     async with _damaged(harness, store):
@@ -354,14 +406,18 @@ async def test_a_delete_heals(harness: Harness, store: Store) -> None:
 @needs("durable", "atomic", "conditional")
 @pytest.mark.asyncio
 @cells("met", [False, True], ids=["unseen", "in quarantine"])
-async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, store: Store, met: bool) -> None:
+async def test_together_with_a_corrupt_record_nothing_is_kept(
+    harness: Harness, store: Store, met: bool
+) -> None:
     """Unseen it may be written over at its version, and then all is kept."""
     await _filled(store)
     async with _damaged(harness, store):
         if met:
             assert isinstance(await found(store, DAMAGED), Corrupt)
         for when in (Absent(), AtVersion(7)):
-            outcomes = await store.apply([put(_full(8)), put(_full(DAMAGED, version=99), when), put(_full(9))], together=True)
+            outcomes = await store.apply(
+                [put(_full(8)), put(_full(DAMAGED, version=99), when), put(_full(9))], together=True
+            )
             applied = [o.applied for o in outcomes]
             if applied == [True] * 3 and not met and when == AtVersion(7):
                 assert await asked(store) == [id_of(n) for n in sorted([*SOUND, DAMAGED, 8, 9])]
@@ -374,18 +430,24 @@ async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, 
 @needs("durable")
 @pytest.mark.asyncio
 @cells("met", [False, True], ids=["unseen", "in quarantine"])
-async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other(harness: Harness, store: Store, met: bool) -> None:
+async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other(
+    harness: Harness, store: Store, met: bool
+) -> None:
     await _filled(store)
     part = Eq("type", "no such") if store.capabilities.filter else None
     elsewhere = key_of(0, ELSEWHERE)
     async with _damaged(harness, store, key_of(DAMAGED), elsewhere):
         if met:
             assert isinstance(await found(store, DAMAGED), Corrupt)
-        assert await store.delete_matching(Query(SAMPLES, within(HERE), part), 50, T0) == (1 if part else len(NUMBERS))
+        assert await store.delete_matching(Query(SAMPLES, within(HERE), part), 50, T0) == (
+            1 if part else len(NUMBERS)
+        )
         assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
         assert await asked(store) == ([id_of(n) for n in SOUND] if part else [])
         assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
-        assert isinstance((await store.get(SAMPLES, [elsewhere]))[0], Corrupt), "another partition's damage stands"
+        assert isinstance((await store.get(SAMPLES, [elsewhere]))[0], Corrupt), (
+            "another partition's damage stands"
+        )
         assert await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 50) == 1
 
 
@@ -393,7 +455,14 @@ async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_o
 @needs("durable")
 @pytest.mark.asyncio
 async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Harness, store: Store) -> None:
-    await done(store, *[put(record(n, version=7, body={"said": "what was said " * 20}), collection=c) for c in DECLARED for n in (1, 2)])
+    await done(
+        store,
+        *[
+            put(record(n, version=7, body={"said": "what was said " * 20}), collection=c)
+            for c in DECLARED
+            for n in (1, 2)
+        ],
+    )
     await store.close()
     for collection in DECLARED:
         await harness.damage(store, collection, key_of(1))
@@ -408,14 +477,18 @@ async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Har
 @needs("durable", "tenant_wide")
 @pytest.mark.asyncio
 @cells("met", [False, True], ids=["unseen", "in quarantine"])
-async def test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others(harness: Harness, store: Store, met: bool) -> None:
+async def test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others(
+    harness: Harness, store: Store, met: bool
+) -> None:
     await _filled(store)
     part = Eq("type", "no such") if store.capabilities.filter else None
     foreign = key_of(0, FOREIGN)
     async with _damaged(harness, store, key_of(DAMAGED), foreign):
         if met:
             assert isinstance(await found(store, DAMAGED), Corrupt)
-        assert await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant), part), 50, T0) == (1 if part else len(NUMBERS) + 1)
+        assert await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant), part), 50, T0) == (
+            1 if part else len(NUMBERS) + 1
+        )
         assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
         assert isinstance((await store.get(SAMPLES, [foreign]))[0], Corrupt), "another tenant's damage stands"
         assert await store.delete_matching(Query(SAMPLES, Everywhere(), part), 50) == 1

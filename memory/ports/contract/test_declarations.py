@@ -1,4 +1,6 @@
-"""A store that is opened with another declaration than its records were written by: with a field more, and with one less."""
+"""A store that is opened with another declaration than its records were written by:
+with a field more, and with one less.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,20 @@ from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, delete, done, found, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    asked,
+    delete,
+    done,
+    found,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+)
 from memory.ports.query import And, Eq, Gt, In, IsNull, Not, Order, Query, Search, Words, within
 from memory.ports.record import FieldValue, Record, Role, Tombstone
 from memory.ports.store import Store
@@ -22,16 +37,32 @@ from memory.ports.writes import Annotate, RaiseGeneration, Status
 
 FIELDS = (Field("shade", FieldType.TEXT, indexed=True), Field("seen", FieldType.TIME))
 MORE = (
-    *(Field("colour", FieldType.TEXT, indexed=True), *FIELDS, Field("weight", FieldType.REAL), Field("marks", FieldType.TAGS)),
+    *(
+        Field("colour", FieldType.TEXT, indexed=True),
+        *FIELDS,
+        Field("weight", FieldType.REAL),
+        Field("marks", FieldType.TAGS),
+    ),
     *(Field("ordinal", FieldType.INTEGER, indexed=True), Field("due", FieldType.TIME)),
 )
-"""Fields before, behind and between those that are there, of every kind that stores lay out in their own ways."""
-GIVEN: dict[str, FieldValue] = {"colour": "red", "shade": "dark", "weight": 0.1, "marks": (), "ordinal": 2**60 + 1, "due": T0}
+"""Fields before, behind and between those that are there, of every kind that stores lay
+out in their own ways.
+"""
+GIVEN: dict[str, FieldValue] = {
+    "colour": "red",
+    "shade": "dark",
+    "weight": 0.1,
+    "marks": (),
+    "ordinal": 2**60 + 1,
+    "due": T0,
+}
 
 
 @pytest.fixture
 def narrow() -> Collection:
-    """Under a name of its own: where stores of several tests share a server, its table is this test's alone."""
+    """Under a name of its own: where stores of several tests share a server, its table
+    is this test's alone.
+    """
     return Collection(f"shades_{secrets.token_hex(4)}", FIELDS, (TextPart("content", 1.0),))
 
 
@@ -61,7 +92,10 @@ async def test_a_store_opened_with_fields_more_keeps_what_it_has_and_takes_them(
 ) -> None:
     await unopened.open((narrow,))
     claims = unopened.capabilities
-    old = [record(n, fields={"shade": "dark", "seen": T0}, texts={"content": "lantern"}, role=role) for n, role in enumerate(Role)]
+    old = [
+        record(n, fields={"shade": "dark", "seen": T0}, texts={"content": "lantern"}, role=role)
+        for n, role in enumerate(Role)
+    ]
     await done(unopened, RaiseGeneration(HERE, 3), *[put(r, collection=narrow) for r in old])
     before = [await live(unopened, n, collection=narrow) for n in range(len(old))]
     again = await harness.reopen(unopened)
@@ -84,15 +118,25 @@ async def test_a_store_opened_with_fields_more_keeps_what_it_has_and_takes_them(
         if claims.filter:
             given, lacking = [id_of(2), id_of(10)], [i for i in there if i not in (id_of(2), id_of(10))]
             for part in (
-                *(Eq("colour", "red"), In("ordinal", (2**60 + 1, 5)), Gt("due", T0 - timedelta(days=1)), Eq("weight", 0.1), Not(IsNull("marks"))),
+                *(
+                    Eq("colour", "red"),
+                    In("ordinal", (2**60 + 1, 5)),
+                    Gt("due", T0 - timedelta(days=1)),
+                    Eq("weight", 0.1),
+                    Not(IsNull("marks")),
+                ),
                 And((Eq("shade", "dark"), Eq("ordinal", 2**60 + 1))),
             ):
                 assert sorted(await asked(again, part=part, collection=wide, roles=roles)) == given, part
                 assert (await again.count(Query(wide, within(HERE), part, roles=roles))).records == 2
             for field in ("colour", "weight", "marks", "ordinal", "due"):
-                assert sorted(await asked(again, part=IsNull(field), collection=wide, roles=roles)) == lacking, field
+                assert (
+                    sorted(await asked(again, part=IsNull(field), collection=wide, roles=roles)) == lacking
+                ), field
         if claims.order:
-            ordered = await asked(again, order=(Order("ordinal"), Order("created_at")), collection=wide, roles=roles)
+            ordered = await asked(
+                again, order=(Order("ordinal"), Order("created_at")), collection=wide, roles=roles
+            )
             assert ordered[-2:] == [id_of(2), id_of(10)]
         if claims.lexical:
             homes = [n for n, role in enumerate(Role) if role is Role.HOME and id_of(n) in there]
@@ -108,7 +152,10 @@ async def test_what_a_store_opened_with_fewer_fields_does_not_declare_stays_with
     harness: Harness, unopened: Store, narrow: Collection, wide: Collection
 ) -> None:
     await unopened.open((wide,))
-    await done(unopened, *[put(record(n, fields=GIVEN, texts={"content": "lantern"}), collection=wide) for n in range(3)])
+    await done(
+        unopened,
+        *[put(record(n, fields=GIVEN, texts={"content": "lantern"}), collection=wide) for n in range(3)],
+    )
     earlier = await harness.reopen(unopened)
     later = earlier
     try:
@@ -116,14 +163,22 @@ async def test_what_a_store_opened_with_fewer_fields_does_not_declare_stays_with
         claims = earlier.capabilities
         if not (claims.durable or earlier is unopened):
             return
-        assert [_declared(await live(earlier, n, collection=narrow), narrow) for n in range(3)] == [{"shade": "dark"}] * 3
+        assert [_declared(await live(earlier, n, collection=narrow), narrow) for n in range(3)] == [
+            {"shade": "dark"}
+        ] * 3
         if claims.filter:
-            assert await asked(earlier, part=Eq("shade", "dark"), collection=narrow) == [id_of(n) for n in range(3)]
+            assert await asked(earlier, part=Eq("shade", "dark"), collection=narrow) == [
+                id_of(n) for n in range(3)
+            ]
         if claims.lexical:
             assert await _found(earlier, narrow, "lantern") == [id_of(n) for n in range(3)]
         if claims.conditional:
             await done(earlier, Annotate(narrow, key_of(0), 1, accessed_at=T0))
-        await done(earlier, put(record(1, version=2, fields={"shade": "pale"}), collection=narrow), put(record(3), collection=narrow))
+        await done(
+            earlier,
+            put(record(1, version=2, fields={"shade": "pale"}), collection=narrow),
+            put(record(3), collection=narrow),
+        )
         assert (await earlier.audit()).problems == ()
         later = await harness.reopen(earlier)
         await later.open((wide,))
@@ -144,23 +199,42 @@ async def test_what_a_store_opened_with_fewer_fields_does_not_declare_stays_with
 async def test_a_store_that_is_open_goes_on_beside_one_that_was_opened_with_fields_more(
     harness: Harness, unopened: Store, narrow: Collection, wide: Collection
 ) -> None:
-    """As a release does that is rolled out process by process: each sees the other's writes, and takes none of them for damaged."""
+    """As a release does that is rolled out process by process: each sees the other's
+    writes, and takes none of them for damaged.
+    """
     await unopened.open((narrow,))
-    await done(unopened, *[put(record(n, fields={"shade": "dark"}, texts={"content": "lantern"}), collection=narrow) for n in range(4)])
+    await done(
+        unopened,
+        *[
+            put(record(n, fields={"shade": "dark"}, texts={"content": "lantern"}), collection=narrow)
+            for n in range(4)
+        ],
+    )
     other = await harness.client(unopened)
     try:
         await other.open((wide,))
         given = [record(n, version=2, fields=GIVEN, texts={"content": "lantern"}) for n in range(3)]
         await done(other, *[put(r, collection=wide) for r in given])
         claims = unopened.capabilities
-        assert [_declared(await live(unopened, n, collection=narrow), narrow) for n in range(4)] == [{"shade": "dark"}] * 4
+        assert [_declared(await live(unopened, n, collection=narrow), narrow) for n in range(4)] == [
+            {"shade": "dark"}
+        ] * 4
         assert sorted(await asked(unopened, collection=narrow)) == [id_of(n) for n in range(4)]
         if claims.lexical:
             assert await _found(unopened, narrow, "lantern") == [id_of(n) for n in range(4)]
         if claims.conditional:
             await done(unopened, Annotate(narrow, key_of(0), 2, accessed_at=T0))
-        await done(unopened, put(record(1, version=3, fields={"shade": "pale"}), collection=narrow), put(record(9), collection=narrow))
-        assert [(await live(other, n, collection=wide)).fields for n in (0, 1, 2, 9)] == [GIVEN, {"shade": "pale"}, GIVEN, {}]
+        await done(
+            unopened,
+            put(record(1, version=3, fields={"shade": "pale"}), collection=narrow),
+            put(record(9), collection=narrow),
+        )
+        assert [(await live(other, n, collection=wide)).fields for n in (0, 1, 2, 9)] == [
+            GIVEN,
+            {"shade": "pale"},
+            GIVEN,
+            {},
+        ]
         if claims.filter:
             assert await asked(other, part=Eq("colour", "red"), collection=wide) == [id_of(0), id_of(2)]
         assert (await other.audit()).problems == () == (await unopened.audit()).problems
@@ -169,21 +243,35 @@ async def test_a_store_that_is_open_goes_on_beside_one_that_was_opened_with_fiel
 
 
 def _declared(stored: Record, collection: Collection) -> dict[str, object]:
-    """What the record has of the fields that a collection declares: stores may tell of others too."""
+    """What the record has of the fields that a collection declares: stores may tell of
+    others too.
+    """
     return {name: value for name, value in stored.fields.items() if collection.field(name) is not None}
 
 
 @clause("refused.record", "query.order")
 @pytest.mark.asyncio
-async def test_a_record_without_a_required_field_is_rejected_and_an_order_by_it_misses_none(unopened: Store, narrow: Collection) -> None:
-    numbered = replace(narrow, fields=(*FIELDS, Field("place", FieldType.INTEGER, required=True)), indexes=(("shade", "place"),))
+async def test_a_record_without_a_required_field_is_rejected_and_an_order_by_it_misses_none(
+    unopened: Store, narrow: Collection
+) -> None:
+    numbered = replace(
+        narrow,
+        fields=(*FIELDS, Field("place", FieldType.INTEGER, required=True)),
+        indexes=(("shade", "place"),),
+    )
     await unopened.open((numbered,))
     for fields in ({"shade": "dark"}, {"shade": "dark", "place": None}):
         refused = await one(unopened, put(record(1, fields=fields), collection=numbered))
         assert refused.status is Status.REJECTED
         assert "'place'" in refused.reason
     assert await found(unopened, 1, collection=numbered) is None
-    await done(unopened, *[put(record(n, fields={"shade": "dark" if n % 2 else "pale", "place": -n}), collection=numbered) for n in range(7)])
+    await done(
+        unopened,
+        *[
+            put(record(n, fields={"shade": "dark" if n % 2 else "pale", "place": -n}), collection=numbered)
+            for n in range(7)
+        ],
+    )
     if unopened.capabilities.order:
         ids: list[str] = []
         query = Query(numbered, within(HERE), order=(Order("place"),), limit=3)
@@ -195,5 +283,11 @@ async def test_a_record_without_a_required_field_is_rejected_and_an_order_by_it_
             query = replace(query, cursor=page.cursor)
         assert ids == [id_of(n) for n in range(6, -1, -1)]
         if unopened.capabilities.filter:
-            dark = await asked(unopened, part=Eq("shade", "dark"), order=(Order("place", descending=True),), limit=2, collection=numbered)
+            dark = await asked(
+                unopened,
+                part=Eq("shade", "dark"),
+                order=(Order("place", descending=True),),
+                limit=2,
+                collection=numbered,
+            )
             assert dark == [id_of(1), id_of(3)]

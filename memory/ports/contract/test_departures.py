@@ -1,4 +1,6 @@
-"""How records leave: Delete, Release, Purge, and the bookkeeping that follows them, Annotate."""
+"""How records leave: Delete, Release, Purge, and the bookkeeping that follows them,
+Annotate.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ async def _refused_without_change(store: Store, write: Write) -> Outcome:
     return outcome
 
 
-# -- delete -----------------------------------------------------------------------------------------------------------
+# -- delete ----------------------------------------------------------------------------
 
 
 @clause("delete.leaves")
@@ -68,7 +70,18 @@ async def _refused_without_change(store: Store, write: Write) -> Outcome:
 @pytest.mark.asyncio
 async def test_a_delete_leaves_a_tombstone_with_what_it_was_given(store: Store) -> None:
     await done(store, put(record(version=3)))
-    await done(store, Delete(SAMPLES, key_of(1), 4, AtVersion(3), owed=STEPS, note={"digest": "abc", "n": [1, None]}, discard_at=LATER))
+    await done(
+        store,
+        Delete(
+            SAMPLES,
+            key_of(1),
+            4,
+            AtVersion(3),
+            owed=STEPS,
+            note={"digest": "abc", "n": [1, None]},
+            discard_at=LATER,
+        ),
+    )
     assert await found(store) == Tombstone(key_of(1), 4, STEPS, {"digest": "abc", "n": [1, None]}, LATER)
 
 
@@ -76,7 +89,12 @@ async def test_a_delete_leaves_a_tombstone_with_what_it_was_given(store: Store) 
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store) -> None:
-    whole = record(fields={"source": SAID, "tags": (SAID,)}, body={"s": SAID}, texts={"content": SAID, "title": SAID}, owed=(Owed(SAID, SAID),))
+    whole = record(
+        fields={"source": SAID, "tags": (SAID,)},
+        body={"s": SAID},
+        texts={"content": SAID, "title": SAID},
+        owed=(Owed(SAID, SAID),),
+    )
     await done(store, put(whole))
     assert SAID in repr(await found(store)), "the text must be readable before, or this test proves nothing"
 
@@ -107,7 +125,7 @@ async def test_a_delete_under_newer_leaves_a_tombstone_where_nothing_stood(store
     assert await tombstoned(store) == Tombstone(key_of(1), 7)
 
 
-# -- release ----------------------------------------------------------------------------------------------------------
+# -- release ---------------------------------------------------------------------------
 
 
 @clause("release.mark")
@@ -126,20 +144,28 @@ async def test_a_release_leaves_a_mark_that_says_where_the_record_lives_now(stor
 @clause("release.mark", "delete.leaves")
 @needs("conditional")
 @pytest.mark.asyncio
-async def test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_owed_before(store: Store) -> None:
+async def test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_owed_before(
+    store: Store,
+) -> None:
     owing: dict[str, Any] = {"owed": STEPS[:1], "expires_at": LATER}
     leaving = (release(0), release(1, owed=STEPS[1:2]), delete(2), delete(3, owed=STEPS[1:2]))
     await done(store, *[put(record(n, **owing)) for n in range(4)])
     await done(store, *[replace(write, settles=frozenset({"deliver"})) for write in leaving])
     marks = [Mark(key_of(n), HERE.scope, 1, "mid", owed) for n, owed in ((0, ()), (1, STEPS[1:2]))]
-    assert await store.get(SAMPLES, [key_of(n) for n in range(4)]) == [*marks, Tombstone(key_of(2), 100), Tombstone(key_of(3), 100, STEPS[1:2])]
+    assert await store.get(SAMPLES, [key_of(n) for n in range(4)]) == [
+        *marks,
+        Tombstone(key_of(2), 100),
+        Tombstone(key_of(3), 100, STEPS[1:2]),
+    ]
 
 
 @clause("release.mark", "apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing(store: Store) -> None:
-    await done(store, put(record()), release(owed=STEPS, discard_at=LATER), _annotate(settle=step_ids(STEPS[:1])))
+    await done(
+        store, put(record()), release(owed=STEPS, discard_at=LATER), _annotate(settle=step_ids(STEPS[:1]))
+    )
     before = await marked(store)
 
     for again in (release(owed=STEPS, discard_at=LATER), release(), release(owed=STEPS[:1], discard_at=T0)):
@@ -177,23 +203,39 @@ async def test_a_release_meeting_anothers_mark_or_a_tombstone_conflicts(store: S
     await _refused_without_change(store, release(version=9))
 
 
-# -- annotate ---------------------------------------------------------------------------------------------------------
+# -- annotate --------------------------------------------------------------------------
 
 
 @clause("annotate.only")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_annotation_changes_bookkeeping_and_nothing_else(store: Store) -> None:
-    whole = record(version=3, fields={"type": "fact"}, body={"a": 1}, texts={"title": "t"}, vector=pack_vector([1.0, 2.0]), owed=STEPS, tier="short")
+    whole = record(
+        version=3,
+        fields={"type": "fact"},
+        body={"a": 1},
+        texts={"title": "t"},
+        vector=pack_vector([1.0, 2.0]),
+        owed=STEPS,
+        tier="short",
+    )
     await done(store, put(whole))
     before = await live(store)
 
-    outcome = (await done(store, _annotate(at=3, role=Role.REPLICA, tier="long", settle=step_ids(STEPS[1:]))))[0]
+    outcome = (
+        await done(store, _annotate(at=3, role=Role.REPLICA, tier="long", settle=step_ids(STEPS[1:])))
+    )[0]
 
     after = await live(store)
     assert outcome.version == 3
     assert after.same_content(before)
-    assert (after.role, after.tier, after.owed, after.accesses, after.accessed_at) == (Role.REPLICA, "long", STEPS[:1], 0, None)
+    assert (after.role, after.tier, after.owed, after.accesses, after.accessed_at) == (
+        Role.REPLICA,
+        "long",
+        STEPS[:1],
+        0,
+        None,
+    )
 
 
 @clause("annotate.only", "owed.untouched")
@@ -206,7 +248,11 @@ async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_
     await done(store, _annotate(settle=step_ids(STEPS)), _annotate(settle=step_ids(STEPS)))
     assert (await live(store)).owed == ()
     many = tuple(Owed(f"step {n}", "deliver", {"n": n}) for n in range(300))
-    await done(store, put(record(version=2, owed=many)), _annotate(at=2, settle=("unknown", *step_ids(many[:-1]), "never")))
+    await done(
+        store,
+        put(record(version=2, owed=many)),
+        _annotate(at=2, settle=("unknown", *step_ids(many[:-1]), "never")),
+    )
     assert (await live(store)).owed == many[-1:]
 
 
@@ -215,7 +261,9 @@ async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_
 @pytest.mark.asyncio
 @cells("standing", ["live", "mark", "tombstone"])
 async def test_steps_are_told_apart_by_their_ids_alone(store: Store, standing: str) -> None:
-    """Those that say the same stay, and those whose ids read alike. Settling one again, or twice in one call, changes nothing more."""
+    """Those that say the same stay, and those whose ids read alike. Settling one again,
+    or twice in one call, changes nothing more.
+    """
     owed = tuple(Owed(name, "n", {"n": 1}) for name in ("n", "N", "n ", "1", "01", "é", "e\u0301", "n:1"))
     left: dict[str, list[Write]] = {
         "live": [put(record(owed=owed))],
@@ -234,11 +282,19 @@ async def test_steps_are_told_apart_by_their_ids_alone(store: Store, standing: s
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_each_recorded_access_counts_one(store: Store) -> None:
-    await done(store, put(record(accesses=2)), _annotate(accessed_at=T0), _annotate(accessed_at=LATER), _annotate(tier="x"))
+    await done(
+        store,
+        put(record(accesses=2)),
+        _annotate(accessed_at=T0),
+        _annotate(accessed_at=LATER),
+        _annotate(tier="x"),
+    )
     after = await live(store)
     assert (after.accesses, after.accessed_at) == (4, LATER)
     await done(store, _annotate(accessed_at=T0))
-    assert ((await live(store)).accesses, (await live(store)).accessed_at) == (5, T0), "what was asked for, also where it is earlier"
+    assert ((await live(store)).accesses, (await live(store)).accessed_at) == (5, T0), (
+        "what was asked for, also where it is earlier"
+    )
 
 
 @clause("annotate.holds")
@@ -247,7 +303,11 @@ async def test_each_recorded_access_counts_one(store: Store) -> None:
 async def test_marks_and_tombstones_can_be_settled_and_given_an_end(store: Store) -> None:
     await done(store, put(record(1)), release(1, owed=STEPS), delete(2, version=1, owed=STEPS, note={"k": 1}))
 
-    await done(store, _annotate(1, settle=step_ids(STEPS[:2]), discard_at=LATER), _annotate(2, settle=step_ids(STEPS), discard_at=LATER))
+    await done(
+        store,
+        _annotate(1, settle=step_ids(STEPS[:2]), discard_at=LATER),
+        _annotate(2, settle=step_ids(STEPS), discard_at=LATER),
+    )
 
     assert await found(store, 1) == Mark(key_of(1), HERE.scope, 1, "mid", STEPS[2:], LATER)
     assert await found(store, 2) == Tombstone(key_of(2), 1, (), {"k": 1}, LATER)
@@ -258,8 +318,14 @@ async def test_marks_and_tombstones_can_be_settled_and_given_an_end(store: Store
 @clause("annotate.holds")
 @needs("conditional")
 @pytest.mark.asyncio
-@cells("changes", [{"role": Role.HOME}, {"tier": "x"}, {"accessed_at": T0}, {"role_is": Role.HOME, "discard_at": T0}], ids=str)
-async def test_what_only_live_copies_have_cannot_be_annotated_on_marks_and_tombstones(store: Store, changes: dict[str, Any]) -> None:
+@cells(
+    "changes",
+    [{"role": Role.HOME}, {"tier": "x"}, {"accessed_at": T0}, {"role_is": Role.HOME, "discard_at": T0}],
+    ids=str,
+)
+async def test_what_only_live_copies_have_cannot_be_annotated_on_marks_and_tombstones(
+    store: Store, changes: dict[str, Any]
+) -> None:
     await done(store, put(record()), release())
     await _refused_without_change(store, _annotate(**changes))
     await done(store, delete(version=2))
@@ -279,16 +345,20 @@ async def test_an_annotation_at_another_version_or_role_or_of_nothing_conflicts(
     assert (await live(store)).role is Role.HOME
 
 
-# -- purge ------------------------------------------------------------------------------------------------------------
+# -- purge -----------------------------------------------------------------------------
 
 
 @clause("purge.holds")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) -> None:
-    await done(store, put(record(1)), release(1), delete(2, version=4), put(record(3, version=5, role=Role.CACHED)))
+    await done(
+        store, put(record(1)), release(1), delete(2, version=4), put(record(3, version=5, role=Role.CACHED))
+    )
 
-    outcomes = await done(store, *[Purge(SAMPLES, key_of(n), version) for n, version in ((1, 1), (2, 4), (3, 5))])
+    outcomes = await done(
+        store, *[Purge(SAMPLES, key_of(n), version) for n, version in ((1, 1), (2, 4), (3, 5))]
+    )
 
     assert [o.version for o in outcomes] == [None] * 3
     assert await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3)]) == [None] * 3
@@ -298,11 +368,20 @@ async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) ->
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_arriving_copy_is_purged_only_when_asked_for_by_its_role(store: Store) -> None:
-    await done(store, put(record(1, role=Role.ARRIVING)), put(record(2)), put(record(3, role=Role.REPLICA)), put(record(4)), release(4))
+    await done(
+        store,
+        put(record(1, role=Role.ARRIVING)),
+        put(record(2)),
+        put(record(3, role=Role.REPLICA)),
+        put(record(4)),
+        release(4),
+    )
 
     await done(store, Purge(SAMPLES, key_of(1), 1, role_is=Role.ARRIVING))
     for n in (2, 3, 4):
-        assert (await one(store, Purge(SAMPLES, key_of(n), 1, role_is=Role.ARRIVING))).status is Status.CONFLICT
+        assert (
+            await one(store, Purge(SAMPLES, key_of(n), 1, role_is=Role.ARRIVING))
+        ).status is Status.CONFLICT
 
     stands = await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3, 4)])
     assert [type(s).__name__ for s in stands] == ["NoneType", "Record", "Record", "Mark"]
@@ -333,14 +412,16 @@ async def test_a_purge_at_another_version_conflicts(store: Store) -> None:
     await _refused_without_change(store, Purge(SAMPLES, key_of(1), 5))
 
 
-# -- lists of what left -----------------------------------------------------------------------------------------------
+# -- lists of what left ----------------------------------------------------------------
 
 
 @clause("query.left")
 @needs("conditional", "tenant_wide")
 @pytest.mark.asyncio
 async def test_marks_and_tombstones_are_listed_apart_from_records(store: Store) -> None:
-    await done(store, put(record(1)), put(record(2)), release(2, owed=STEPS), delete(3, version=7, note={"k": 1}))
+    await done(
+        store, put(record(1)), put(record(2)), release(2, owed=STEPS), delete(3, version=7, note={"k": 1})
+    )
 
     assert list(await listed(store, RowType.MARK)) == [await marked(store, 2)]
     assert list(await listed(store, RowType.TOMBSTONE)) == [await tombstoned(store, 3)]
@@ -351,29 +432,46 @@ async def test_marks_and_tombstones_are_listed_apart_from_records(store: Store) 
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_is_found_follows_every_kind_of_departure_and_change_of_role(store: Store) -> None:
-    """By words and by meaning, at once: purged, released, deleted, erased by matching, and given another role."""
+    """By words and by meaning, at once: purged, released, deleted, erased by matching,
+    and given another role.
+    """
     vector = pack_vector([1.0, 2.0])
 
     async def hits(*roles: Role) -> list[set[str]]:
         wanted = frozenset(roles or Role)
-        found_ = [await store.search(Search(SAMPLES, within(HERE), by, 50, roles=wanted)) for by in ways(store, "cormorant", 1.0, 2.0)]
+        found_ = [
+            await store.search(Search(SAMPLES, within(HERE), by, 50, roles=wanted))
+            for by in ways(store, "cormorant", 1.0, 2.0)
+        ]
         return [{hit.head.key.id for hit in some} for some in found_]
 
     def only(*numbers: int) -> list[set[str]]:
         return [{key_of(n).id for n in numbers}] * (store.capabilities.lexical + store.capabilities.semantic)
 
     roles = {1: Role.CACHED, 2: Role.ARRIVING, 6: Role.ARRIVING}
-    await done(store, *[put(record(n, role=roles.get(n, Role.HOME), texts={"content": SAID}, vector=vector)) for n in range(1, 9)])
+    await done(
+        store,
+        *[
+            put(record(n, role=roles.get(n, Role.HOME), texts={"content": SAID}, vector=vector))
+            for n in range(1, 9)
+        ],
+    )
     assert await hits() == only(*range(1, 9))
     await done(store, Purge(SAMPLES, key_of(1), 1), Purge(SAMPLES, key_of(2), 1, role_is=Role.ARRIVING))
     assert await hits() == only(*range(3, 9))
     await done(store, release(3), delete(4))
     assert await hits() == only(*range(5, 9))
-    await done(store, Annotate(SAMPLES, key_of(5), 1, role=Role.REPLICA), Annotate(SAMPLES, key_of(6), 1, role_is=Role.ARRIVING, role=Role.HOME))
+    await done(
+        store,
+        Annotate(SAMPLES, key_of(5), 1, role=Role.REPLICA),
+        Annotate(SAMPLES, key_of(6), 1, role_is=Role.ARRIVING, role=Role.HOME),
+    )
     assert await hits(Role.HOME) == only(6, 7, 8)
     assert await hits(Role.REPLICA) == only(5)
     assert await hits(Role.ARRIVING) == only()
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 300) == 3
     assert await hits() == only(5)
-    await done(store, put(record(7, version=400, texts={"content": "another"}, vector=pack_vector([2.0, 1.0]))))
+    await done(
+        store, put(record(7, version=400, texts={"content": "another"}, vector=pack_vector([2.0, 1.0])))
+    )
     assert [ids - {key_of(7).id} for ids in await hits()] == only(5)

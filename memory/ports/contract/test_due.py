@@ -29,7 +29,9 @@ def _flat(row: DueRow) -> Told:
     return (row.collection.name, row.key.tenant, row.key.id, row.version, row.why, row.tier)
 
 
-async def _told(store: Store, limit: int = 500, now: datetime = NOW, expired: Mapping[Collection, datetime] | None = None) -> list[Told]:
+async def _told(
+    store: Store, limit: int = 500, now: datetime = NOW, expired: Mapping[Collection, datetime] | None = None
+) -> list[Told]:
     """All pages, each of which may be no longer than asked."""
     told: list[Told] = []
     cursor: str | None = None
@@ -70,7 +72,11 @@ async def _fill(store: Store) -> list[Told]:
         delete(15),
         put(record(16, role=Role.CACHED, expires_at=T0, cached_at=T0)),
         put(record(17, expires_at=T0, owed=STEP), collection=PLAIN),
-        *[delete(n, collection=collection, discard_at=T0) for collection in (MORE_SAMPLES, PLAIN) for n in (19, 20, 21)],
+        *[
+            delete(n, collection=collection, discard_at=T0)
+            for collection in (MORE_SAMPLES, PLAIN)
+            for n in (19, 20, 21)
+        ],
         put(record(18, FOREIGN, owed=STEP), collection=MORE_SAMPLES),
     )
     foreign = key_of(18, FOREIGN)
@@ -84,7 +90,11 @@ async def _fill(store: Store) -> list[Told]:
         _expected(12, 100, Why.OWES),
         _expected(13, 7, Why.DISCARD),
         _expected(17, 1, Why.OWES, collection=PLAIN),
-        *[_expected(n, 100, Why.DISCARD, collection=collection) for collection in (MORE_SAMPLES, PLAIN) for n in (19, 20, 21)],
+        *[
+            _expected(n, 100, Why.DISCARD, collection=collection)
+            for collection in (MORE_SAMPLES, PLAIN)
+            for n in (19, 20, 21)
+        ],
         (MORE_SAMPLES.name, foreign.tenant, foreign.id, 1, Why.OWES, ""),
     ]
 
@@ -96,8 +106,12 @@ async def test_everything_due_is_told_with_why_and_nothing_else(store: Store) ->
     assert await _told(store) == []
     due = await _fill(store)
     assert sorted(await _told(store)) == sorted(due)
-    assert sorted(await _told(store, expired={SAMPLES: NOW})) == sorted([*due, _expected(5, 1, Why.EXPIRED, "short")])
-    assert sorted(await _told(store, expired={PLAIN: NOW, SAMPLES: T0})) == sorted([*due, _expected(17, 1, Why.EXPIRED, "", PLAIN)])
+    assert sorted(await _told(store, expired={SAMPLES: NOW})) == sorted(
+        [*due, _expected(5, 1, Why.EXPIRED, "short")]
+    )
+    assert sorted(await _told(store, expired={PLAIN: NOW, SAMPLES: T0})) == sorted(
+        [*due, _expected(17, 1, Why.EXPIRED, "", PLAIN)]
+    )
     later = [_expected(11, 1, Why.DISCARD), _expected(14, 100, Why.DISCARD)]
     assert sorted(await _told(store, now=NOW + MICROSECOND)) == sorted([*due, *later])
 
@@ -109,18 +123,54 @@ async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> N
     """A store may ask first whether there is anything at all."""
     await done(store, put(record(5)))
     for write, told, seen_to in (
-        (put(record(1, owed=STEP), collection=PLAIN), _expected(1, 1, Why.OWES, "", PLAIN), Annotate(PLAIN, key_of(1), at=1, settle=("1",))),
-        (put(record(2, role=Role.ARRIVING)), _expected(2, 1, Why.ARRIVING), Annotate(SAMPLES, key_of(2), at=1, role=Role.HOME)),
+        (
+            put(record(1, owed=STEP), collection=PLAIN),
+            _expected(1, 1, Why.OWES, "", PLAIN),
+            Annotate(PLAIN, key_of(1), at=1, settle=("1",)),
+        ),
+        (
+            put(record(2, role=Role.ARRIVING)),
+            _expected(2, 1, Why.ARRIVING),
+            Annotate(SAMPLES, key_of(2), at=1, role=Role.HOME),
+        ),
         (delete(3, discard_at=T0), _expected(3, 100, Why.DISCARD), Purge(SAMPLES, key_of(3), 100)),
-        (delete(4, owed=STEP), _expected(4, 100, Why.OWES), Annotate(SAMPLES, key_of(4), at=100, settle=("1",))),
+        (
+            delete(4, owed=STEP),
+            _expected(4, 100, Why.OWES),
+            Annotate(SAMPLES, key_of(4), at=100, settle=("1",)),
+        ),
         (release(5, discard_at=T0), _expected(5, 1, Why.DISCARD), Purge(SAMPLES, key_of(5), 1)),
-        ((put(record(7)), release(7), _ends(7, 1)), _expected(7, 1, Why.DISCARD), Purge(SAMPLES, key_of(7), 1)),
+        (
+            (put(record(7)), release(7), _ends(7, 1)),
+            _expected(7, 1, Why.DISCARD),
+            Purge(SAMPLES, key_of(7), 1),
+        ),
         ((delete(8), _ends(8, 100)), _expected(8, 100, Why.DISCARD), Purge(SAMPLES, key_of(8), 100)),
-        ((delete(9, discard_at=NOW), _ends(9, 100)), _expected(9, 100, Why.DISCARD), Annotate(SAMPLES, key_of(9), 100, discard_at=NOW)),
-        ((put(record(10)), _becomes(10, role=Role.ARRIVING)), _expected(10, 1, Why.ARRIVING), put(record(10, version=2))),
-        ((put(record(11, role=Role.ARRIVING)), _becomes(11, tier="long")), _expected(11, 1, Why.ARRIVING, "long"), delete(11)),
-        ((put(record(12)), put(record(12, version=2, owed=STEP))), _expected(12, 2, Why.OWES), release(12, 2, settles=frozenset({"keep"}))),
-        ((put(record(13, owed=STEP, role=Role.REPLICA)), _becomes(13, role=Role.HOME)), _expected(13, 1, Why.OWES), _becomes(13, role=Role.REPLICA)),
+        (
+            (delete(9, discard_at=NOW), _ends(9, 100)),
+            _expected(9, 100, Why.DISCARD),
+            Annotate(SAMPLES, key_of(9), 100, discard_at=NOW),
+        ),
+        (
+            (put(record(10)), _becomes(10, role=Role.ARRIVING)),
+            _expected(10, 1, Why.ARRIVING),
+            put(record(10, version=2)),
+        ),
+        (
+            (put(record(11, role=Role.ARRIVING)), _becomes(11, tier="long")),
+            _expected(11, 1, Why.ARRIVING, "long"),
+            delete(11),
+        ),
+        (
+            (put(record(12)), put(record(12, version=2, owed=STEP))),
+            _expected(12, 2, Why.OWES),
+            release(12, 2, settles=frozenset({"keep"})),
+        ),
+        (
+            (put(record(13, owed=STEP, role=Role.REPLICA)), _becomes(13, role=Role.HOME)),
+            _expected(13, 1, Why.OWES),
+            _becomes(13, role=Role.REPLICA),
+        ),
     ):
         await done(store, *(write if isinstance(write, tuple) else (write,)))
         assert await _told(store) == [told]
@@ -150,7 +200,10 @@ def _ends(n: int, version: int) -> Annotate:
 async def test_what_has_been_seen_to_is_due_no_longer(store: Store) -> None:
     due = await _fill(store)
     assert sorted(await _told(store)) == sorted(due)
-    settled = [Annotate(SAMPLES, key_of(n), at=version, settle=("1",)) for n, version in ((1, 3), (2, 1), (9, 1), (12, 100))]
+    settled = [
+        Annotate(SAMPLES, key_of(n), at=version, settle=("1",))
+        for n, version in ((1, 3), (2, 1), (9, 1), (12, 100))
+    ]
     home = [Annotate(SAMPLES, key_of(n), at=1, role_is=Role.ARRIVING, role=Role.HOME) for n in (2, 3)]
     await done(store, *settled, *home, Purge(SAMPLES, key_of(10), 1), Purge(SAMPLES, key_of(13), 7))
     left = [told for told in await _told(store) if told[0] == SAMPLES.name]
@@ -163,7 +216,10 @@ async def test_what_has_been_seen_to_is_due_no_longer(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_pages_of_what_is_due_are_together_what_is_told_at_once(store: Store, limit: int) -> None:
     await _fill(store)
-    await done(store, *[put(record(n, owed=STEP), collection=collection) for n in range(22, 26) for collection in DECLARED])
+    await done(
+        store,
+        *[put(record(n, owed=STEP), collection=collection) for n in range(22, 26) for collection in DECLARED],
+    )
     at_once = await _told(store, expired={SAMPLES: NOW})
     assert sorted(await _told(store, limit, expired={SAMPLES: NOW})) == sorted(at_once)
     assert len(at_once) == 29
@@ -173,19 +229,30 @@ async def test_pages_of_what_is_due_are_together_what_is_told_at_once(store: Sto
 @needs("tenant_wide", "filter", "conditional")
 @pytest.mark.asyncio
 async def test_what_is_seen_to_between_two_pages_hides_nothing_behind_it(store: Store) -> None:
-    await done(store, *[delete(n, discard_at=T0) for n in range(1, 12)], *[put(record(n, owed=STEP)) for n in range(20, 25)])
+    await done(
+        store,
+        *[delete(n, discard_at=T0) for n in range(1, 12)],
+        *[put(record(n, owed=STEP)) for n in range(20, 25)],
+    )
     told: list[Told] = []
     cursor: str | None = None
     for _ in range(40):
         found = await store.due(NOW, 2, cursor)
         told += [_flat(row) for row in found.rows]
         purges = [Purge(SAMPLES, row.key, row.version) for row in found.rows if row.why is Why.DISCARD]
-        settled = [Annotate(SAMPLES, row.key, at=row.version, settle=("1",)) for row in found.rows if row.why is Why.OWES]
+        settled = [
+            Annotate(SAMPLES, row.key, at=row.version, settle=("1",))
+            for row in found.rows
+            if row.why is Why.OWES
+        ]
         await done(store, *purges, *settled)
         cursor = found.cursor
         if cursor is None:
             break
-    expected = [*[_expected(n, 100, Why.DISCARD) for n in range(1, 12)], *[_expected(n, 1, Why.OWES) for n in range(20, 25)]]
+    expected = [
+        *[_expected(n, 100, Why.DISCARD) for n in range(1, 12)],
+        *[_expected(n, 1, Why.OWES) for n in range(20, 25)],
+    ]
     assert sorted(told) == sorted(expected)
     assert await _told(store) == []
 

@@ -1,4 +1,6 @@
-"""Erased text: neither read nor found after an erasing put, and in no file of the store."""
+"""Erased text: neither read nor found after an erasing put, and in no file of the
+store.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,14 @@ SAID = f"the {WORD} nests at dawn"
 def _saying(n: int, at: Partition = HERE) -> Record:
     """One that says the text wherever a record can."""
     fields = {"source": SAID, "tags": (SAID,), "seal": SAID.encode()}
-    return record(n, at, fields=fields, body={"s": [SAID]}, texts={"content": SAID, "title": SAID}, owed=(Owed(SAID, SAID, {"said": SAID}),))
+    return record(
+        n,
+        at,
+        fields=fields,
+        body={"s": [SAID]},
+        texts={"content": SAID, "title": SAID},
+        owed=(Owed(SAID, SAID, {"said": SAID}),),
+    )
 
 
 @clause("put.erases", "lexical.follows")
@@ -33,8 +42,17 @@ def _saying(n: int, at: Partition = HERE) -> Record:
 @pytest.mark.asyncio
 async def test_nothing_of_what_an_erasing_put_replaced_is_read_or_found(store: Store) -> None:
     await done(store, *[put(_saying(n)) for n in (1, 2)])
-    wrote = [record(1, version=2, texts={"content": "harbour"}, generation=0), record(2, version=2, generation=0)]
-    await done(store, *[Put(SAMPLES, r, when, frozenset({SAID}), erases=True) for r, when in ((wrote[0], AtVersion(1)), (wrote[1], Newer()))])
+    wrote = [
+        record(1, version=2, texts={"content": "harbour"}, generation=0),
+        record(2, version=2, generation=0),
+    ]
+    await done(
+        store,
+        *[
+            Put(SAMPLES, r, when, frozenset({SAID}), erases=True)
+            for r, when in ((wrote[0], AtVersion(1)), (wrote[1], Newer()))
+        ],
+    )
     assert await store.get(SAMPLES, [key_of(1), key_of(2)]) == wrote
     if store.capabilities.lexical:
         assert (await hit_ids(store, WORD), await hit_ids(store, "harbour")) == (set(), {id_of(1)})
@@ -48,7 +66,10 @@ async def test_erased_text_is_in_no_file_after_a_vacuum(harness: Harness, store:
     """Deleted, erased with its scope, or replaced by an erasing put."""
     await done(store, *[put(_saying(n)) for n in range(40)], put(_saying(1, ELSEWHERE)))
     assert _files_with(WORD, harness, store), "the text must be in a file before, or this test proves nothing"
-    await done(store, *[Put(SAMPLES, record(n, version=2), Newer(), frozenset({SAID}), erases=True) for n in range(20)])
+    await done(
+        store,
+        *[Put(SAMPLES, record(n, version=2), Newer(), frozenset({SAID}), erases=True) for n in range(20)],
+    )
     await done(store, *[delete(n, settles=frozenset({SAID})) for n in range(20, 40)])
     assert await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 100) == 1
     await store.vacuum()
@@ -59,8 +80,12 @@ async def test_erased_text_is_in_no_file_after_a_vacuum(harness: Harness, store:
 
 def _files_with(text: str, harness: Harness, store: Store) -> list[str]:
     """The names of the files that hold the text."""
-    every = [file for place in harness.files(store) for file in (place.rglob("*") if place.is_dir() else [place])]
-    return [file.name for file in every if file.is_file() and file.stat().st_size and _holds(file, text.encode())]
+    every = [
+        file for place in harness.files(store) for file in (place.rglob("*") if place.is_dir() else [place])
+    ]
+    return [
+        file.name for file in every if file.is_file() and file.stat().st_size and _holds(file, text.encode())
+    ]
 
 
 def _holds(file: Path, text: bytes) -> bool:

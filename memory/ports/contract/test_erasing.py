@@ -87,7 +87,9 @@ async def test_counts_tell_records_and_roughly_their_size(store: Store, collecti
 async def test_a_count_takes_no_notice_of_limit_order_and_cursor(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(5)])
     page = await store.query(Query(SAMPLES, within(HERE), limit=2, order=(Order("type"),)))
-    assert (await store.count(Query(SAMPLES, within(HERE), limit=2, order=(Order("type"),), cursor=page.cursor))).records == 5
+    assert (
+        await store.count(Query(SAMPLES, within(HERE), limit=2, order=(Order("type"),), cursor=page.cursor))
+    ).records == 5
 
 
 @clause("count.exact")
@@ -125,19 +127,34 @@ async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store
 @clause("erase.carries")
 @pytest.mark.asyncio
 async def test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_else(store: Store) -> None:
-    """By the step's name, whatever its id; the data of the others may be what the record said."""
+    """By the step's name, whatever its id; the data of the others may be what the
+    record said.
+    """
     owed = (
         Owed("keep:1", "keep", {"said": "a secret"}),
         Owed("x", "deliver", {"to": ["a", None]}),
         Owed("delete", "erase"),
         Owed("y", "delete", {"n": 1}),
     )
-    await done(store, put(record(1, owed=owed)), put(record(2, owed=owed[:1])), put(record(3)), put(record(4, owed=owed[1:2])))
+    await done(
+        store,
+        put(record(1, owed=owed)),
+        put(record(2, owed=owed[:1])),
+        put(record(3)),
+        put(record(4, owed=owed[1:2])),
+    )
 
-    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, T0, frozenset({"deliver", "delete", "never"})) == 4
+    assert (
+        await store.delete_matching(
+            Query(SAMPLES, within(HERE)), 50, T0, frozenset({"deliver", "delete", "never"})
+        )
+        == 4
+    )
 
     left = [(owed[1], owed[3]), (), (), owed[1:2]]
-    assert [await found(store, n) for n in (1, 2, 3, 4)] == [Tombstone(key_of(n), 50, steps, discard_at=T0) for n, steps in enumerate(left, start=1)]
+    assert [await found(store, n) for n in (1, 2, 3, 4)] == [
+        Tombstone(key_of(n), 50, steps, discard_at=T0) for n, steps in enumerate(left, start=1)
+    ]
     await done(store, put(record(5, owed=owed)))
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 1
     assert await found(store, 5) == Tombstone(key_of(5), 50)
@@ -154,7 +171,9 @@ async def test_deleting_what_matches_keeps_what_does_not(store: Store) -> None:
 
 @clause("erase.all", "erase.matches")
 @pytest.mark.asyncio
-async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_the_roles(store: Store) -> None:
+async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_the_roles(
+    store: Store,
+) -> None:
     await done(store, *[put(record(n)) for n in range(4)], put(record(9, role=Role.REPLICA)))
     assert await store.delete_matching(Query(SAMPLES, within(HERE), limit=1), 50) == 4
     assert (await live(store, 9)).role is Role.REPLICA
@@ -165,12 +184,19 @@ async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_t
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_deleted_and_no_other(store: Store) -> None:
-    await done(store, put(record(1)), put(record(2, ELSEWHERE, texts={"content": "lantern"})), put(record(3, FOREIGN)))
+    await done(
+        store,
+        put(record(1)),
+        put(record(2, ELSEWHERE, texts={"content": "lantern"})),
+        put(record(3, FOREIGN)),
+    )
     assert await store.delete_matching(Query(SAMPLES, Tenant("acme")), 50) == 2
     await live(store, 3, FOREIGN)
     if store.capabilities.lexical:
         await done(store, put(record(2, ELSEWHERE, version=60, texts={"content": "harbour"})))
-        assert await hit_ids(store, "lantern", Tenant("acme")) == set(), "what is written again is not found by what was erased"
+        assert await hit_ids(store, "lantern", Tenant("acme")) == set(), (
+            "what is written again is not found by what was erased"
+        )
 
 
 @clause("delete.stays")
@@ -211,21 +237,37 @@ async def test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds(st
     for place, part in zip(places, parts, strict=True):
         everything = Query(SAMPLES, within(place), limit=MAX_LIMIT)
         asked_for = {r.key for r in (await store.query(replace(everything, filter=part))).records}
-        expected = {r.key for n in range(10) if lets_through(part, r := replace(_varied(n, place), generation=0))}
+        expected = {
+            r.key for n in range(10) if lets_through(part, r := replace(_varied(n, place), generation=0))
+        }
         assert asked_for == expected, part
         assert await store.delete_matching(replace(everything, filter=part), 50) == len(expected), part
         stands = await store.get(SAMPLES, [key_of(n, place) for n in range(10)])
         assert {s.key for s in stands if isinstance(s, Tombstone)} == expected, part
         assert all(s is not None for s in stands)
-        assert {r.key for r in (await store.query(everything)).records} == {key_of(n, place) for n in range(10)} - expected, part
+        assert {r.key for r in (await store.query(everything)).records} == {
+            key_of(n, place) for n in range(10)
+        } - expected, part
 
 
 def _varied(n: int, place: Partition) -> Record:
-    fields: dict[str, FieldValue] = {"type": "abc"[n % 3], "confidence": n / 10, "valid_from": T0 + timedelta(seconds=n)}
+    fields: dict[str, FieldValue] = {
+        "type": "abc"[n % 3],
+        "confidence": n / 10,
+        "valid_from": T0 + timedelta(seconds=n),
+    }
     fields |= {"tags": ("red", "blue")[: n % 3]} if n % 4 else {}
     fields |= {"source": ""} if n % 2 else {}
     owed = (Owed("deliver", "deliver"),) if n % 5 == 0 else ()
-    return record(n, place, version=1 + n, fields=fields, owed=owed, tier="short" if n < 4 else "", expires_at=T0 if n % 2 else None)
+    return record(
+        n,
+        place,
+        version=1 + n,
+        fields=fields,
+        owed=owed,
+        tier="short" if n < 4 else "",
+        expires_at=T0 if n % 2 else None,
+    )
 
 
 @clause("erase.matches")
@@ -234,7 +276,10 @@ def _varied(n: int, place: Partition) -> Record:
 async def test_deleting_what_matches_touches_no_mark_and_no_tombstone(store: Store) -> None:
     ends = T0 + timedelta(days=9)
     await done(
-        store, *[put(record(n)) for n in range(5)], release(1, owed=(Owed("k", "k"),), discard_at=ends), delete(2, 7, note={"k": 1}, discard_at=ends)
+        store,
+        *[put(record(n)) for n in range(5)],
+        release(1, owed=(Owed("k", "k"),), discard_at=ends),
+        delete(2, 7, note={"k": 1}, discard_at=ends),
     )
     before = await store.get(SAMPLES, [key_of(1), key_of(2)])
 
@@ -260,8 +305,12 @@ async def test_tombstones_of_an_erasure_keep_their_end_in_utc(store: Store) -> N
 @clause("erase.matches", "erase.carries")
 @pytest.mark.asyncio
 @cells("collection", DECLARED, ids=lambda c: c.name)
-async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection(store: Store, collection: Collection) -> None:
-    """Nothing is owed any more, whatever the record owed; and the version is above both, at the record's own too."""
+async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection(
+    store: Store, collection: Collection
+) -> None:
+    """Nothing is owed any more, whatever the record owed; and the version is above
+    both, at the record's own too.
+    """
     books: dict[str, Any] = {
         "owed": (Owed("deliver", "deliver", {"to": "long"}),),
         "accesses": 4,
@@ -270,7 +319,13 @@ async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every
         "body": {"said": "lantern"},
     }
     numbers = {n: (version, max(version + 1, 50)) for n, version in enumerate((1, 49, 50, 51, 2**40))}
-    await done(store, *[put(record(n, version=version, **books), collection=collection) for n, (version, _) in numbers.items()])
+    await done(
+        store,
+        *[
+            put(record(n, version=version, **books), collection=collection)
+            for n, (version, _) in numbers.items()
+        ],
+    )
 
     assert await store.delete_matching(Query(collection, within(HERE)), 50, T0) == len(numbers)
 
@@ -282,17 +337,28 @@ async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every
 @needs("tenant_wide", "filter")
 @pytest.mark.asyncio
 @cells("where", [within(HERE, ELSEWHERE), Tenant(HERE.tenant), Everywhere()], ids=lambda w: type(w).__name__)
-async def test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_roles_as_a_query_does(store: Store, where: Where) -> None:
+async def test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_roles_as_a_query_does(
+    store: Store, where: Where
+) -> None:
     third = Partition("third", "user:ann")
     places = (HERE, ELSEWHERE, FOREIGN, third)
-    made = [record(10 * n + m, at, role=role, fields={"type": "ab"[m]}) for at in places for n, role in enumerate(Role) for m in (0, 1)]
+    made = [
+        record(10 * n + m, at, role=role, fields={"type": "ab"[m]})
+        for at in places
+        for n, role in enumerate(Role)
+        for m in (0, 1)
+    ]
     await done(store, *map(put, made))
     inside = {HERE, ELSEWHERE} | ({FOREIGN, third} if isinstance(where, Everywhere) else set())
     gone: set[Key] = set()
     for roles in ({Role.HOME}, {Role.REPLICA, Role.CACHED}, set(Role)):
         for part in (Eq("type", "b"), None):
             query = Query(SAMPLES, where, part, roles=frozenset(roles), limit=MAX_LIMIT)
-            wanted = {r.key for r in made if r.partition in inside and r.role in roles and (part is None or r.fields["type"] == "b")} - gone
+            wanted = {
+                r.key
+                for r in made
+                if r.partition in inside and r.role in roles and (part is None or r.fields["type"] == "b")
+            } - gone
             assert {r.key for r in (await store.query(query)).records} == wanted
             assert (await store.count(query)).records == len(wanted)
             assert await store.delete_matching(query, 50) == len(wanted)

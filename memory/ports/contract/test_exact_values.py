@@ -1,7 +1,9 @@
-"""Values are kept to the last bit, and compared and ordered as they are: hard and random ones of every type, through every type of field.
+"""Values are kept to the last bit, and compared and ordered as they are: hard and
+random ones of every type, through every type of field.
 
-What an engine makes of a value (a double read from text, a moment in milliseconds, a text in another normal form) may serve to find it. What is
-handed back, filtered, counted and ordered by is the value that was written.
+What an engine makes of a value (a double read from text, a moment in milliseconds, a
+text in another normal form) may serve to find it. What is handed back, filtered,
+counted and ordered by is the value that was written.
 """
 
 from __future__ import annotations
@@ -21,7 +23,20 @@ from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.exact_values import COUNT, EVERY_TYPE, ExactValues
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, live, marked, put, record, release, tombstoned
+from memory.ports.contract.support import (
+    HERE,
+    delete,
+    done,
+    found,
+    id_of,
+    key_of,
+    live,
+    marked,
+    put,
+    record,
+    release,
+    tombstoned,
+)
 from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, within
 from memory.ports.record import FieldValue, Owed, Record
 from memory.ports.store import Store
@@ -46,7 +61,9 @@ async def exact(harness: Harness) -> AsyncIterator[Store]:
 
 
 def _told(value: Any) -> str:
-    """The value with its type and all its bits; long ones by both ends. Nought has no sign in a field: databases drop it."""
+    """The value with its type and all its bits; long ones by both ends. Nought has no
+    sign in a field: databases drop it.
+    """
     if isinstance(value, float):
         value += 0.0
     if isinstance(value, datetime):
@@ -73,7 +90,7 @@ async def _found(store: Store, part: Filter) -> set[int]:
 _number = {id_of(n): n for n in range(COUNT)}
 
 
-# -- kept -------------------------------------------------------------------------------------------------------------
+# -- kept ------------------------------------------------------------------------------
 
 
 @clause("content.exact", "numbers.exact")
@@ -104,28 +121,41 @@ async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: 
     values = ExactValues(seed)
     documents = [values.document() for _ in range(40)]
     await done(
-        store, *[put(record(n, body=d, owed=(Owed("first", "first", d), Owed("second", "second", {"d": [d]})))) for n, d in enumerate(documents)]
+        store,
+        *[
+            put(record(n, body=d, owed=(Owed("first", "first", d), Owed("second", "second", {"d": [d]}))))
+            for n, d in enumerate(documents)
+        ],
     )
     for n, document in enumerate(documents):
         stored = await live(store, n)
         assert _canonical(dict(stored.body)) == _canonical(document)
-        assert [_canonical(dict(step.data)) for step in stored.owed] == [_canonical(document), _canonical({"d": [document]})]
+        assert [_canonical(dict(step.data)) for step in stored.owed] == [
+            _canonical(document),
+            _canonical({"d": [document]}),
+        ]
 
 
 @clause("json.types", "delete.leaves")
 @needs("conditional")
 @pytest.mark.asyncio
 @every_seed
-async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_the_letter(store: Store, seed: int) -> None:
+async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_the_letter(
+    store: Store, seed: int
+) -> None:
     values = ExactValues(seed)
     documents = [values.document() for _ in range(20)]
     for n, document in enumerate(documents):
         owed = (Owed("step", "step", document),)
-        await done(store, delete(n, note=document, owed=owed), put(record(100 + n)), release(100 + n, owed=owed))
+        await done(
+            store, delete(n, note=document, owed=owed), put(record(100 + n)), release(100 + n, owed=owed)
+        )
     for n, document in enumerate(documents):
         tombstone, mark = await tombstoned(store, n), await marked(store, 100 + n)
         assert _canonical(dict(tombstone.note)) == _canonical(document)
-        assert [_canonical(dict(step.data)) for step in (*tombstone.owed, *mark.owed)] == [_canonical(document)] * 2
+        assert [_canonical(dict(step.data)) for step in (*tombstone.owed, *mark.owed)] == [
+            _canonical(document)
+        ] * 2
 
 
 @clause("durable.survives", "numbers.exact")
@@ -148,14 +178,17 @@ async def test_every_value_is_the_same_after_a_restart(harness: Harness, exact: 
         await again.close()
 
 
-# -- found ------------------------------------------------------------------------------------------------------------
+# -- found -----------------------------------------------------------------------------
 
 
 def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Callable[[FieldValue], bool]]]:
     """Questions about one value, each with what it means."""
     if field.type is FieldType.TAGS:
         assert isinstance(value, tuple)
-        return [(Eq(field.name, value), lambda v: v == value), *[(Has(field.name, tag), lambda v, tag=tag: tag in v) for tag in value[:2]]]
+        return [
+            (Eq(field.name, value), lambda v: v == value),
+            *[(Has(field.name, tag), lambda v, tag=tag: tag in v) for tag in value[:2]],
+        ]
     if field.type is FieldType.BYTES:
         return [(Eq(field.name, value), lambda v: v == value)]
     questions: list[tuple[Filter, Callable[[Any], bool]]] = [
@@ -166,7 +199,10 @@ def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Cal
         (And((Not(Eq(field.name, value)), Le(field.name, value))), lambda v: v < value),
         (In(field.name, (value,)), lambda v: v == value),
     ]
-    return [questions[0], questions[1 + n // 2 % (len(questions) - 1)]]  # each value by some, each question of some
+    return [
+        questions[0],
+        questions[1 + n // 2 % (len(questions) - 1)],
+    ]  # each value by some, each question of some
 
 
 @clause("filter.holds", "numbers.exact")
@@ -174,13 +210,17 @@ def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Cal
 @pytest.mark.asyncio
 @every_seed
 @cells("kind", FieldType, shared=True)
-async def test_a_value_is_found_by_itself_and_by_nothing_else(harness: Harness, exact: Store, seed: int, kind: FieldType) -> None:
+async def test_a_value_is_found_by_itself_and_by_nothing_else(
+    harness: Harness, exact: Store, seed: int, kind: FieldType
+) -> None:
     values = ExactValues(seed)
     await _keep(exact, values)
     drawn = values.values[kind]
     fields = [f for f in EVERY_TYPE.fields if f.type is kind]
     wrong: list[str] = []
-    for n, value in enumerate(drawn[:4] if kind is FieldType.BOOLEAN else drawn[: values.hard[kind] + harness.depth.examples // 2]):
+    for n, value in enumerate(
+        drawn[:4] if kind is FieldType.BOOLEAN else drawn[: values.hard[kind] + harness.depth.examples // 2]
+    ):
         for part, holds in _asked_by(fields[n % len(fields)], n, value):
             wanted = {i for i, other in enumerate(drawn) if holds(other)}
             if (got := await _found(exact, part)) != wanted:
@@ -192,7 +232,9 @@ async def test_a_value_is_found_by_itself_and_by_nothing_else(harness: Harness, 
 @needs("filter")
 @pytest.mark.asyncio
 @every_seed
-async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(exact: Store, seed: int) -> None:
+async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(
+    exact: Store, seed: int
+) -> None:
     values = ExactValues(seed)
     await _keep(exact, values)
     for field in [f for f in EVERY_TYPE.fields if f.type in NUMERIC]:
@@ -239,4 +281,6 @@ async def test_what_is_deleted_by_a_value_is_exactly_what_has_it(exact: Store, s
     least = sorted(drawn)[COUNT // 2]
     await exact.delete_matching(Query(EVERY_TYPE, within(HERE), Lt("real_plain", least)), 9)
     for n, value in enumerate(drawn):
-        assert isinstance(await found(exact, n, collection=EVERY_TYPE), Record) == (not value < least), repr(value)
+        assert isinstance(await found(exact, n, collection=EVERY_TYPE), Record) == (not value < least), repr(
+            value
+        )

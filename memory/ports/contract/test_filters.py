@@ -1,4 +1,6 @@
-"""Filters: every operator on every type, missing values, nesting; random filters against a small evaluator of their own."""
+"""Filters: every operator on every type, missing values, nesting; random filters
+against a small evaluator of their own.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,52 @@ from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record, ways
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Query, Search, StartsWith, within
+from memory.ports.query import (
+    And,
+    Eq,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Not,
+    Or,
+    Query,
+    Search,
+    StartsWith,
+    within,
+)
 from memory.ports.record import FieldValue, Owed, Record, Role, pack_vector
 from memory.ports.store import Store
 
 TEXTS = ["", "a", "A", "á", "a ", "ab", "b", "%", "a_b", "axb", "É", "10", "9", "\U0001f600", "\uffff"]
 RECORDS = [
     record(0),
-    *[record(n, fields={"type": text, "tags": (text,), "confidence": n / 10}, body={}) for n, text in enumerate(TEXTS, start=1)],
+    *[
+        record(n, fields={"type": text, "tags": (text,), "confidence": n / 10}, body={})
+        for n, text in enumerate(TEXTS, start=1)
+    ],
     record(20, fields={"tags": ()}, expires_at=T0, owed=(Owed("x", "x"),), tier="short"),
-    record(21, fields={"tags": ("red", "a_b", "Blue"), "valid_from": T0, "valid_to": T0 + timedelta(microseconds=1)}, accessed_at=T0, accesses=3),
-    record(22, fields={"type": "a", "valid_from": T0 + timedelta(microseconds=1), "confidence": -1e308}, version=2**53 + 1, tier="mid"),
-    record(23, fields={"type": "b", "valid_from": T0 - timedelta(microseconds=1), "confidence": 0.1 + 0.2}, version=2**53 + 2),
+    record(
+        21,
+        fields={"tags": ("red", "a_b", "Blue"), "valid_from": T0, "valid_to": T0 + timedelta(microseconds=1)},
+        accessed_at=T0,
+        accesses=3,
+    ),
+    record(
+        22,
+        fields={"type": "a", "valid_from": T0 + timedelta(microseconds=1), "confidence": -1e308},
+        version=2**53 + 1,
+        tier="mid",
+    ),
+    record(
+        23,
+        fields={"type": "b", "valid_from": T0 - timedelta(microseconds=1), "confidence": 0.1 + 0.2},
+        version=2**53 + 2,
+    ),
     record(24, fields={"confidence": 0.3, "source": 'it\'s "quoted"'}, generation=4),
     record(25, fields={"confidence": 1, "source": ""}),
     record(26, fields={"pinned": True, "number": -(2**63), "seal": b""}),
@@ -46,7 +82,10 @@ async def _numbers(store: Store, part: Filter) -> list[int]:
 
 
 def _texts(*wanted: str) -> list[int]:
-    return sorted([n for n, t in enumerate(TEXTS, start=1) if t in wanted] + [n for n, t in ((22, "a"), (23, "b")) if t in wanted])
+    return sorted(
+        [n for n, t in enumerate(TEXTS, start=1) if t in wanted]
+        + [n for n, t in ((22, "a"), (23, "b")) if t in wanted]
+    )
 
 
 M = timedelta(microseconds=1)
@@ -89,7 +128,10 @@ CASES: dict[str, tuple[Filter, list[int]]] = {
     "a wildcard is no tag": (Has("tags", "_"), []),
     "the empty tag": (Has("tags", ""), _texts("")),
     "all tags in their order": (Eq("tags", ("red", "a_b", "Blue")), [21]),
-    "all tags in another order": (In("tags", (("Blue", "a_b", "red"), ("red", "Blue", "a_b"), ("red", "a_b"))), []),
+    "all tags in another order": (
+        In("tags", (("Blue", "a_b", "red"), ("red", "Blue", "a_b"), ("red", "a_b"))),
+        [],
+    ),
     "tags in another order": (Eq("tags", ("a_b", "red", "Blue")), []),
     "no tags asked for": (Not(Has("tags", "red")), [n for n in EVERY if n != 21]),
     "missing tags": (IsNull("tags"), [0, *range(22, 30)]),
@@ -104,7 +146,15 @@ CASES: dict[str, tuple[Filter, list[int]]] = {
     "below nothing is never true": (Lt("confidence", None), []),
     "all of nothing": (And(()), [*EVERY]),
     "any of nothing": (Or(()), []),
-    "nested": (Or((And((Eq("type", "a"), Not(IsNull("valid_from")))), Not(Or((Lt("version", 2**53 + 2), IsNull("type")))))), [22, 23]),
+    "nested": (
+        Or(
+            (
+                And((Eq("type", "a"), Not(IsNull("valid_from")))),
+                Not(Or((Lt("version", 2**53 + 2), IsNull("type")))),
+            )
+        ),
+        [22, 23],
+    ),
     "by id": (In("id", (id_of(3), id_of(20))), [3, 20]),
     "by version": (Gt("version", 2**53), [22, 23]),
     "by exact version": (Eq("version", 2**53 + 1), [22]),
@@ -131,7 +181,11 @@ CASES: dict[str, tuple[Filter, list[int]]] = {
 @pytest.mark.asyncio
 async def test_every_operator_holds_for_exactly_what_it_says(store: Store) -> None:
     await _filled(store)
-    wrong = {why: (await _numbers(store, part), expected) for why, (part, expected) in CASES.items() if await _numbers(store, part) != expected}
+    wrong = {
+        why: (await _numbers(store, part), expected)
+        for why, (part, expected) in CASES.items()
+        if await _numbers(store, part) != expected
+    }
     assert not wrong, "filter: (found, expected)"
 
 
@@ -140,7 +194,10 @@ async def test_every_operator_holds_for_exactly_what_it_says(store: Store) -> No
 @pytest.mark.asyncio
 async def test_counts_agree_with_what_filters_find(store: Store) -> None:
     await _filled(store)
-    counted = {why: (await store.count(Query(SAMPLES, within(HERE), part))).records for why, (part, _) in CASES.items()}
+    counted = {
+        why: (await store.count(Query(SAMPLES, within(HERE), part))).records
+        for why, (part, _) in CASES.items()
+    }
     assert counted == {why: len(expected) for why, (_, expected) in CASES.items()}
 
 
@@ -149,7 +206,13 @@ async def test_counts_agree_with_what_filters_find(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_integers_compare_as_numbers_over_all_64_bits(store: Store) -> None:
     values = [-(2**63), -10, -9, 0, 9, 10, 2**53, 2**53 + 1, 2**63 - 1]
-    await done(store, *[put(record(n, fields={"stored_version": v}), collection=MORE_SAMPLES) for n, v in enumerate(values)])
+    await done(
+        store,
+        *[
+            put(record(n, fields={"stored_version": v}), collection=MORE_SAMPLES)
+            for n, v in enumerate(values)
+        ],
+    )
     for n, value in enumerate(values):
         below = await asked(store, part=Lt("stored_version", value), collection=MORE_SAMPLES)
         equal = await asked(store, part=Eq("stored_version", value), collection=MORE_SAMPLES)
@@ -166,8 +229,38 @@ async def test_a_large_choice_of_values_is_no_problem(store: Store) -> None:
 
 
 PREFIXED = [
-    *["", "a", "A", "ab", "aá", "a\u0301", "a%", "a_", "a\x00", "b", "ß", "ss", "\x00", "\x00\x00", "\x01", "\x01\x01", "10", "1"],
-    *["\ud7ff", "\ud7ffx", "\ue000", "\uffff", "\uffff\uffff", "\U00010000", "\U0001f600", "\U0001f600!", "\U0010ffff", "\U0010ffff\U0010ffffz"],
+    *[
+        "",
+        "a",
+        "A",
+        "ab",
+        "aá",
+        "a\u0301",
+        "a%",
+        "a_",
+        "a\x00",
+        "b",
+        "ß",
+        "ss",
+        "\x00",
+        "\x00\x00",
+        "\x01",
+        "\x01\x01",
+        "10",
+        "1",
+    ],
+    *[
+        "\ud7ff",
+        "\ud7ffx",
+        "\ue000",
+        "\uffff",
+        "\uffff\uffff",
+        "\U00010000",
+        "\U0001f600",
+        "\U0001f600!",
+        "\U0010ffff",
+        "\U0010ffff\U0010ffffz",
+    ],
 ]
 """Texts that are easily taken for the beginning of each other."""
 
@@ -177,7 +270,11 @@ PREFIXED = [
 @pytest.mark.asyncio
 async def test_texts_are_found_by_how_they_begin_character_by_character(store: Store) -> None:
     texts = dict(enumerate(PREFIXED, start=1))
-    await done(store, put(record(0)), *[put(record(n, fields={"type": text}, tier=text)) for n, text in texts.items()])
+    await done(
+        store,
+        put(record(0)),
+        *[put(record(n, fields={"type": text}, tier=text)) for n, text in texts.items()],
+    )
     prefixes = [*PREFIXED, "a\U0010ffff", "\ud7ff\U0010ffff", "\U0010ffff" * 2, "nothing"]
     for field in ("type", "tier"):
         wrong: dict[str, object] = {}
@@ -186,12 +283,15 @@ async def test_texts_are_found_by_how_they_begin_character_by_character(store: S
             others = [id_of(n) for n in range(len(texts) + 1) if id_of(n) not in begin]
             if field == "tier" and prefix == "":
                 begin, others = [id_of(n) for n in range(len(texts) + 1)], []  # every record has a tier
-            found = await asked(store, part=StartsWith(field, prefix)), await asked(store, part=Not(StartsWith(field, prefix)))
+            found = (
+                await asked(store, part=StartsWith(field, prefix)),
+                await asked(store, part=Not(StartsWith(field, prefix))),
+            )
             wrong |= {} if found == (begin, others) else {prefix: found}
         assert not wrong, field
 
 
-# -- random filters against an evaluator ------------------------------------------------------------------------------
+# -- random filters against an evaluator -----------------------------------------------
 
 _VALUES: dict[str, list[FieldValue]] = {
     "type": [*TEXTS, "zz"],
@@ -235,7 +335,12 @@ def _holds(part: Filter, r: Record) -> bool:
         return str(have).startswith(part.prefix)
     compared: dict[type[Filter], Any] = {Eq: have == part.value}
     if not isinstance(part, Eq):
-        compared = {Lt: have < part.value, Le: have <= part.value, Gt: have > part.value, Ge: have >= part.value}
+        compared = {
+            Lt: have < part.value,
+            Le: have <= part.value,
+            Gt: have > part.value,
+            Ge: have >= part.value,
+        }
     return bool(compared[type(part)])
 
 
@@ -252,11 +357,16 @@ def _comparison(field: str) -> st.SearchStrategy[Filter]:
     return st.one_of(*equal, st.builds(IsNull, st.just(field)))
 
 
-_LEAVES = st.one_of(st.sampled_from(sorted(_VALUES)).flatmap(_comparison), st.builds(Has, st.just("tags"), st.sampled_from([*TEXTS, "red"])))
+_LEAVES = st.one_of(
+    st.sampled_from(sorted(_VALUES)).flatmap(_comparison),
+    st.builds(Has, st.just("tags"), st.sampled_from([*TEXTS, "red"])),
+)
 _FILTERS = st.recursive(
     _LEAVES,
     lambda inner: st.one_of(
-        st.builds(And, st.lists(inner, max_size=3).map(tuple)), st.builds(Or, st.lists(inner, max_size=3).map(tuple)), st.builds(Not, inner)
+        st.builds(And, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(Not, inner),
     ),
     max_leaves=8,
 )
@@ -264,11 +374,18 @@ _FILTERS = st.recursive(
 
 @cache
 def _drawn(examples: int) -> tuple[Filter, ...]:
-    """The same each time, so that they are drawn once for all stores; least parts first, so that the first that fails is small."""
+    """The same each time, so that they are drawn once for all stores; least parts
+    first, so that the first that fails is small.
+    """
     drawn: list[Filter] = []
 
     @settings(
-        max_examples=examples, phases=(Phase.generate,), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        phases=(Phase.generate,),
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(part=_FILTERS)
     def draw(part: Filter) -> None:
@@ -283,7 +400,11 @@ def _drawn(examples: int) -> tuple[Filter, ...]:
 @pytest.mark.asyncio
 async def test_any_filter_finds_what_an_independent_evaluator_finds(harness: Harness, store: Store) -> None:
     await _filled(store)
-    parted = [p for p in _drawn(harness.depth.examples) if set(await asked(store, part=p)) != {r.key.id for r in RECORDS if _holds(p, r)}]
+    parted = [
+        p
+        for p in _drawn(harness.depth.examples)
+        if set(await asked(store, part=p)) != {r.key.id for r in RECORDS if _holds(p, r)}
+    ]
     assert parted == []
 
 
@@ -291,12 +412,23 @@ async def test_any_filter_finds_what_an_independent_evaluator_finds(harness: Har
 @needs("filter")
 @pytest.mark.asyncio
 async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -> None:
-    """In queries, counts, searches and erasures, of declared fields and of the system's."""
+    """In queries, counts, searches and erasures, of declared fields and of the
+    system's.
+    """
     minutes = [T0 + timedelta(minutes=n) for n in range(5)]
     await done(
         store,
         *[
-            put(record(n, fields={"valid_from": at}, created_at=at, expires_at=at, texts={"content": "lantern"}, vector=pack_vector([1.0])))
+            put(
+                record(
+                    n,
+                    fields={"valid_from": at},
+                    created_at=at,
+                    expires_at=at,
+                    texts={"content": "lantern"},
+                    vector=pack_vector([1.0]),
+                )
+            )
             for n, at in enumerate(minutes)
         ],
     )
@@ -316,7 +448,9 @@ async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -
                 assert await asked(store, part=part) == wanted, part
                 assert (await store.count(Query(SAMPLES, within(HERE), part))).records == len(wanted), part
                 for by in ways(store, "lantern", 1.0):
-                    assert [h.head.key.id for h in await store.search(Search(SAMPLES, within(HERE), by, 9, part))] == wanted, part
+                    assert [
+                        h.head.key.id for h in await store.search(Search(SAMPLES, within(HERE), by, 9, part))
+                    ] == wanted, part
     there = minutes[2].astimezone(timezone(timedelta(hours=2)))
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Le("valid_from", there)), 50) == 3
     assert await asked(store) == [id_of(n) for n in (3, 4)]

@@ -33,7 +33,19 @@ from memory.ports.contract.support import (
     searched,
 )
 from memory.ports.pace import AT_A_TIME
-from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Lt, Near, Order, Query, Search, Tenant, Words, within
+from memory.ports.query import (
+    MAX_LIMIT,
+    Eq,
+    Everywhere,
+    Lt,
+    Near,
+    Order,
+    Query,
+    Search,
+    Tenant,
+    Words,
+    within,
+)
 from memory.ports.record import Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
@@ -49,7 +61,7 @@ async def _refused(call: object, flag: str, store: Store) -> None:
     assert caught.value.store == store.name
 
 
-# -- claims -----------------------------------------------------------------------------------------------------------
+# -- claims ----------------------------------------------------------------------------
 
 
 @clause("life.claims")
@@ -64,13 +76,15 @@ async def test_a_store_has_a_name_for_messages(store: Store) -> None:
     assert store.name
 
 
-# -- durable ----------------------------------------------------------------------------------------------------------
+# -- durable ---------------------------------------------------------------------------
 
 
 @clause("durable.survives", "flag.works")
 @works("durable")
 @pytest.mark.asyncio
-async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(harness: Harness, store: Store) -> None:
+async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(
+    harness: Harness, store: Store
+) -> None:
     await done(store, *[put(record(n, body={"n": n}, texts={"content": "lantern"})) for n in range(20)])
     before = await store.get(SAMPLES, [key_of(n) for n in range(20)])
     epoch = store.epoch
@@ -92,7 +106,9 @@ async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(harne
 @clause("epoch.tells", "flag.refused")
 @refused("durable")
 @pytest.mark.asyncio
-async def test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restarted(harness: Harness, store: Store) -> None:
+async def test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restarted(
+    harness: Harness, store: Store
+) -> None:
     assert store.capabilities.missing(Capabilities(durable=True)) == ["durable"]
     epoch = store.epoch
     assert epoch, "a store that is not durable names its run"
@@ -110,26 +126,35 @@ async def test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restart
             await store.close()
 
 
-# -- shared -----------------------------------------------------------------------------------------------------------
+# -- shared ----------------------------------------------------------------------------
 
 
 @clause("shared.sees", "flag.works")
 @works("shared")
 @pytest.mark.asyncio
-async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes(harness: Harness, store: Store) -> None:
+async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes(
+    harness: Harness, store: Store
+) -> None:
     other = await harness.client(store)
     try:
         await other.open(DECLARED)
         await done(store, put(record(1, texts={"content": "lantern"}, vector=pack_vector([1.0]))))
         assert await found(other, 1) == await live(store, 1)
         assert await asked(store) == [id_of(1)] == await asked(other)
-        await done(other, put(record(2, texts={"content": "lantern"}, vector=pack_vector([1.0]))), RaiseGeneration(HERE, 2))
+        await done(
+            other,
+            put(record(2, texts={"content": "lantern"}, vector=pack_vector([1.0]))),
+            RaiseGeneration(HERE, 2),
+        )
         assert await asked(store) == [id_of(1), id_of(2)] == await asked(other)
         assert (await one(store, RaiseGeneration(HERE, 0))).number == 2
         if store.capabilities.lexical:
             assert await hit_ids(store, "lantern") == {id_of(1), id_of(2)} == await hit_ids(other, "lantern")
         if store.capabilities.semantic:
-            hits = [await client.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5)) for client in (store, other)]
+            hits = [
+                await client.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5))
+                for client in (store, other)
+            ]
             assert [[hit.head.key.id for hit in found_] for found_ in hits] == [[id_of(1), id_of(2)]] * 2
         await other.close()
         assert await asked(store) == [id_of(1), id_of(2)]
@@ -144,7 +169,7 @@ async def test_a_store_that_is_not_shared_has_no_second_client(harness: Harness,
     await _refused(harness.client(store), "shared", store)
 
 
-# -- ttl --------------------------------------------------------------------------------------------------------------
+# -- ttl -------------------------------------------------------------------------------
 
 
 @clause("ttl.kinds", "flag.works")
@@ -152,7 +177,9 @@ async def test_a_store_that_is_not_shared_has_no_second_client(harness: Harness,
 @pytest.mark.asyncio
 async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, store: Store) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    cached = [record(n, role=Role.CACHED, expires_at=at) for n, at in ((1, LONG_AGO), (2, None), (3, tomorrow))]
+    cached = [
+        record(n, role=Role.CACHED, expires_at=at) for n, at in ((1, LONG_AGO), (2, None), (3, tomorrow))
+    ]
     await done(store, *map(put, cached))
     if store.capabilities.conditional:
         await done(store, delete(4, discard_at=LONG_AGO), delete(5))
@@ -170,8 +197,13 @@ async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, 
 @works("ttl")
 @pytest.mark.asyncio
 async def test_a_store_with_ttl_forgets_no_record_but_cached_copies(store: Store, harness: Harness) -> None:
-    """The engine deletes what has expired, and with it what belongs to it elsewhere: it has to find it. What owes a step stays whatever it is."""
-    kept = [record(n, role=role, expires_at=LONG_AGO) for n, role in enumerate((Role.HOME, Role.REPLICA, Role.ARRIVING), 1)]
+    """The engine deletes what has expired, and with it what belongs to it elsewhere: it
+    has to find it. What owes a step stays whatever it is.
+    """
+    kept = [
+        record(n, role=role, expires_at=LONG_AGO)
+        for n, role in enumerate((Role.HOME, Role.REPLICA, Role.ARRIVING), 1)
+    ]
     owing = record(4, role=Role.CACHED, expires_at=LONG_AGO, owed=(Owed("deliver", "deliver", {}),))
     await done(store, *map(put, [*kept, owing, record(9, role=Role.CACHED, expires_at=LONG_AGO)]))
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
@@ -196,7 +228,7 @@ async def test_a_store_without_ttl_keeps_what_is_past_its_time(store: Store) -> 
         assert await found(store, 2) is not None
 
 
-# -- conditional ------------------------------------------------------------------------------------------------------
+# -- conditional -----------------------------------------------------------------------
 
 
 @clause("life.at-once", "flag.works")
@@ -231,7 +263,7 @@ async def test_conditional_writes_are_refused_by_name(store: Store, write: str) 
     assert [await found(store, 1), await found(store, 2)] == [before, None]
 
 
-# -- atomic -----------------------------------------------------------------------------------------------------------
+# -- atomic ----------------------------------------------------------------------------
 
 LONG_CALL = 520
 """Writes: more than a portion has that a store may carry them out in."""
@@ -243,7 +275,9 @@ LONG_CALL = 520
 async def test_writes_together_are_kept_whole_or_not_at_all(store: Store) -> None:
     good = await store.apply([put(record(n)) for n in range(3)], together=True)
     assert [o.status for o in good] == ["applied"] * 3
-    bad = await store.apply([put(record(3)), put(record(4, fields={"colour": "x"})), put(record(5))], together=True)
+    bad = await store.apply(
+        [put(record(3)), put(record(4, fields={"colour": "x"})), put(record(5))], together=True
+    )
     assert [o.status for o in bad] == ["skipped", "rejected", "skipped"]
     assert await asked(store) == [id_of(n) for n in range(3)]
 
@@ -257,13 +291,19 @@ async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, 
     longest = min(store.capabilities.max_batch or LONG_CALL, LONG_CALL)
     for turns in range(24):
         first, size = turns * LONG_CALL, longest if turns % 8 == 0 else 10
-        call = asyncio.ensure_future(store.apply([put(record(first + n)) for n in range(size)], together=together))
-        checked = size // AT_A_TIME if size == longest else 0  # turns that a long call takes before the adapter is asked
+        call = asyncio.ensure_future(
+            store.apply([put(record(first + n)) for n in range(size)], together=together)
+        )
+        checked = (
+            size // AT_A_TIME if size == longest else 0
+        )  # turns that a long call takes before the adapter is asked
         for _ in range(turns + checked):
             await asyncio.sleep(0)  # one turn of the loop, so that each round is cut off a little later
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        kept = sum(isinstance(s, Record) for s in await store.get(SAMPLES, [key_of(first + n) for n in range(size)]))
+        kept = sum(
+            isinstance(s, Record) for s in await store.get(SAMPLES, [key_of(first + n) for n in range(size)])
+        )
         assert kept in (0, size), f"cut off after {turns} turns, {kept} of {size} writes were kept"
 
 
@@ -275,20 +315,27 @@ async def test_writes_together_are_refused_by_name(store: Store) -> None:
     assert await found(store) is None
 
 
-# -- fenced ----------------------------------------------------------------------------------------------------------
+# -- fenced ----------------------------------------------------------------------------
 
 
 @clause("fenced.holds")
 @works("fenced")
 @pytest.mark.asyncio
-async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_acknowledged(harness: Harness, store: Store) -> None:
-    """Writers race the raise and some of them are cut off in the middle: what stands of before was there when the raise was acknowledged."""
+async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_acknowledged(
+    harness: Harness, store: Store
+) -> None:
+    """Writers race the raise and some of them are cut off in the middle: what stands of
+    before was there when the raise was acknowledged.
+    """
     writer = await harness.client(store) if store.capabilities.shared else store
     try:
         await writer.open(DECLARED)
         for turn in range(12):
             at = Partition("acme", f"user:{turn}")
-            writes = [asyncio.ensure_future(one(writer, put(record(n, at, generation=0 if n % 2 else None)))) for n in range(16)]
+            writes = [
+                asyncio.ensure_future(one(writer, put(record(n, at, generation=0 if n % 2 else None))))
+                for n in range(16)
+            ]
             for _ in range(turn):
                 await asyncio.sleep(0)
             raised = (await one(store, RaiseGeneration(at))).number
@@ -297,7 +344,11 @@ async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_ac
                 write.cancel()
             await asyncio.gather(*writes, return_exceptions=True)
             page = await store.query(Query(SAMPLES, within(at), limit=MAX_LIMIT))
-            late = [r for r in page.records if isinstance(r, Record) and r.generation != raised and r.key.id not in stood]
+            late = [
+                r
+                for r in page.records
+                if isinstance(r, Record) and r.generation != raised and r.key.id not in stood
+            ]
             assert not late, f"of generation {raised} after turn {turn}"
     finally:
         if writer is not store:
@@ -307,7 +358,9 @@ async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_ac
 @clause("fenced.holds")
 @refused("fenced")
 @pytest.mark.asyncio
-async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_by_one_repeat_of_the_erasure(harness: Harness, store: Store) -> None:
+async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_by_one_repeat_of_the_erasure(
+    harness: Harness, store: Store
+) -> None:
     async def erased() -> int:
         older = Lt("generation", 1) if store.capabilities.filter else None
         return await store.delete_matching(Query(SAMPLES, within(HERE), older, roles=frozenset(Role)), 50)
@@ -317,7 +370,9 @@ async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_
         assert await erased() == 0
 
     await harness.cut_short(store, put(record(generation=0, texts={"content": "cormorant"})), erase)
-    assert (await live(store)).generation == 0, "it stands: where that cannot be, the store may claim `fenced`"
+    assert (await live(store)).generation == 0, (
+        "it stands: where that cannot be, the store may claim `fenced`"
+    )
 
     assert await erased() == 1
 
@@ -328,7 +383,7 @@ async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_
     assert await erased() == 0
 
 
-# -- filter, order, tenant_wide ---------------------------------------------------------------------------------------
+# -- filter, order, tenant_wide --------------------------------------------------------
 
 
 @clause("flag.works")
@@ -348,7 +403,9 @@ async def test_filters_are_refused_by_name(store: Store) -> None:
     await _refused(store.query(query), "filter", store)
     await _refused(store.count(query), "filter", store)
     await _refused(store.delete_matching(query, 5), "filter", store)
-    await _refused(store.search(Search(SAMPLES, within(HERE), Words("x"), 5, Eq("type", "b"))), "filter", store)
+    await _refused(
+        store.search(Search(SAMPLES, within(HERE), Words("x"), 5, Eq("type", "b"))), "filter", store
+    )
     await live(store)
 
 
@@ -387,14 +444,16 @@ async def test_whole_tenants_and_everywhere_are_refused_by_name(store: Store) ->
         await _refused(store.search(Search(SAMPLES, where, Words("x"), 5)), "tenant_wide", store)
 
 
-# -- lexical, semantic, tenant_statistics -----------------------------------------------------------------------------
+# -- lexical, semantic, tenant_statistics ----------------------------------------------
 
 
 @clause("flag.works")
 @works("lexical")
 @pytest.mark.asyncio
 async def test_records_are_found_by_words(store: Store) -> None:
-    await done(store, put(record(1, texts={"content": "a lantern"})), put(record(2, texts={"content": "a harbour"})))
+    await done(
+        store, put(record(1, texts={"content": "a lantern"})), put(record(2, texts={"content": "a harbour"}))
+    )
     assert await hit_ids(store, "lanterns") == {id_of(1)}
 
 
@@ -418,7 +477,9 @@ async def test_records_are_found_by_meaning(store: Store) -> None:
 @refused("semantic")
 @pytest.mark.asyncio
 async def test_search_by_meaning_is_refused_by_name(store: Store) -> None:
-    await _refused(store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5)), "semantic", store)
+    await _refused(
+        store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5)), "semantic", store
+    )
 
 
 @clause("statistics.own", "flag.works")
@@ -426,13 +487,21 @@ async def test_search_by_meaning_is_refused_by_name(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_what_others_store_changes_neither_rank_nor_score(store: Store) -> None:
-    mine = ["lantern lantern harbour", "harbour harbour " + "x " * 30, "lantern", "tide", "tide tide lantern harbour"]
+    mine = [
+        "lantern lantern harbour",
+        "harbour harbour " + "x " * 30,
+        "lantern",
+        "tide",
+        "tide tide lantern harbour",
+    ]
     await done(store, *[put(record(n, texts={"content": text})) for n, text in enumerate(mine)])
     before = [(hit.head.key, hit.score) for hit in await searched(store, "lantern harbour tide")]
     assert len(before) == 5
 
     for at in (FOREIGN, ELSEWHERE):
-        await done(store, *[put(record(n, at, texts={"content": "lantern " * 40 + "tide"})) for n in range(60)])
+        await done(
+            store, *[put(record(n, at, texts={"content": "lantern " * 40 + "tide"})) for n in range(60)]
+        )
 
     assert [(hit.head.key, hit.score) for hit in await searched(store, "lantern harbour tide")] == before
 
@@ -440,9 +509,15 @@ async def test_what_others_store_changes_neither_rank_nor_score(store: Store) ->
 @clause("flag.refused", "isolation.where")
 @refused("tenant_statistics")
 @pytest.mark.asyncio
-async def test_a_store_of_common_statistics_says_so_and_still_shows_no_one_elses_records(store: Store) -> None:
+async def test_a_store_of_common_statistics_says_so_and_still_shows_no_one_elses_records(
+    store: Store,
+) -> None:
     assert store.capabilities.missing(Capabilities(tenant_statistics=True)) == ["tenant_statistics"]
-    await done(store, put(record(1, texts={"content": "lantern"})), put(record(2, FOREIGN, texts={"content": "lantern"})))
+    await done(
+        store,
+        put(record(1, texts={"content": "lantern"})),
+        put(record(2, FOREIGN, texts={"content": "lantern"})),
+    )
     if store.capabilities.lexical:
         assert await hit_ids(store, "lantern") == {id_of(1)}
     assert await asked(store) == [id_of(1)]

@@ -1,4 +1,6 @@
-"""What a store with `ttl` forgets: what is past its time and owes nothing, of every kind, and nothing before its time."""
+"""What a store with `ttl` forgets: what is past its time and owes nothing, of every
+kind, and nothing before its time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,21 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, listed, put, record, release, step_ids, ways
+from memory.ports.contract.support import (
+    HERE,
+    asked,
+    delete,
+    done,
+    found,
+    id_of,
+    key_of,
+    listed,
+    put,
+    record,
+    release,
+    step_ids,
+    ways,
+)
 from memory.ports.query import Query, RowType, Search, within
 from memory.ports.record import Mark, Owed, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
@@ -41,7 +57,9 @@ async def _forgotten(harness: Harness, store: Store, numbers: Sequence[int]) -> 
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
 async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Harness, store: Store) -> None:
-    """What owes nothing is forgotten beside it, by which one knows that the store has been about."""
+    """What owes nothing is forgotten beside it, by which one knows that the store has
+    been about.
+    """
     await done(
         store,
         put(_cached(1, expires_at=LONG_AGO, owed=STEP)),
@@ -58,10 +76,25 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
         delete(8),
     )
     await _forgotten(harness, store, (4, 5, 6))
-    assert [type(await found(store, n)) for n in (1, 2, 3, 7, 8, 9)] == [Record, Mark, Tombstone, Mark, Tombstone, Record]
+    assert [type(await found(store, n)) for n in (1, 2, 3, 7, 8, 9)] == [
+        Record,
+        Mark,
+        Tombstone,
+        Mark,
+        Tombstone,
+        Record,
+    ]
 
-    settled = [Annotate(SAMPLES, key_of(n), version, settle=step_ids(STEP)) for n, version in ((1, 1), (2, 1), (3, 100))]
-    await done(store, *settled, Annotate(SAMPLES, key_of(7), 1, discard_at=LONG_AGO), Annotate(SAMPLES, key_of(8), 100, discard_at=LONG_AGO))
+    settled = [
+        Annotate(SAMPLES, key_of(n), version, settle=step_ids(STEP))
+        for n, version in ((1, 1), (2, 1), (3, 100))
+    ]
+    await done(
+        store,
+        *settled,
+        Annotate(SAMPLES, key_of(7), 1, discard_at=LONG_AGO),
+        Annotate(SAMPLES, key_of(8), 100, discard_at=LONG_AGO),
+    )
     await _forgotten(harness, store, (1, 2, 3, 7, 8))
     assert await asked(store) == [id_of(9)], "a record that is no cached copy is its reader's to forget"
 
@@ -72,7 +105,13 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
 async def test_nothing_is_forgotten_before_its_time(harness: Harness, store: Store) -> None:
     for n, ahead in enumerate((timedelta(minutes=2), timedelta(minutes=15), timedelta(hours=13)), start=1):
         soon = datetime.now(UTC) + ahead
-        await done(store, put(_cached(n, expires_at=soon)), put(record(10 * n)), release(10 * n, discard_at=soon), delete(100 * n, discard_at=soon))
+        await done(
+            store,
+            put(_cached(n, expires_at=soon)),
+            put(record(10 * n)),
+            release(10 * n, discard_at=soon),
+            delete(100 * n, discard_at=soon),
+        )
     await done(store, put(_cached(9, expires_at=LONG_AGO)))
     await _forgotten(harness, store, (9,))
 
@@ -84,18 +123,26 @@ async def test_nothing_is_forgotten_before_its_time(harness: Harness, store: Sto
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
 async def test_nothing_is_forgotten_in_the_part_of_a_second_before_its_time(store: Store) -> None:
-    """Whatever unit the store counts in: of ends all over a second it is asked until each is past."""
+    """Whatever unit the store counts in: of ends all over a second it is asked until
+    each is past.
+    """
     begin = datetime.now(UTC)
     ends = {n: begin + timedelta(milliseconds=200 + 130 * n) for n in range(1, 9)}
     writes: list[Write] = [put(_cached(n, expires_at=at)) for n, at in ends.items()]
     writes += [delete(100 + n, discard_at=at) for n, at in ends.items()]
-    writes += [write for n, at in ends.items() for write in (put(record(200 + n)), release(200 + n, discard_at=at))]
+    writes += [
+        write for n, at in ends.items() for write in (put(record(200 + n)), release(200 + n, discard_at=at))
+    ]
     await done(store, *writes)
     numbers = [kind + n for kind in (0, 100, 200) for n in ends]
     while datetime.now(UTC) < ends[8]:
         stands = await store.get(SAMPLES, [key_of(n) for n in numbers])
         now = datetime.now(UTC)
-        early = {n: ends[n % 100] - now for n, standing in zip(numbers, stands, strict=True) if standing is None and now < ends[n % 100]}
+        early = {
+            n: ends[n % 100] - now
+            for n, standing in zip(numbers, stands, strict=True)
+            if standing is None and now < ends[n % 100]
+        }
         assert not early, "forgotten so long before its time"
         await asyncio.sleep(0.005)
 
@@ -103,15 +150,27 @@ async def test_nothing_is_forgotten_in_the_part_of_a_second_before_its_time(stor
 @clause("ttl.kinds", "get.latest")
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
-async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_nothing(harness: Harness, store: Store) -> None:
-    said: dict[str, Any] = {"texts": {"content": "lantern"}, "vector": pack_vector([1.0, 0.0]) if store.capabilities.semantic else None}
+async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_nothing(
+    harness: Harness, store: Store
+) -> None:
+    said: dict[str, Any] = {
+        "texts": {"content": "lantern"},
+        "vector": pack_vector([1.0, 0.0]) if store.capabilities.semantic else None,
+    }
     gone, roles = (1, 2, 3), frozenset(Role)
-    await done(store, put(_cached(1, expires_at=LONG_AGO, accesses=3, **said)), put(record(2, **said)), release(2, discard_at=LONG_AGO))
+    await done(
+        store,
+        put(_cached(1, expires_at=LONG_AGO, accesses=3, **said)),
+        put(record(2, **said)),
+        release(2, discard_at=LONG_AGO),
+    )
     await done(store, put(record(3, **said)), delete(3, discard_at=LONG_AGO), put(record(4, **said)))
     await _forgotten(harness, store, gone)
 
     async def hits() -> list[list[str]]:
-        searches = [Search(SAMPLES, within(HERE), by, 9, roles=roles) for by in ways(store, "lantern", 1.0, 0.0)]
+        searches = [
+            Search(SAMPLES, within(HERE), by, 9, roles=roles) for by in ways(store, "lantern", 1.0, 0.0)
+        ]
         return [[hit.head.key.id for hit in await store.search(search)] for search in searches]
 
     assert await asked(store, roles=roles) == [id_of(4)]
@@ -120,7 +179,12 @@ async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_noth
     if store.capabilities.tenant_wide:
         assert [s.key for kind in RowType for s in await listed(store, kind)] == [key_of(4)]
     assert (await store.audit()).problems == ()
-    again: list[Write] = [put(record(1, generation=0), Absent()), Purge(SAMPLES, key_of(2), 1), delete(3, 2), Annotate(SAMPLES, key_of(2), 1)]
+    again: list[Write] = [
+        put(record(1, generation=0), Absent()),
+        Purge(SAMPLES, key_of(2), 1),
+        delete(3, 2),
+        Annotate(SAMPLES, key_of(2), 1),
+    ]
     outcomes = await store.apply(again)
     assert [o.status for o in outcomes] == ["applied", "applied", "applied", "conflict"]
     assert await found(store, 1) == record(1, generation=0)
@@ -131,26 +195,52 @@ async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_noth
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
 async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, store: Store) -> None:
-    """What was past its time by an earlier version, or an earlier end, is not forgotten by that."""
+    """What was past its time by an earlier version, or an earlier end, is not forgotten
+    by that.
+    """
     ahead = datetime.now(UTC) + timedelta(days=1)
-    await done(store, put(_cached(1, expires_at=ahead)), put(_cached(2, expires_at=ahead)), put(_cached(3, expires_at=ahead)))
-    await done(store, put(_cached(1, version=2, expires_at=LONG_AGO)), put(_cached(1, version=3)), put(_cached(2, version=2)))
+    await done(
+        store,
+        put(_cached(1, expires_at=ahead)),
+        put(_cached(2, expires_at=ahead)),
+        put(_cached(3, expires_at=ahead)),
+    )
+    await done(
+        store,
+        put(_cached(1, version=2, expires_at=LONG_AGO)),
+        put(_cached(1, version=3)),
+        put(_cached(2, version=2)),
+    )
     await done(store, put(_cached(3, version=2, expires_at=LONG_AGO)), delete(4, discard_at=ahead))
-    await done(store, put(_cached(5, expires_at=LONG_AGO, owed=STEP)), put(_cached(5, version=2, expires_at=ahead)))
+    await done(
+        store, put(_cached(5, expires_at=LONG_AGO, owed=STEP)), put(_cached(5, version=2, expires_at=ahead))
+    )
     await _forgotten(harness, store, (3,))
     stands = await store.get(SAMPLES, [key_of(n) for n in (1, 2, 4, 5)])
-    # The first may have been forgotten in the moment between its second version and its third; then the third is a record of its own.
+    # The first may have been forgotten in the moment between its second version and its
+    # third; then the third is a record of its own.
     assert [type(s) for s in stands] == [Record, Record, Tombstone, Record]
 
 
 @clause("ttl.kinds", "ttl.not-early", "ttl.owing")
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
-async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(harness: Harness, store: Store) -> None:
-    """Their ends are long past, and a step held them back: one becomes a home, one's end moves on, of two steps one is settled."""
+async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(
+    harness: Harness, store: Store
+) -> None:
+    """Their ends are long past, and a step held them back: one becomes a home, one's
+    end moves on, of two steps one is settled.
+    """
     two, ahead = (*STEP, Owed("erase", "erase")), datetime.now(UTC) + timedelta(days=1)
-    await done(store, put(_cached(1, expires_at=LONG_AGO, owed=STEP)), delete(2, owed=STEP, discard_at=LONG_AGO))
-    await done(store, delete(3, owed=two, discard_at=LONG_AGO), put(record(4)), release(4, owed=two, discard_at=LONG_AGO))
+    await done(
+        store, put(_cached(1, expires_at=LONG_AGO, owed=STEP)), delete(2, owed=STEP, discard_at=LONG_AGO)
+    )
+    await done(
+        store,
+        delete(3, owed=two, discard_at=LONG_AGO),
+        put(record(4)),
+        release(4, owed=two, discard_at=LONG_AGO),
+    )
     await done(
         store,
         Annotate(SAMPLES, key_of(1), 1, role=Role.HOME, settle=step_ids(STEP)),
@@ -167,7 +257,9 @@ async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(harness
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
 async def test_a_record_does_not_inherit_the_end_of_what_stood_there(harness: Harness, store: Store) -> None:
-    """Each is written in the call that left what is past its time: it still stands there then."""
+    """Each is written in the call that left what is past its time: it still stands
+    there then.
+    """
     await done(store, put(record(2)))
     await done(
         store,
@@ -187,8 +279,15 @@ async def test_a_record_does_not_inherit_the_end_of_what_stood_there(harness: Ha
 @needs("ttl", "conditional", "durable")
 @pytest.mark.asyncio
 @cells("end", ["a good close", "a death"])
-async def test_what_owes_a_step_is_not_forgotten_after_a_restart_either(harness: Harness, store: Store, end: str) -> None:
-    await done(store, put(_cached(1, expires_at=LONG_AGO, owed=STEP)), delete(2, owed=STEP, discard_at=LONG_AGO), put(record(3)))
+async def test_what_owes_a_step_is_not_forgotten_after_a_restart_either(
+    harness: Harness, store: Store, end: str
+) -> None:
+    await done(
+        store,
+        put(_cached(1, expires_at=LONG_AGO, owed=STEP)),
+        delete(2, owed=STEP, discard_at=LONG_AGO),
+        put(record(3)),
+    )
     await done(store, release(3, owed=STEP, discard_at=LONG_AGO), put(_cached(4, expires_at=LONG_AGO)))
     again = await (harness.reopen(store) if end == "a good close" else harness.restart(store))
     try:

@@ -1,4 +1,6 @@
-"""A store without room: it says so, keeps what it has, keeps nothing of what failed, and works again when there is room."""
+"""A store without room: it says so, keeps what it has, keeps nothing of what failed,
+and works again when there is room.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,19 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import cramped, needs
-from memory.ports.contract.support import ELSEWHERE, asked, delete, done, id_of, key_of, live, one, put, record, release
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    asked,
+    delete,
+    done,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+)
 from memory.ports.record import Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Purge, RaiseGeneration, Write
@@ -39,16 +53,26 @@ async def fills_up_and_works_again(harness: Harness, store: Store) -> None:
         numbers = [start, start + 1, start + 2]
         try:
             change = put(record(4, version=start, body={"said": _incompressible(start + 1_000_000)}))
-            outcomes = await store.apply([RaiseGeneration(ELSEWHERE), change, *[put(record(n, body={"said": _incompressible(n)})) for n in numbers]])
+            outcomes = await store.apply(
+                [
+                    RaiseGeneration(ELSEWHERE),
+                    change,
+                    *[put(record(n, body={"said": _incompressible(n)})) for n in numbers],
+                ]
+            )
         except StoreFull:
             failed = numbers
             break
         raised, changed = raised + outcomes[0].applied, await live(store, 4)
         taken = [n for n, outcome in zip(numbers, outcomes[2:], strict=True) if outcome.applied]
-        assert all(isinstance(s, Record) for s in await store.get(SAMPLES, [key_of(n) for n in taken])), "acknowledged, and not there"
+        assert all(isinstance(s, Record) for s in await store.get(SAMPLES, [key_of(n) for n in taken])), (
+            "acknowledged, and not there"
+        )
         kept += taken
     assert failed, "a full store refuses writes as StoreFull"
-    assert await store.get(SAMPLES, [key_of(n) for n in failed]) == [None] * 3, "nothing of the failed call is kept"
+    assert await store.get(SAMPLES, [key_of(n) for n in failed]) == [None] * 3, (
+        "nothing of the failed call is kept"
+    )
     assert await live(store, 4) == changed, "what it was to replace stands as it stood"
     assert dict((await live(store, 1)).body) == {"n": 1}
     assert await asked(store) == [id_of(n) for n in kept]
@@ -65,7 +89,9 @@ async def fills_up_and_works_again(harness: Harness, store: Store) -> None:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_of_a_call_whose_last_write_alone_finds_no_room_nothing_is_kept(harness: Harness) -> None:
-    """The others are small, and each would find some: what they were to make, change, delete and purge stands as it stood."""
+    """The others are small, and each would find some: what they were to make, change,
+    delete and purge stands as it stood.
+    """
     store = await harness.cramped()
     try:
         await store.open(DECLARED)
@@ -83,7 +109,13 @@ async def _keeps_nothing_of_a_call_with_a_large_end(harness: Harness, store: Sto
 
     def small(n: int) -> list[Write]:
         annotated = Annotate(SAMPLES, key_of(n + 3), 1, tier="long")
-        changes: list[Write] = [put(record(n, version=2, body={"n": n})), delete(n + 1), release(n + 2), annotated, Purge(SAMPLES, key_of(n + 4), 1)]
+        changes: list[Write] = [
+            put(record(n, version=2, body={"n": n})),
+            delete(n + 1),
+            release(n + 2),
+            annotated,
+            Purge(SAMPLES, key_of(n + 4), 1),
+        ]
         return [put(record(n + 5)), *changes, put(record(n + 6), Absent(), MORE_SAMPLES)]
 
     def large(n: int) -> Write:

@@ -9,11 +9,33 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, delete, done, found, key_of, live, one, put, record
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    FOREIGN,
+    HERE,
+    delete,
+    done,
+    found,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+)
 from memory.ports.query import Query, within
 from memory.ports.record import Partition, Role
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Always, AtVersion, Newer, Purge, RaiseGeneration, Release, Status, When
+from memory.ports.writes import (
+    Absent,
+    Always,
+    AtVersion,
+    Newer,
+    Purge,
+    RaiseGeneration,
+    Release,
+    Status,
+    When,
+)
 
 
 async def _current(store: Store, at: Partition = HERE) -> int | None:
@@ -30,7 +52,12 @@ async def test_generations_start_at_nought_and_reading_one_does_not_raise_it(sto
 @pytest.mark.asyncio
 async def test_a_generation_is_raised_by_one_or_to_a_number_and_never_falls(store: Store) -> None:
     raised = await done(
-        store, RaiseGeneration(HERE), RaiseGeneration(HERE), RaiseGeneration(HERE, 7), RaiseGeneration(HERE, 3), RaiseGeneration(HERE)
+        store,
+        RaiseGeneration(HERE),
+        RaiseGeneration(HERE),
+        RaiseGeneration(HERE, 7),
+        RaiseGeneration(HERE, 3),
+        RaiseGeneration(HERE),
     )
     assert [o.number for o in raised] == [1, 2, 7, 7, 8]
     assert await _current(store) == 8
@@ -40,7 +67,11 @@ async def test_a_generation_is_raised_by_one_or_to_a_number_and_never_falls(stor
 @pytest.mark.asyncio
 async def test_a_generation_is_the_partitions_own(store: Store) -> None:
     await done(store, RaiseGeneration(HERE, 4))
-    assert [await _current(store, p) for p in (ELSEWHERE, FOREIGN, Partition("acme", "user:ann "))] == [0, 0, 0]
+    assert [await _current(store, p) for p in (ELSEWHERE, FOREIGN, Partition("acme", "user:ann "))] == [
+        0,
+        0,
+        0,
+    ]
 
 
 @clause("generation.counts", "generation.binds", since=2)
@@ -86,7 +117,9 @@ async def test_a_record_keeps_the_generation_it_brings(store: Store) -> None:
 @clause("generation.binds")
 @pytest.mark.asyncio
 @cells("collection", DECLARED, ids=lambda c: c.name)
-async def test_a_record_of_an_erased_generation_is_rejected_in_every_collection(store: Store, collection: Collection) -> None:
+async def test_a_record_of_an_erased_generation_is_rejected_in_every_collection(
+    store: Store, collection: Collection
+) -> None:
     await done(store, RaiseGeneration(HERE, 2))
 
     outcome = await one(store, put(record(generation=1), Always(), collection))
@@ -114,12 +147,16 @@ async def test_an_erased_generation_is_rejected_whatever_the_condition(store: St
 @clause("generation.binds", "apply.order")
 @pytest.mark.asyncio
 async def test_a_write_sees_a_generation_raised_earlier_in_its_batch(store: Store) -> None:
-    outcomes = await store.apply([put(record(1, generation=0)), RaiseGeneration(HERE), put(record(2, generation=0)), put(record(3))])
+    outcomes = await store.apply(
+        [put(record(1, generation=0)), RaiseGeneration(HERE), put(record(2, generation=0)), put(record(3))]
+    )
 
     assert [o.status for o in outcomes] == ["applied", "applied", "rejected", "applied"]
     assert (await live(store, 3)).generation == 1
     outcomes = await store.apply([put(record(4)), put(record(5, generation=0)), put(record(6, generation=1))])
-    assert [o.status for o in outcomes] == ["applied", "rejected", "applied"], "each by its own generation, whatever the first brings"
+    assert [o.status for o in outcomes] == ["applied", "rejected", "applied"], (
+        "each by its own generation, whatever the first brings"
+    )
 
 
 @clause("generation.stamps")

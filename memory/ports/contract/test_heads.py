@@ -1,4 +1,6 @@
-"""Heads: `select` names exactly what comes, whatever a store keeps in columns of its own and whatever it makes from the record."""
+"""Heads: `select` names exactly what comes, whatever a store keeps in columns of its
+own and whatever it makes from the record.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,32 @@ from memory.ports import lexical
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, done, everything_of, live, put, record, selections, ways
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    T0,
+    done,
+    everything_of,
+    live,
+    put,
+    record,
+    selections,
+    ways,
+)
 from memory.ports.heads import head_of
-from memory.ports.query import VECTOR, WORDS, Eq, Everywhere, Order, Query, RowType, Search, Tenant, Where, within
+from memory.ports.query import (
+    VECTOR,
+    WORDS,
+    Eq,
+    Everywhere,
+    Order,
+    Query,
+    RowType,
+    Search,
+    Tenant,
+    Where,
+    within,
+)
 from memory.ports.record import Owed, Record, Role, pack_vector
 from memory.ports.scanning import scan
 from memory.ports.store import Store
@@ -32,7 +57,12 @@ def _made(*, vectors: bool) -> list[Record]:
         "valid_from": at,
         "valid_to": T0,
     }
-    texts = {"title": "Lantern lanterns", "content": "a lantern \x00 été 東京 " + "x" * 300, "tags": "red", "source": "y" * 129}
+    texts = {
+        "title": "Lantern lanterns",
+        "content": "a lantern \x00 été 東京 " + "x" * 300,
+        "tags": "red",
+        "source": "y" * 129,
+    }
     vector = pack_vector([1.0, 0.5]) if vectors else None
     return [
         record(
@@ -69,12 +99,16 @@ async def test_heads_of_a_query_carry_exactly_what_is_named(store: Store) -> Non
 @clause("heads.exact")
 @pytest.mark.asyncio
 async def test_the_words_of_a_head_are_those_of_its_texts(store: Store) -> None:
-    """Counted as `memory.ports.lexical` counts them, also of a record without texts and of a collection without any."""
+    """Counted as `memory.ports.lexical` counts them, also of a record without texts and
+    of a collection without any.
+    """
     made = _made(vectors=False)
     await done(store, *[put(r) for r in made], put(record(1), collection=PLAIN))
     page = await store.query(Query(SAMPLES, within(HERE), select=frozenset({WORDS})))
     assert [h.words for h in page.heads] == [lexical.index(SAMPLES, r.texts) for r in made[:3]]
-    long = lexical.counts(SAMPLES, page.heads[0].words or b"", ["lantern", "x" * 300, "y" * 129, "missing", "東"])
+    long = lexical.counts(
+        SAMPLES, page.heads[0].words or b"", ["lantern", "x" * 300, "y" * 129, "missing", "東"]
+    )
     assert long == {"lantern": 2 * 10.0 + 4.0, "x" * 300: 4.0, "y" * 129: 2.0, "東": 4.0}
     assert [lexical.length(h.words or b"") for h in page.heads] == [11, 0, 1]
     links = await store.query(Query(PLAIN, within(HERE), select=frozenset({WORDS, VECTOR})))
@@ -86,11 +120,19 @@ async def test_the_words_of_a_head_are_those_of_its_texts(store: Store) -> None:
 async def test_pages_of_heads_are_the_pages_of_the_records(store: Store) -> None:
     """Also where heads do not carry what they are sorted by."""
     tiers = ("", "short", "mid")
-    rows = [record(n, fields={"type": "ab"[n % 2]} if n % 3 else {}, tier=tiers[n % 3], role=list(Role)[n % 2]) for n in range(17)]
+    rows = [
+        record(n, fields={"type": "ab"[n % 2]} if n % 3 else {}, tier=tiers[n % 3], role=list(Role)[n % 2])
+        for n in range(17)
+    ]
     await done(store, *[put(r) for r in rows])
     orders: list[tuple[Order, ...]] = [()]
     if store.capabilities.order:
-        orders += [(Order("created_at", True),), (Order("type"), Order("tier", True)), (Order("type", True),), (Order("version"),)]
+        orders += [
+            (Order("created_at", True),),
+            (Order("type"), Order("tier", True)),
+            (Order("type", True),),
+            (Order("version"),),
+        ]
     wheres: list[Where] = [within(HERE)]
     wheres += [Tenant(HERE.tenant), Everywhere()] if store.capabilities.tenant_wide else []
     for where in wheres:
@@ -99,7 +141,10 @@ async def test_pages_of_heads_are_the_pages_of_the_records(store: Store) -> None
                 query = Query(SAMPLES, where, order=order)
                 whole = [page async for page in scan(store, query, 5)]
                 pages = [page async for page in scan(store, replace(query, select=select), 5)]
-                expected = [[head_of(SAMPLES, r, select) for r in page.records if isinstance(r, Record)] for page in whole]
+                expected = [
+                    [head_of(SAMPLES, r, select) for r in page.records if isinstance(r, Record)]
+                    for page in whole
+                ]
                 assert [list(page.heads) for page in pages] == expected, (where, order)
                 assert [page.cursor for page in pages] == [page.cursor for page in whole]
     if store.capabilities.filter:
@@ -113,7 +158,13 @@ async def test_pages_of_heads_are_the_pages_of_the_records(store: Store) -> None
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_heads_of_every_collection_are_read(store: Store) -> None:
-    await done(store, put(record(1, fields={"entry_id": "e", "stored_version": 2**63 - 1, "type": "x"}), collection=MORE_SAMPLES))
+    await done(
+        store,
+        put(
+            record(1, fields={"entry_id": "e", "stored_version": 2**63 - 1, "type": "x"}),
+            collection=MORE_SAMPLES,
+        ),
+    )
     select = everything_of(MORE_SAMPLES)
     page = await store.query(Query(MORE_SAMPLES, within(HERE), select=select))
     assert list(page.heads) == [head_of(MORE_SAMPLES, await live(store, 1, collection=MORE_SAMPLES), select)]
@@ -122,7 +173,13 @@ async def test_heads_of_every_collection_are_read(store: Store) -> None:
 @clause("refused.questions")
 @pytest.mark.asyncio
 async def test_unknown_names_are_not_selected(store: Store) -> None:
-    for select, name in (({"colour"}, "colour"), ({"type", "body"}, "body"), ({"#texts"}, "#texts"), ({"words"}, "words"), ({5}, "select")):
+    for select, name in (
+        ({"colour"}, "colour"),
+        ({"type", "body"}, "body"),
+        ({"#texts"}, "#texts"),
+        ({"words"}, "words"),
+        ({5}, "select"),
+    ):
         with pytest.raises(InvalidInput, match=name):
             await store.query(Query(SAMPLES, within(HERE), select=frozenset(select)))  # type: ignore[arg-type]
         for by in ways(store, "lantern", 1.0):
@@ -130,4 +187,6 @@ async def test_unknown_names_are_not_selected(store: Store) -> None:
                 await store.search(Search(SAMPLES, within(HERE), by, 5, select=frozenset(select)))  # type: ignore[arg-type]
     if store.capabilities.tenant_wide:
         with pytest.raises(InvalidInput, match="select"):
-            await store.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), select=frozenset()))
+            await store.query(
+                Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), select=frozenset())
+            )

@@ -1,7 +1,9 @@
-"""Long histories of single writes, in lockstep with the specification: with the adapter's thresholds as they are, and all of them tiny.
+"""Long histories of single writes, in lockstep with the specification: with the
+adapter's thresholds as they are, and all of them tiny.
 
-`--contract-history 1500`, or MEMORY_HISTORY=1500, plays so many writes from a fresh seed, for at most 20 seconds; without it a short one is played,
-the same each time, as it is at the depth `quick`. `--contract-seed` plays a certain one again.
+`--contract-history 1500`, or MEMORY_HISTORY=1500, plays so many writes from a fresh
+seed, for at most 20 seconds; without it a short one is played, the same each time, as
+it is at the depth `quick`. `--contract-seed` plays a certain one again.
 """
 
 from __future__ import annotations
@@ -40,9 +42,20 @@ async def _specification() -> Store:
 
 async def _holds(harness: Harness, store: Store, request: pytest.FixtureRequest, *, with_tiny: bool) -> None:
     writes, seed = _length_and_seed(request.config, harness.depth)
-    # a server takes seconds to start again, and is killed in other tests; what `restart` returns has no tiny thresholds
-    request.node.user_properties.append(("memory_history_seed", f"{harness.name}{' (tiny)' if with_tiny else ''}: {seed}, {writes} writes"))
-    steps: list[Step] = list(history(seed, store.capabilities, writes, revives=harness.revives, restarts=not with_tiny and not harness.remote))
+    # a server takes seconds to start again, and is killed in other tests; what
+    # `restart` returns has no tiny thresholds
+    request.node.user_properties.append(
+        ("memory_history_seed", f"{harness.name}{' (tiny)' if with_tiny else ''}: {seed}, {writes} writes")
+    )
+    steps: list[Step] = list(
+        history(
+            seed,
+            store.capabilities,
+            writes,
+            revives=harness.revives,
+            restarts=not with_tiny and not harness.remote,
+        )
+    )
     play = Play(harness, store, await _specification())
     parted = await play.run(steps, SECONDS)
     for stale in (*play.died, play.store):
@@ -69,7 +82,9 @@ async def _holds(harness: Harness, store: Store, request: pytest.FixtureRequest,
 
     await store.close()
     left = await shrunk(steps[: parted + 1], fails, SHRINKING)
-    pytest.fail(f"seed {seed}: the store and the specification part at step {parted}; of the steps until there these are enough:\n{script(left)}")
+    pytest.fail(
+        f"seed {seed}: the store and the specification part at step {parted}; of the steps until there these are enough:\n{script(left)}"
+    )
 
 
 @clause("specification", "upkeep.audit")
@@ -83,7 +98,9 @@ async def test_a_long_history_of_single_writes_leaves_what_the_specification_has
 @clause("specification", "upkeep.audit")
 @tiny
 @pytest.mark.asyncio
-async def test_so_does_one_with_every_threshold_tiny(harness: Harness, request: pytest.FixtureRequest) -> None:
+async def test_so_does_one_with_every_threshold_tiny(
+    harness: Harness, request: pytest.FixtureRequest
+) -> None:
     store = await harness.tiny()
     try:
         await store.open(DECLARED)

@@ -13,13 +13,33 @@ from memory.ports.contract.support import HERE, asked, done, hit_ids, id_of, key
 from memory.ports.query import MAX_LIMIT, Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
 from memory.ports.record import Key, Owed, Partition, Record, Role, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Purge, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import (
+    Absent,
+    Annotate,
+    AtVersion,
+    Delete,
+    Newer,
+    Purge,
+    RaiseGeneration,
+    Release,
+    Status,
+    Write,
+)
 
 TENANTS, SCOPES = partitions("tenants"), partitions("scopes")
 
 
 def _filled(places: list[Partition]) -> list[Record]:
-    return [record(n, p, body={"of": [p.tenant, p.scope]}, texts={"content": "shared word"}, vector=pack_vector([1.0])) for n, p in enumerate(places)]
+    return [
+        record(
+            n,
+            p,
+            body={"of": [p.tenant, p.scope]},
+            texts={"content": "shared word"},
+            vector=pack_vector([1.0]),
+        )
+        for n, p in enumerate(places)
+    ]
 
 
 @clause("isolation.where")
@@ -40,7 +60,9 @@ async def test_a_partition_sees_its_own_records_and_no_others(store: Store, fami
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_tenant_sees_its_own_scopes_and_no_other_tenants(store: Store) -> None:
-    await done(store, *[put(r) for r in [*_filled(TENANTS), *(record(500 + n, p) for n, p in enumerate(SCOPES))]])
+    await done(
+        store, *[put(r) for r in [*_filled(TENANTS), *(record(500 + n, p) for n, p in enumerate(SCOPES))]]
+    )
     for partition in TENANTS:
         expected = {r.key.id for r in _filled(TENANTS) if r.partition == partition}
         if partition.tenant == "acme":
@@ -75,7 +97,10 @@ async def test_search_by_meaning_stays_in_its_partition(store: Store, family: st
 @needs("filter")
 @pytest.mark.asyncio
 async def test_no_filter_reaches_out_of_the_asked_partition(store: Store) -> None:
-    mine, others = record(1, TENANTS[0]), [record(n, p) for n, p in enumerate([*TENANTS[1:], *SCOPES[1:]], start=2)]
+    mine, others = (
+        record(1, TENANTS[0]),
+        [record(n, p) for n, p in enumerate([*TENANTS[1:], *SCOPES[1:]], start=2)],
+    )
     await done(store, *[put(r) for r in [mine, *others]])
     for part in (Not(Eq("id", id_of(99))), Eq("scope", mine.scope), Not(Eq("scope", mine.scope))):
         assert set(await asked(store, within(mine.partition), part)) <= {mine.key.id}
@@ -98,7 +123,10 @@ async def test_an_id_under_another_tenant_finds_nothing_and_no_write_reaches_the
         ]
         assert {o.status for o in await store.apply(writes)} == {Status.CONFLICT}
         await done(
-            store, Purge(SAMPLES, foreign, 1, Role.ARRIVING), Delete(SAMPLES, foreign, 50, Newer()), RaiseGeneration(Partition(tenant, mine.scope))
+            store,
+            Purge(SAMPLES, foreign, 1, Role.ARRIVING),
+            Delete(SAMPLES, foreign, 50, Newer()),
+            RaiseGeneration(Partition(tenant, mine.scope)),
         )
         assert await store.get(SAMPLES, [mine.key]) == before
 
@@ -122,7 +150,9 @@ async def test_erasing_one_partition_leaves_its_twins(store: Store) -> None:
 
     assert await store.delete_matching(Query(SAMPLES, within(records[0].partition)), 50) == 1
 
-    assert [isinstance(s, Record) for s in await store.get(SAMPLES, [r.key for r in records])] == [False] + [True] * (len(records) - 1)
+    assert [isinstance(s, Record) for s in await store.get(SAMPLES, [r.key for r in records])] == [False] + [
+        True
+    ] * (len(records) - 1)
 
 
 @clause("generation.counts", "names.apart")
@@ -159,14 +189,24 @@ async def test_collections_are_searched_and_asked_apart(store: Store) -> None:
     """The same ids, words and vectors in two collections of one partition."""
     both = (SAMPLES, MORE_SAMPLES)
     for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
-        await done(store, *[put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0])), collection=collection) for n in numbers])
+        await done(
+            store,
+            *[
+                put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0])), collection=collection)
+                for n in numbers
+            ],
+        )
     for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
         expected, everything = [id_of(n) for n in numbers], Query(collection, within(HERE), limit=MAX_LIMIT)
         assert await asked(store, collection=collection) == expected
         assert (await store.count(everything)).records == 6
-        assert [s is not None for s in await store.get(collection, [key_of(n) for n in range(9)])] == [n in numbers for n in range(9)]
+        assert [s is not None for s in await store.get(collection, [key_of(n) for n in range(9)])] == [
+            n in numbers for n in range(9)
+        ]
         for by in ways(store, "lantern", 1.0):
-            assert [h.head.key.id for h in await store.search(Search(collection, within(HERE), by, 50))] == expected
+            assert [
+                h.head.key.id for h in await store.search(Search(collection, within(HERE), by, 50))
+            ] == expected
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 6
     assert await asked(store, collection=MORE_SAMPLES) == [id_of(n) for n in range(3, 9)]
     assert (await store.count(Query(PLAIN, within(HERE)))).records == 0

@@ -1,4 +1,6 @@
-"""What is kept over a good close, and over the death of a durable store: everything that can be asked, bookkeeping and all."""
+"""What is kept over a good close, and over the death of a durable store: everything
+that can be asked, bookkeeping and all.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
 
 KEYS = [key_of(n) for n in range(24)]
-STEPS = (Owed("1", "deliver", {"to": ["long", None], "n": 1}), Owed("2", "erase"), Owed("3", "deliver", {"to": "archive"}))
+STEPS = (
+    Owed("1", "deliver", {"to": ["long", None], "n": 1}),
+    Owed("2", "erase"),
+    Owed("3", "deliver", {"to": "archive"}),
+)
 LATER = T0 + timedelta(days=3, microseconds=7)
 
 
@@ -43,9 +49,20 @@ async def _furnish(store: Store) -> None:
     """One of everything there is, bookkeeping of every kind on it."""
     await done(store, RaiseGeneration(HERE, 2), RaiseGeneration(FOREIGN, 7))
     for n, role in enumerate(Role):
-        books: dict[str, Any] = {"owed": STEPS[:n], "previous": 40 + n, "accesses": 3 + n, "accessed_at": LATER, "tier": f"tier {n}"}
+        books: dict[str, Any] = {
+            "owed": STEPS[:n],
+            "previous": 40 + n,
+            "accesses": 3 + n,
+            "accessed_at": LATER,
+            "tier": f"tier {n}",
+        }
         books |= {"cached_at": LATER, "epoch": f"run {n}"} if role is Role.CACHED else {}
-        parts: dict[str, Any] = {"expires_at": LATER, "body": {"n": n}, "texts": {"content": "lantern"}, "generation": 2 + n}
+        parts: dict[str, Any] = {
+            "expires_at": LATER,
+            "body": {"n": n},
+            "texts": {"content": "lantern"},
+            "generation": 2 + n,
+        }
         await done(store, put(record(n, version=50 + n, role=role, **parts, **books)))
     if not store.capabilities.conditional:
         return
@@ -71,9 +88,17 @@ async def _seen(store: Store) -> dict[str, object]:
     seen: dict[str, object] = {c.name: await store.get(c, KEYS) for c in DECLARED}
     seen["query"] = await store.query(Query(SAMPLES, within(HERE), roles=frozenset(Role), limit=MAX_LIMIT))
     seen["count"] = (await store.count(Query(SAMPLES, within(HERE), roles=frozenset(Role)))).records
-    seen["generations"] = [(await one(store, RaiseGeneration(p, 0))).number for p in (HERE, ELSEWHERE, FOREIGN)]
+    seen["generations"] = [
+        (await one(store, RaiseGeneration(p, 0))).number for p in (HERE, ELSEWHERE, FOREIGN)
+    ]
     if store.capabilities.tenant_wide:
-        seen["left"] = (await store.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.MARK, RowType.TOMBSTONE}), limit=MAX_LIMIT))).records
+        seen["left"] = (
+            await store.query(
+                Query(
+                    SAMPLES, Everywhere(), types=frozenset({RowType.MARK, RowType.TOMBSTONE}), limit=MAX_LIMIT
+                )
+            )
+        ).records
     if store.capabilities.durable:
         seen["epoch"] = store.epoch
     return seen
@@ -89,7 +114,9 @@ async def _goes_on(store: Store) -> None:
 
 @clause("life.close-keeps", "bookkeeping.kept")
 @pytest.mark.asyncio
-async def test_everything_stands_after_a_good_close_as_it_stood_before(harness: Harness, store: Store) -> None:
+async def test_everything_stands_after_a_good_close_as_it_stood_before(
+    harness: Harness, store: Store
+) -> None:
     await _furnish(store)
     before = await _seen(store)
     again = await harness.reopen(store)
@@ -111,8 +138,12 @@ async def _annotate_alone(store: Store, **changes: Any) -> None:
 @clause("durable.survives", "bookkeeping.kept")
 @needs("durable")
 @pytest.mark.asyncio
-async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_before(harness: Harness, store: Store) -> None:
-    """An annotation is the last call before each death: a store may be tempted to write it together with the next."""
+async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_before(
+    harness: Harness, store: Store
+) -> None:
+    """An annotation is the last call before each death: a store may be tempted to write
+    it together with the next.
+    """
     await _furnish(store)
     await done(store, put(record(30, ELSEWHERE, owed=STEPS)))
     before = await _seen(store)
@@ -122,7 +153,9 @@ async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_
         await again.open(DECLARED)
         assert await _seen(again) == before
         noted = await live(again, 30, ELSEWHERE)
-        assert (noted.accesses, noted.accessed_at) == ((1, LATER) if again.capabilities.conditional else (0, None))
+        assert (noted.accesses, noted.accessed_at) == (
+            (1, LATER) if again.capabilities.conditional else (0, None)
+        )
         await _goes_on(again)
         await done(again, put(record(0, version=60, generation=2, body={"n": "anew"})), put(record(21)))
         await again.delete_matching(Query(MORE_SAMPLES, within(HERE)), 99, LATER)
@@ -143,7 +176,9 @@ async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_
 @clause("loss.window")
 @needs("loss_window")
 @pytest.mark.asyncio
-async def test_what_was_acknowledged_before_the_loss_window_survives_a_death(harness: Harness, store: Store) -> None:
+async def test_what_was_acknowledged_before_the_loss_window_survives_a_death(
+    harness: Harness, store: Store
+) -> None:
     await _furnish(store)
     before = [await store.get(collection, KEYS) for collection in DECLARED]
     await harness.outlast_loss_window(store)
@@ -159,9 +194,17 @@ async def test_what_was_acknowledged_before_the_loss_window_survives_a_death(har
 @clause("life.close-keeps", "lexical.follows", "semantic.follows")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
-async def test_words_and_vectors_are_found_after_reopening_and_those_of_the_dead_are_not(harness: Harness, store: Store) -> None:
+async def test_words_and_vectors_are_found_after_reopening_and_those_of_the_dead_are_not(
+    harness: Harness, store: Store
+) -> None:
     made = [record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n])) for n in range(6)]
-    await done(store, *[put(r) for r in made], delete(1), release(2), put(replace(made[3], version=2, texts={"content": "harbour"}), Newer()))
+    await done(
+        store,
+        *[put(r) for r in made],
+        delete(1),
+        release(2),
+        put(replace(made[3], version=2, texts={"content": "harbour"}), Newer()),
+    )
     again = await harness.reopen(store)
     try:
         await again.open(DECLARED)

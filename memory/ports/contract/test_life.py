@@ -16,7 +16,20 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, done, found, id_of, key_of, live, one, put, record, ways
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    asked,
+    done,
+    found,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    ways,
+)
 from memory.ports.query import Near, Query, Search, Words, within
 from memory.ports.record import Role, pack_vector
 from memory.ports.store import Store
@@ -89,8 +102,14 @@ async def test_opening_at_once_from_many_tasks_opens_once(harness: Harness) -> N
 
 @clause("life.close-keeps")
 @pytest.mark.asyncio
-async def test_a_store_closed_in_good_order_is_as_it_was_when_opened_again(harness: Harness, store: Store) -> None:
-    await done(store, put(record(1, fields={"type": "kept"}, texts={"content": "lantern"}, body={"k": [1]})), RaiseGeneration(HERE, 3))
+async def test_a_store_closed_in_good_order_is_as_it_was_when_opened_again(
+    harness: Harness, store: Store
+) -> None:
+    await done(
+        store,
+        put(record(1, fields={"type": "kept"}, texts={"content": "lantern"}, body={"k": [1]})),
+        RaiseGeneration(HERE, 3),
+    )
     before = await found(store, 1)
 
     again = await harness.reopen(store)
@@ -111,7 +130,13 @@ async def test_copies_in_every_role_are_found_again_after_reopening(harness: Har
     """By words, by meaning and by a list."""
     roles = dict(enumerate(Role))
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    await done(store, *[put(record(n, role=role, texts={"content": "lantern"}, vector=vector)) for n, role in roles.items()])
+    await done(
+        store,
+        *[
+            put(record(n, role=role, texts={"content": "lantern"}, vector=vector))
+            for n, role in roles.items()
+        ],
+    )
     again = await harness.reopen(store)
     try:
         await again.open(DECLARED)
@@ -137,7 +162,11 @@ async def test_a_healthy_store_says_so(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_a_collection_the_store_was_not_opened_with_is_refused(store: Store) -> None:
     strange = Collection("strange", (Field("x", FieldType.TEXT),))
-    for call in (store.get(strange, [key_of(1)]), store.query(Query(strange, within(HERE))), store.apply([put(record(), collection=strange)])):
+    for call in (
+        store.get(strange, [key_of(1)]),
+        store.query(Query(strange, within(HERE))),
+        store.apply([put(record(), collection=strange)]),
+    ):
         with pytest.raises(InvalidInput, match="strange"):
             await call
 
@@ -151,7 +180,7 @@ async def test_what_was_acknowledged_is_seen_by_the_next_call(store: Store) -> N
         assert await asked(store) == [id_of(1)]
 
 
-# -- many at once -----------------------------------------------------------------------------------------------------
+# -- many at once ----------------------------------------------------------------------
 
 WRITERS = 64
 CALLS_AT_ONCE = 500
@@ -163,7 +192,9 @@ COUNTING = 24
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_of_many_creators_of_one_record_exactly_one_wins(store: Store) -> None:
-    outcomes = await asyncio.gather(*(one(store, put(record(version=n + 1, body={"by": n}), Absent())) for n in range(WRITERS)))
+    outcomes = await asyncio.gather(
+        *(one(store, put(record(version=n + 1, body={"by": n}), Absent())) for n in range(WRITERS))
+    )
 
     winners = [n for n, o in enumerate(outcomes) if o.applied]
     assert len(winners) == 1
@@ -176,7 +207,12 @@ async def test_of_many_creators_of_one_record_exactly_one_wins(store: Store) -> 
 async def test_of_many_writers_at_one_version_exactly_one_wins_each_round(store: Store) -> None:
     await done(store, put(record(version=1)))
     for version in (1, 2, 3):
-        outcomes = await asyncio.gather(*(one(store, put(record(version=version + 1, body={"by": n}), AtVersion(version))) for n in range(WRITERS)))
+        outcomes = await asyncio.gather(
+            *(
+                one(store, put(record(version=version + 1, body={"by": n}), AtVersion(version)))
+                for n in range(WRITERS)
+            )
+        )
         winners = [n for n, o in enumerate(outcomes) if o.applied]
         assert len(winners) == 1, f"round {version}"
         assert dict((await live(store)).body) == {"by": winners[0]}
@@ -191,7 +227,14 @@ async def test_no_increment_is_lost_when_many_read_change_and_write(store: Store
     async def increment() -> None:
         while True:
             now = await live(store)
-            if (await one(store, put(record(version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version)))).applied:
+            if (
+                await one(
+                    store,
+                    put(
+                        record(version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version)
+                    ),
+                )
+            ).applied:
                 return
 
     await asyncio.gather(*(increment() for _ in range(COUNTING)))
@@ -204,7 +247,12 @@ async def test_no_increment_is_lost_when_many_read_change_and_write(store: Store
 @pytest.mark.asyncio
 async def test_accesses_told_at_once_are_all_counted(store: Store) -> None:
     await done(store, put(record()))
-    await asyncio.gather(*(one(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0 + timedelta(seconds=n))) for n in range(WRITERS)))
+    await asyncio.gather(
+        *(
+            one(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0 + timedelta(seconds=n)))
+            for n in range(WRITERS)
+        )
+    )
     assert (await live(store)).accesses == WRITERS
 
 
@@ -239,7 +287,10 @@ async def test_of_two_clients_writing_at_one_version_exactly_one_wins(harness: H
         for version in range(1, 9):
             when = Absent() if version == 1 else AtVersion(version - 1)
             outcomes = await asyncio.gather(
-                *(one(client, put(record(version=version, body={"by": n}), when)) for n, client in enumerate([store, other] * 4))
+                *(
+                    one(client, put(record(version=version, body={"by": n}), when))
+                    for n, client in enumerate([store, other] * 4)
+                )
             )
             assert sum(o.applied for o in outcomes) == 1, f"version {version}"
             assert await live(store) == await live(other)
@@ -249,30 +300,46 @@ async def test_of_two_clients_writing_at_one_version_exactly_one_wins(harness: H
 
 @clause("life.close-waits")
 @pytest.mark.asyncio
-async def test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_again(harness: Harness, store: Store) -> None:
-    """Each call ends as it would have, or as one to a store that is not open; none is cancelled, none hangs. Of a call that was told that the store
-    is not open nothing was kept."""
+async def test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_again(
+    harness: Harness, store: Store
+) -> None:
+    """Each call ends as it would have, or as one to a store that is not open; none is
+    cancelled, none hangs. Of a call that was told that the store is not open nothing
+    was kept.
+    """
     await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(20)])
     keeps = True
     for turns in (0, 1, 3, 8):
         numbers = range(1_000 * (turns + 1), 1_000 * (turns + 1) + 12)
         writes = [asyncio.ensure_future(store.apply([put(record(n))])) for n in numbers]
-        reads: list[asyncio.Future[Any]] = [asyncio.ensure_future(CALLS[name](store)) for name in ("get", "query", "count", "check")]
+        reads: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(CALLS[name](store)) for name in ("get", "query", "count", "check")
+        ]
         for _ in range(turns):
             await asyncio.sleep(0)
         async with asyncio.timeout(30):
             await store.close()
             ended = await asyncio.gather(*writes, *reads, return_exceptions=True)
         for answer in ended:
-            assert not isinstance(answer, BaseException) or isinstance(answer, NotOpen), f"a call under way ended as {answer!r}"
-        acknowledged = [n for n, answer in zip(numbers, ended[: len(writes)], strict=True) if isinstance(answer, list) and answer[0].applied]
-        too_late = [n for n, answer in zip(numbers, ended[: len(writes)], strict=True) if isinstance(answer, NotOpen)]
+            assert not isinstance(answer, BaseException) or isinstance(answer, NotOpen), (
+                f"a call under way ended as {answer!r}"
+            )
+        acknowledged = [
+            n
+            for n, answer in zip(numbers, ended[: len(writes)], strict=True)
+            if isinstance(answer, list) and answer[0].applied
+        ]
+        too_late = [
+            n for n, answer in zip(numbers, ended[: len(writes)], strict=True) if isinstance(answer, NotOpen)
+        ]
         again = await harness.reopen(store)
         keeps = again.capabilities.durable or again is store
         store = again
         await store.open(DECLARED)
         stands = await store.get(SAMPLES, [key_of(n) for n in acknowledged])
         assert not keeps or all(s is not None for s in stands), "acknowledged, and not there"
-        assert await store.get(SAMPLES, [key_of(n) for n in too_late]) == [None] * len(too_late), "told that the store is not open, and there"
+        assert await store.get(SAMPLES, [key_of(n) for n in too_late]) == [None] * len(too_late), (
+            "told that the store is not open, and there"
+        )
         await done(store, put(record(50 + turns)))
     await store.close()

@@ -1,4 +1,6 @@
-"""Each limit: that it binds at exactly its number where set, and that there is none where not."""
+"""Each limit: that it binds at exactly its number where set, and that there is none
+where not.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def _created(store: Store, what: Record) -> list[Write]:
 @clause("limit.binds", "refused.by-name")
 @works("max_record_bytes")
 @pytest.mark.asyncio
-async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name(store: Store) -> None:
+async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name(
+    store: Store,
+) -> None:
     limit = store.capabilities.max_record_bytes
     assert limit is not None
     at, over = _of_bytes(limit), _of_bytes(limit + 1)
@@ -58,8 +62,12 @@ async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejecte
 @works("max_record_bytes")
 @pytest.mark.asyncio
 @cells("part", ["fields", "texts", "body", "vector", "owed"])
-async def test_every_part_of_a_records_content_and_what_it_owes_count_towards_its_size(store: Store, part: str) -> None:
-    """And nothing else does: not its other bookkeeping, and not what stood there before."""
+async def test_every_part_of_a_records_content_and_what_it_owes_count_towards_its_size(
+    store: Store, part: str
+) -> None:
+    """And nothing else does: not its other bookkeeping, and not what stood there
+    before.
+    """
     limit = store.capabilities.max_record_bytes
     assert limit is not None
     said = "word " * 100
@@ -112,9 +120,10 @@ async def test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refu
 async def test_without_a_limit_large_batches_are_applied(store: Store) -> None:
     outcomes = await store.apply([put(record(n)) for n in range(LARGE_BATCH)])
     assert [o.status for o in outcomes] == ["applied"] * LARGE_BATCH
-    assert [r.key.id if isinstance(r, Record) else r for r in await store.get(SAMPLES, [key_of(n) for n in range(LARGE_BATCH)])] == [
-        id_of(n) for n in range(LARGE_BATCH)
-    ]
+    assert [
+        r.key.id if isinstance(r, Record) else r
+        for r in await store.get(SAMPLES, [key_of(n) for n in range(LARGE_BATCH)])
+    ] == [id_of(n) for n in range(LARGE_BATCH)]
 
 
 @clause("limit.binds", "refused.by-name")

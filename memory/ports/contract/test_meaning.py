@@ -24,8 +24,12 @@ from memory.ports.writes import AtVersion
 MANY = 2000
 
 
-async def _near(store: Store, *values: float, limit: int = 10, where: Where | None = None, **rest: Any) -> list[Hit]:
-    return await store.search(Search(SAMPLES, where or within(HERE), Near(pack_vector(values)), limit, **rest))
+async def _near(
+    store: Store, *values: float, limit: int = 10, where: Where | None = None, **rest: Any
+) -> list[Hit]:
+    return await store.search(
+        Search(SAMPLES, where or within(HERE), Near(pack_vector(values)), limit, **rest)
+    )
 
 
 def _ids(hits: list[Hit]) -> list[str]:
@@ -44,7 +48,9 @@ def _cosine(a: list[float], b: list[float]) -> float:
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_the_nearest_by_cosine_come_first_with_cosines_as_scores(store: Store) -> None:
-    await done(store, put(_at(1, 1, 0)), put(_at(2, 1, 1)), put(_at(3, 0, 5)), put(_at(4, -1, 0)), put(record(5)))
+    await done(
+        store, put(_at(1, 1, 0)), put(_at(2, 1, 1)), put(_at(3, 0, 5)), put(_at(4, -1, 0)), put(record(5))
+    )
     hits = await _near(store, 10, 0)
     assert _ids(hits) == [id_of(n) for n in (1, 2, 3, 4)]
     assert [hit.score for hit in hits] == pytest.approx([1.0, math.sqrt(0.5), 0.0, -1.0], abs=1e-5)
@@ -75,14 +81,18 @@ async def test_vectors_whose_squares_are_no_float_have_a_direction_too(store: St
 async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> None:
     chance = random.Random(7)  # noqa: S311  the same points every time
     many = min(MANY, harness.depth.many)
-    points = {id_of(n): unpack_vector(pack_vector([chance.gauss(0, 1) for _ in range(16)])) for n in range(many)}
+    points = {
+        id_of(n): unpack_vector(pack_vector([chance.gauss(0, 1) for _ in range(16)])) for n in range(many)
+    }
     await done(store, *[put(record(n, vector=pack_vector(points[id_of(n)]))) for n in range(many)])
     right = 0
     for _ in range(20):
         asked = [chance.gauss(0, 1) for _ in range(16)]
         best = sorted(points, key=lambda i: -_cosine(points[i], asked))[:10]
         hits = await _near(store, *asked)
-        assert [hit.score for hit in hits] == pytest.approx([_cosine(points[i], asked) for i in _ids(hits)], abs=1e-4)
+        assert [hit.score for hit in hits] == pytest.approx(
+            [_cosine(points[i], asked) for i in _ids(hits)], abs=1e-4
+        )
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         right += len(set(best) & set(_ids(hits)))
     assert right / 200 >= harness.recall
@@ -92,32 +102,66 @@ async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> 
 @needs("semantic", "filter")
 @pytest.mark.asyncio
 async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
-    """An index that looks at the nearest first and filters afterwards finds none of the few that are asked for."""
+    """An index that looks at the nearest first and filters afterwards finds none of the
+    few that are asked for.
+    """
     chance = random.Random(8)  # noqa: S311  the same points every time
     few = set(range(0, MANY, 200))
-    near = [put(_at(n, 1.0, chance.random(), 0.0, fields={"type": "common"})) for n in range(MANY) if n not in few]
+    near = [
+        put(_at(n, 1.0, chance.random(), 0.0, fields={"type": "common"})) for n in range(MANY) if n not in few
+    ]
     far = [put(_at(n, -1.0, chance.random(), 0.5, fields={"type": "rare"})) for n in few]
     await done(store, *near, *far)
-    assert {hit.head.key.id for hit in await _near(store, 1, 0, 0, filter=Eq("type", "rare"))} == {id_of(n) for n in few}
+    assert {hit.head.key.id for hit in await _near(store, 1, 0, 0, filter=Eq("type", "rare"))} == {
+        id_of(n) for n in few
+    }
 
 
 @clause("semantic.nearest")
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_vectors_of_other_dimensions_are_not_near_and_in_nobodys_way(store: Store) -> None:
-    """In one partition: longer ones are not compared by their beginning, shorter ones not by what they lack."""
-    await done(store, put(_at(1, 1, 0)), put(_at(2, 1, 0, 0)), put(_at(3, 0, 1)), put(_at(4, 0, 0, 1)), put(_at(5, 1, 1, 0, 0)), put(_at(6, 1)))
-    for asked, numbers in (((1, 0), (1, 3)), ((1, 0, 0), (2, 4)), ((1, 1, 0, 0), (5,)), ((2,), (6,)), ((1, 0, 0, 0, 0), ())):
+    """In one partition: longer ones are not compared by their beginning, shorter ones
+    not by what they lack.
+    """
+    await done(
+        store,
+        put(_at(1, 1, 0)),
+        put(_at(2, 1, 0, 0)),
+        put(_at(3, 0, 1)),
+        put(_at(4, 0, 0, 1)),
+        put(_at(5, 1, 1, 0, 0)),
+        put(_at(6, 1)),
+    )
+    for asked, numbers in (
+        ((1, 0), (1, 3)),
+        ((1, 0, 0), (2, 4)),
+        ((1, 1, 0, 0), (5,)),
+        ((2,), (6,)),
+        ((1, 0, 0, 0, 0), ()),
+    ):
         for limit in (10, len(numbers) or 1):
             assert _ids(await _near(store, *asked, limit=limit)) == [id_of(n) for n in numbers], asked
-    assert [unpack_vector((await live(store, n)).vector or b"") for n in (1, 2, 6)] == [[1, 0], [1, 0, 0], [1]]
+    assert [unpack_vector((await live(store, n)).vector or b"") for n in (1, 2, 6)] == [
+        [1, 0],
+        [1, 0, 0],
+        [1],
+    ]
 
 
 @clause("search.heads", "heads.exact")
 @needs("semantic")
 @pytest.mark.asyncio
-async def test_a_hit_by_meaning_is_the_same_copy_with_the_same_score_whatever_is_selected(store: Store) -> None:
-    await done(store, *[put(_at(n, 1, n, texts={"content": "word"}, body={"k": n}, tier="long", role=Role.REPLICA)) for n in range(1, 5)])
+async def test_a_hit_by_meaning_is_the_same_copy_with_the_same_score_whatever_is_selected(
+    store: Store,
+) -> None:
+    await done(
+        store,
+        *[
+            put(_at(n, 1, n, texts={"content": "word"}, body={"k": n}, tier="long", role=Role.REPLICA))
+            for n in range(1, 5)
+        ],
+    )
     bare = await _near(store, 1, 2, roles=frozenset({Role.REPLICA}))
     records = {n: await live(store, n) for n in range(1, 5)}
     assert sorted(h.head.key for h in bare) == sorted(r.key for r in records.values())
@@ -142,7 +186,13 @@ async def test_ties_come_by_id_and_the_limit_cuts_the_farthest(store: Store) -> 
 @pytest.mark.asyncio
 @cells(
     "vector",
-    [b"", b"\x00\x00\x80", pack_vector([0.0, 0.0]), pack_vector([float("nan"), 1.0]), pack_vector([float("inf"), 1.0])],
+    [
+        b"",
+        b"\x00\x00\x80",
+        pack_vector([0.0, 0.0]),
+        pack_vector([float("nan"), 1.0]),
+        pack_vector([float("inf"), 1.0]),
+    ],
     ids=["empty", "torn", "zero", "nan", "infinity"],
 )
 async def test_searching_by_what_is_no_direction_is_refused(store: Store, vector: bytes) -> None:
@@ -167,8 +217,12 @@ async def test_vectors_follow_every_write_at_once(store: Store) -> None:
 @clause("semantic.follows")
 @needs("semantic", "conditional", "filter")
 @pytest.mark.asyncio
-async def test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_found_by_that_alone(store: Store) -> None:
-    """As vectors are made anew: whole, with a field, where the record is in the role and the tier in which it was read."""
+async def test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_found_by_that_alone(
+    store: Store,
+) -> None:
+    """As vectors are made anew: whole, with a field, where the record is in the role
+    and the tier in which it was read.
+    """
     await done(store, put(_at(1, 1, 0)), put(_at(2, 1, 1)), put(_at(3, 1, 0, role=Role.REPLICA, tier="long")))
     assert _ids(await _near(store, 1, 0)) == [id_of(1), id_of(2)]
     await done(
@@ -190,7 +244,11 @@ async def test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_
 @needs("semantic", "filter")
 @pytest.mark.asyncio
 async def test_a_filter_chooses_among_vectors_before_the_limit_cuts(store: Store) -> None:
-    await done(store, *[put(_at(n, 1, n / 1000, fields={"type": "near"})) for n in range(60)], put(_at(70, -1, 0.5, fields={"type": "far"})))
+    await done(
+        store,
+        *[put(_at(n, 1, n / 1000, fields={"type": "near"})) for n in range(60)],
+        put(_at(70, -1, 0.5, fields={"type": "far"})),
+    )
     assert _ids(await _near(store, 1, 0, limit=1, filter=Eq("type", "far"))) == [id_of(70)]
 
 

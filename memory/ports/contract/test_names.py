@@ -1,4 +1,5 @@
-"""Hostile names of tenants and scopes, under every method: each is held as it is and reached by itself alone, or refused.
+"""Hostile names of tenants and scopes, under every method: each is held as it is and
+reached by itself alone, or refused.
 
 What reading makes of the partitions they name is in `test_isolation`.
 """
@@ -21,12 +22,25 @@ from memory.ports.contract.support import HERE, T0, asked, done, id_of, key_of, 
 from memory.ports.query import Count, Eq, In, Not, Order, Query, within
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Purge, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import (
+    Absent,
+    Annotate,
+    AtVersion,
+    Delete,
+    Newer,
+    Purge,
+    RaiseGeneration,
+    Release,
+    Status,
+    Write,
+)
 
 Place = tuple[Key, str]
 
 
-async def _stands(store: Store, places: Sequence[Place], collection: Collection = SAMPLES) -> list[Stored | None]:
+async def _stands(
+    store: Store, places: Sequence[Place], collection: Collection = SAMPLES
+) -> list[Stored | None]:
     return await store.get(collection, [key for key, _ in places])
 
 
@@ -50,12 +64,14 @@ async def test_names_that_are_alike_are_held_apart(store: Store, family: str) ->
     assert [(s.key, s.scope) for s in stands if isinstance(s, Record)] == places
 
 
-# -- writes -----------------------------------------------------------------------------------------------------------
+# -- writes ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of write: what it is for the n-th name, and what it leaves there. `before` stands there already, under another version each."""
+    """A kind of write: what it is for the n-th name, and what it leaves there. `before`
+    stands there already, under another version each.
+    """
 
     write: Callable[[int, Key, str], Write]
     leaves: Callable[[int, Key, str], object]
@@ -81,12 +97,26 @@ def _of(key: Key, scope: str, version: int, tier: str = "") -> object:
 
 
 KINDS = {
-    "put absent": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), Absent()), lambda n, k, s: _of(k, s, 1000 + n), before=None),
-    "put newer": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), Newer()), lambda n, k, s: _of(k, s, 1000 + n)),
-    "put at its version": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), AtVersion(n + 1)), lambda n, k, s: _of(k, s, 1000 + n)),
-    "delete": _Kind(lambda n, k, s: Delete(SAMPLES, k, 1000 + n, AtVersion(n + 1), note={"n": n}), lambda n, k, s: ("tombstone", 1000 + n, {"n": n})),
-    "release": _Kind(lambda n, k, s: Release(SAMPLES, k, n + 1, f"to {n}"), lambda n, k, s: ("mark", n + 1, f"to {n}", s)),
-    "annotate": _Kind(lambda n, k, s: Annotate(SAMPLES, k, n + 1, tier=f"tier {n}"), lambda n, k, s: _of(k, s, n + 1, f"tier {n}")),
+    "put absent": _Kind(
+        lambda n, k, s: put(made(k, s, 1000 + n), Absent()), lambda n, k, s: _of(k, s, 1000 + n), before=None
+    ),
+    "put newer": _Kind(
+        lambda n, k, s: put(made(k, s, 1000 + n), Newer()), lambda n, k, s: _of(k, s, 1000 + n)
+    ),
+    "put at its version": _Kind(
+        lambda n, k, s: put(made(k, s, 1000 + n), AtVersion(n + 1)), lambda n, k, s: _of(k, s, 1000 + n)
+    ),
+    "delete": _Kind(
+        lambda n, k, s: Delete(SAMPLES, k, 1000 + n, AtVersion(n + 1), note={"n": n}),
+        lambda n, k, s: ("tombstone", 1000 + n, {"n": n}),
+    ),
+    "release": _Kind(
+        lambda n, k, s: Release(SAMPLES, k, n + 1, f"to {n}"), lambda n, k, s: ("mark", n + 1, f"to {n}", s)
+    ),
+    "annotate": _Kind(
+        lambda n, k, s: Annotate(SAMPLES, k, n + 1, tier=f"tier {n}"),
+        lambda n, k, s: _of(k, s, n + 1, f"tier {n}"),
+    ),
     "purge": _Kind(lambda n, k, s: Purge(SAMPLES, k, n + 1), lambda n, k, s: None, before=Role.CACHED),
 }
 
@@ -96,7 +126,9 @@ KINDS = {
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 @cells("kind", KINDS)
-async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: Store, kind: str, family: str) -> None:
+async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(
+    store: Store, kind: str, family: str
+) -> None:
     one_of, places = KINDS[kind], named(family)
     if one_of.before is not None:
         await done(store, *[put(made(*place, n + 1, role=one_of.before)) for n, place in enumerate(places)])
@@ -115,7 +147,9 @@ async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: 
 @cells("family", FAMILIES)
 async def test_every_partition_has_a_generation_of_its_own(store: Store, family: str) -> None:
     places = named(family)
-    outcomes = await done(store, *[RaiseGeneration(partition_of(*place), n + 1) for n, place in enumerate(places)])
+    outcomes = await done(
+        store, *[RaiseGeneration(partition_of(*place), n + 1) for n, place in enumerate(places)]
+    )
     assert [o.number for o in outcomes] == [n + 1 for n in range(len(places))]
     outcomes = await done(store, *[RaiseGeneration(partition_of(*place)) for place in places[::2]])
     assert [o.number for o in outcomes] == [n + 2 for n in range(0, len(places), 2)]
@@ -134,7 +168,9 @@ async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -
     await done(store, *[put(made(*place)) for place in places])
     expected = [_told(s) for s in await _stands(store, places)]
     for n in range(0, len(places), 2):
-        assert await store.delete_matching(Query(SAMPLES, within(partition_of(*places[n]))), 1000 + n, T0) == 1
+        assert (
+            await store.delete_matching(Query(SAMPLES, within(partition_of(*places[n]))), 1000 + n, T0) == 1
+        )
         expected[n] = ("tombstone", 1000 + n, {})
     assert [_told(s) for s in await _stands(store, places)] == expected
 
@@ -147,12 +183,14 @@ async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str
     await done(store, *[RaiseGeneration(place, n + 1) for n, place in enumerate(places)])
     idle = await store.idle_partitions()
     assert sorted(idle) == sorted((place, n + 1) for n, place in enumerate(places))
-    assert await store.forget_partitions([(place, n + 1) for n, place in enumerate(places) if n % 2 == 0]) == len(places[::2])
+    assert await store.forget_partitions(
+        [(place, n + 1) for n, place in enumerate(places) if n % 2 == 0]
+    ) == len(places[::2])
     outcomes = await done(store, *[RaiseGeneration(place, 0) for place in places])
     assert [o.number for o in outcomes] == [n % 2 * (n + 1) for n in range(len(places))]
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------
 
 
 @clause("query.pages")
@@ -184,12 +222,14 @@ async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) ->
     for n, name in enumerate(NAMES):
         assert await asked(store, part=Eq("type", name)) == [id_of(n)]
     assert (await store.count(Query(SAMPLES, within(HERE), Not(In("type", NAMES[1:]))))).records == 1
-    assert await store.delete_matching(Query(SAMPLES, within(HERE), In("type", NAMES[::2])), 1000) == len(NAMES[::2])
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), In("type", NAMES[::2])), 1000) == len(
+        NAMES[::2]
+    )
     stands = await store.get(SAMPLES, [key_of(n) for n in range(len(NAMES))])
     assert [isinstance(s, Tombstone) for s in stands] == [n % 2 == 0 for n in range(len(NAMES))]
 
 
-# -- names that a store need not hold ---------------------------------------------------------------------------------
+# -- names that a store need not hold --------------------------------------------------
 
 
 @clause("names.or-refused")
@@ -203,13 +243,17 @@ async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, fa
 
     assert {o.status for o in outcomes[1::2]} == {Status.APPLIED}, "its neighbours are written"
     for place, outcome in zip(strange, outcomes[::2], strict=True):
-        assert outcome.applied or (outcome.status is Status.REJECTED and outcome.reason), f"{place}: {outcome}"
+        assert outcome.applied or (outcome.status is Status.REJECTED and outcome.reason), (
+            f"{place}: {outcome}"
+        )
         await _holds_or_finds_nothing(store, place, held=outcome.applied)
     assert [_whose(s) for s in await _stands(store, plain)] == [owner(key, scope) for key, scope in plain]
 
 
 async def _holds_or_finds_nothing(store: Store, place: Place, held: bool) -> None:
-    """What was refused is not found; to refuse the question too, as wrong input, is as good."""
+    """What was refused is not found; to refuse the question too, as wrong input, is as
+    good.
+    """
     key, scope = place
     asked = Query(SAMPLES, within(partition_of(key, scope)))
     try:

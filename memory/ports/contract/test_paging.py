@@ -1,4 +1,6 @@
-"""Order and pages: a total order, missing values at the low end, and cursors that lose and repeat nothing."""
+"""Order and pages: a total order, missing values at the low end, and cursors that lose
+and repeat nothing.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,13 @@ def _expected(records: Sequence[Record], *order: Order) -> list[str]:
     for by in reversed(order):
 
         def key(r: Record, field: str = by.field) -> tuple[bool, Any]:
-            value = r.key.id if field == "id" else r.fields.get(field) if field in ("type", "confidence", "valid_from") else getattr(r, field)
+            value = (
+                r.key.id
+                if field == "id"
+                else r.fields.get(field)
+                if field in ("type", "confidence", "valid_from")
+                else getattr(r, field)
+            )
             return value is not None, value
 
         rows.sort(key=key, reverse=by.descending)
@@ -59,7 +67,15 @@ def _mixed() -> list[Record]:
             "valid_from": [None, T0, T0 + timedelta(microseconds=1)][n % 3],
         }
         kept = {k: v for k, v in fields.items() if v is not None}
-        rows.append(record(n, version=1 + n % 4, fields=kept, updated_at=T0 + timedelta(seconds=n % 6), expires_at=None if n % 2 else T0))
+        rows.append(
+            record(
+                n,
+                version=1 + n % 4,
+                fields=kept,
+                updated_at=T0 + timedelta(seconds=n % 6),
+                expires_at=None if n % 2 else T0,
+            )
+        )
     return rows
 
 
@@ -73,7 +89,13 @@ ORDERS: list[tuple[Order, ...]] = [
     (Order("valid_from", True), Order("confidence")),
     (Order("updated_at", True),),
     (Order("updated_at", True), Order("id")),
-    (Order("version"), Order("expires_at", True), Order("valid_from"), Order("confidence", True), Order("type")),
+    (
+        Order("version"),
+        Order("expires_at", True),
+        Order("valid_from"),
+        Order("confidence", True),
+        Order("type"),
+    ),
 ]
 
 
@@ -81,7 +103,10 @@ ORDERS: list[tuple[Order, ...]] = [
 @pytest.mark.asyncio
 async def test_without_an_order_records_come_by_id(store: Store) -> None:
     """Fresh ids and derived ones together, by every one of their digits."""
-    rows = _mixed() + [replace(record(), key=Key(HERE.tenant, derived_id(HERE.tenant, HERE.scope, str(n)))) for n in range(40)]
+    rows = _mixed() + [
+        replace(record(), key=Key(HERE.tenant, derived_id(HERE.tenant, HERE.scope, str(n))))
+        for n in range(40)
+    ]
     ids = sorted(r.key.id for r in rows)
     await done(store, *[put(r) for r in rows])
     assert await asked(store) == ids
@@ -93,8 +118,15 @@ async def test_without_an_order_records_come_by_id(store: Store) -> None:
 @clause("query.order", "query.pages")
 @needs("order")
 @pytest.mark.asyncio
-@cells("order", ORDERS, ids=lambda o: ",".join(f"{'-' if by.descending else ''}{by.field}" for by in o) or "none", shared=True)
-async def test_pages_follow_the_order_and_lose_and_repeat_nothing(store: Store, order: tuple[Order, ...]) -> None:
+@cells(
+    "order",
+    ORDERS,
+    ids=lambda o: ",".join(f"{'-' if by.descending else ''}{by.field}" for by in o) or "none",
+    shared=True,
+)
+async def test_pages_follow_the_order_and_lose_and_repeat_nothing(
+    store: Store, order: tuple[Order, ...]
+) -> None:
     rows = _mixed()
     await done(store, *[put(r) for r in rows])
     expected = _expected(rows, *order)
@@ -109,8 +141,12 @@ async def test_pages_follow_the_order_and_lose_and_repeat_nothing(store: Store, 
 async def test_pages_through_ties_alone_lose_and_repeat_nothing(store: Store) -> None:
     rows = [record(n, updated_at=T0, fields={"type": "same"}) for n in range(20)]
     await done(store, *[put(r) for r in rows])
-    assert await _pages(store, 6, order=(Order("updated_at", True), Order("type"))) == [r.key.id for r in rows]
-    assert await _pages(store, 6, order=(Order("updated_at"), Order("type", True))) == [r.key.id for r in reversed(rows)]
+    assert await _pages(store, 6, order=(Order("updated_at", True), Order("type"))) == [
+        r.key.id for r in rows
+    ]
+    assert await _pages(store, 6, order=(Order("updated_at"), Order("type", True))) == [
+        r.key.id for r in reversed(rows)
+    ]
 
 
 @clause("query.pages")
@@ -121,7 +157,12 @@ async def test_inserts_between_pages_shift_nothing(store: Store) -> None:
     order = (Order("updated_at"),)
     first = await store.query(Query(SAMPLES, within(HERE), order=order, limit=4))
 
-    await done(store, put(record(11, updated_at=T0)), put(record(17, updated_at=T0)), put(record(1, updated_at=T0 - timedelta(days=1))))
+    await done(
+        store,
+        put(record(11, updated_at=T0)),
+        put(record(17, updated_at=T0)),
+        put(record(1, updated_at=T0 - timedelta(days=1))),
+    )
     assert first.cursor is not None
     rest = await store.query(Query(SAMPLES, within(HERE), order=order, cursor=first.cursor))
 
@@ -229,7 +270,9 @@ async def test_a_cursor_of_another_order_is_refused(store: Store) -> None:
     with pytest.raises(InvalidInput):
         await store.query(Query(SAMPLES, within(HERE), cursor=page.cursor))
     with pytest.raises(InvalidInput):
-        await store.query(Query(SAMPLES, within(HERE), order=(Order("type"), Order("id")), cursor=page.cursor))
+        await store.query(
+            Query(SAMPLES, within(HERE), order=(Order("type"), Order("id")), cursor=page.cursor)
+        )
 
 
 @clause("refused.questions")
@@ -260,7 +303,10 @@ async def test_the_last_page_has_no_cursor_also_where_it_is_just_full(store: Sto
     await done(store, *[put(record(n)) for n in range(number)])
     if store.capabilities.conditional and store.capabilities.tenant_wide:
         await done(store, *[delete(100 + n) for n in range(number)])
-        everything += [Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE})), Query(SAMPLES, Everywhere())]
+        everything += [
+            Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE})),
+            Query(SAMPLES, Everywhere()),
+        ]
     for query in everything:
         for limit in (1, 2, 3, number, number + 1):
             sizes: list[int] = []

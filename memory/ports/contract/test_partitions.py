@@ -1,4 +1,6 @@
-"""Which partitions there are: each once with its generation, a page at a time, and none of another tenant."""
+"""Which partitions there are: each once with its generation, a page at a time, and none
+of another tenant.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,18 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAM
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs, without
 from memory.ports.contract.names import FAMILIES, partitions
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, alike, delete, done, key_of, put, record, release
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    FOREIGN,
+    HERE,
+    alike,
+    delete,
+    done,
+    key_of,
+    put,
+    record,
+    release,
+)
 from memory.ports.query import MAX_LIMIT, Everywhere, Query, Tenant, within
 from memory.ports.record import Partition, Role
 from memory.ports.store import Store
@@ -52,13 +65,29 @@ async def test_a_partition_is_there_while_a_record_or_a_generation_is(store: Sto
     """Of any collection and role; what was left of records is none."""
     assert await _all(store, Everywhere()) == []
     other, third = Partition("acme", "org:a"), Partition("acme", "session:s")
-    await done(store, put(record(1)), put(record(2)), put(record(1, FOREIGN), collection=PLAIN), RaiseGeneration(ELSEWHERE, 4))
-    await done(store, put(record(1, other, role=Role.ARRIVING), collection=MORE_SAMPLES), put(record(1, third, role=Role.CACHED)))
+    await done(
+        store,
+        put(record(1)),
+        put(record(2)),
+        put(record(1, FOREIGN), collection=PLAIN),
+        RaiseGeneration(ELSEWHERE, 4),
+    )
+    await done(
+        store,
+        put(record(1, other, role=Role.ARRIVING), collection=MORE_SAMPLES),
+        put(record(1, third, role=Role.CACHED)),
+    )
     assert await _all(store) == [(other, 0), (third, 0), (HERE, 0), (ELSEWHERE, 4)]
     assert await _all(store, Tenant("umbrella")) == [(FOREIGN, 0)]
     assert await _all(store, Tenant("nobody")) == []
     await done(store, RaiseGeneration(HERE), RaiseGeneration(Partition("acme", "user:asked"), 0))
-    assert await _all(store, Everywhere()) == [(other, 0), (third, 0), (HERE, 1), (ELSEWHERE, 4), (FOREIGN, 0)]
+    assert await _all(store, Everywhere()) == [
+        (other, 0),
+        (third, 0),
+        (HERE, 1),
+        (ELSEWHERE, 4),
+        (FOREIGN, 0),
+    ]
     roles = frozenset(Role)
     for at, collection in ((HERE, SAMPLES), (FOREIGN, PLAIN), (other, MORE_SAMPLES), (third, SAMPLES)):
         assert await store.delete_matching(Query(collection, within(at), roles=roles), 9) >= 1
@@ -73,17 +102,35 @@ async def test_a_partition_is_there_while_a_record_or_a_generation_is(store: Sto
 async def test_what_every_kind_of_write_leaves_is_seen(store: Store) -> None:
     """A mark is no record, whatever it owes; forgotten is forgotten."""
     places = [Partition("acme", f"user:{n}") for n in range(5)]
-    await done(store, *[put(record(1, at, role=Role.CACHED if n == 2 else Role.HOME), Absent()) for n, at in enumerate(places)])
-    await done(store, delete(1, at=places[0]), *[RaiseGeneration(at, 3) for at in places[3:]], delete(1, at=places[3]))
+    await done(
+        store,
+        *[
+            put(record(1, at, role=Role.CACHED if n == 2 else Role.HOME), Absent())
+            for n, at in enumerate(places)
+        ],
+    )
+    await done(
+        store,
+        delete(1, at=places[0]),
+        *[RaiseGeneration(at, 3) for at in places[3:]],
+        delete(1, at=places[3]),
+    )
     mark = release(1)
-    await done(store, type(mark)(SAMPLES, key_of(1, places[1]), 1, "mid"), Purge(SAMPLES, key_of(1, places[2]), 1))
+    await done(
+        store, type(mark)(SAMPLES, key_of(1, places[1]), 1, "mid"), Purge(SAMPLES, key_of(1, places[2]), 1)
+    )
     await done(store, Annotate(SAMPLES, key_of(1, places[4]), 1, role=Role.REPLICA))
     assert await _all(store) == [(places[3], 3), (places[4], 3)]
     if idle := [one for one in await store.idle_partitions() if one[0] == places[3]]:
         assert await store.forget_partitions(idle) == 1
         assert await _all(store) == [(places[4], 3)]
     await done(store, put(record(2, places[0])), put(record(2, places[1])))
-    assert await _all(store) == [(places[0], 0), (places[1], 0), *([] if idle else [(places[3], 3)]), (places[4], 3)]
+    assert await _all(store) == [
+        (places[0], 0),
+        (places[1], 0),
+        *([] if idle else [(places[3], 3)]),
+        (places[4], 3),
+    ]
 
 
 @clause("partitions.exact", "names.apart", "isolation.where")
@@ -94,7 +141,9 @@ async def test_partitions_that_are_alike_are_each_named_once(store: Store, famil
     """In the order of their code points, with the generation of each, page by page."""
     places = partitions(family)
     await done(
-        store, *[put(record(n, at)) for n, at in enumerate(places) if n % 3], *[RaiseGeneration(at, n) for n, at in enumerate(places) if n % 2]
+        store,
+        *[put(record(n, at)) for n, at in enumerate(places) if n % 3],
+        *[RaiseGeneration(at, n) for n, at in enumerate(places) if n % 2],
     )
     expected = sorted((at, n % 2 * n) for n, at in enumerate(places) if n % 3 or n % 2)
     alike(await _all(store, Everywhere()), expected)
@@ -110,11 +159,37 @@ async def test_partitions_that_are_alike_are_each_named_once(store: Store, famil
 async def test_a_prefix_is_of_scopes_character_by_character(store: Store) -> None:
     """Names beside a prefix, and behind all that begin with it, are not among them."""
     places = partitions("scopes") + [
-        Partition("acme", scope) for scope in ("user:ann", "user:ann/b", "user:anna", "users", "User:ann", "user:\U0001f600", "\U0010ffff")
+        Partition("acme", scope)
+        for scope in (
+            "user:ann",
+            "user:ann/b",
+            "user:anna",
+            "users",
+            "User:ann",
+            "user:\U0001f600",
+            "\U0010ffff",
+        )
     ]
     places += [Partition("umbrella", "user:ann"), Partition("acm", "user:ann")]
     await done(store, *[put(record(n, at)) for n, at in enumerate(places)])
-    for prefix in ("user:", "user:ann", "acme", "acme\u0301", "é", "%", "_", "a*", "\\", "'", "\x01", "x" * 511, "\uffff", "\U0010ffff", "none", ""):
+    for prefix in (
+        "user:",
+        "user:ann",
+        "acme",
+        "acme\u0301",
+        "é",
+        "%",
+        "_",
+        "a*",
+        "\\",
+        "'",
+        "\x01",
+        "x" * 511,
+        "\uffff",
+        "\U0010ffff",
+        "none",
+        "",
+    ):
         expected = sorted((at, 0) for at in places if at.tenant == "acme" and at.scope.startswith(prefix))
         alike(await _walked(store, ACME, 4, prefix), expected)
     everywhere = sorted((at, 0) for at in places if at.scope.startswith("user:ann"))
@@ -132,9 +207,19 @@ async def test_pages_lose_and_repeat_nothing_while_partitions_come_and_go(store:
     everywhere = await store.partitions(Everywhere(), limit=19)
     assert first.cursor is not None
     await store.delete_matching(Query(SAMPLES, within(*places)), 9)
-    await done(store, put(record(1, Partition("acme", "user:0001"))), put(record(1, Partition("acme", "user:0451"))))
-    kept = tuple((at, 0) for at in sorted([*[at for n, at in enumerate(places) if n >= 19 and n % 3], Partition("acme", "user:0451")]))
-    for where, before in ((ACME, first), (Everywhere(), everywhere)):  # the last of the page is one that is gone
+    await done(
+        store, put(record(1, Partition("acme", "user:0001"))), put(record(1, Partition("acme", "user:0451")))
+    )
+    kept = tuple(
+        (at, 0)
+        for at in sorted(
+            [*[at for n, at in enumerate(places) if n >= 19 and n % 3], Partition("acme", "user:0451")]
+        )
+    )
+    for where, before in (
+        (ACME, first),
+        (Everywhere(), everywhere),
+    ):  # the last of the page is one that is gone
         rest = await store.partitions(where, cursor=before.cursor)
         assert (before.partitions, rest.partitions) == (tuple((at, 0) for at in places[:19]), kept)
 

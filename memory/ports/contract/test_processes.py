@@ -1,4 +1,6 @@
-"""Processes that share a store, in earnest: what stores of one process keep in common does not help them here."""
+"""Processes that share a store, in earnest: what stores of one process keep in common
+does not help them here.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ async def _told(process: Process, what: str, number: int = 0) -> Any:
 @addressed
 @needs("shared", "conditional")
 @pytest.mark.asyncio
-async def test_two_processes_see_each_others_writes_at_once_and_lose_none(harness: Harness, store: Store) -> None:
+async def test_two_processes_see_each_others_writes_at_once_and_lose_none(
+    harness: Harness, store: Store
+) -> None:
     async with asyncio.timeout(SECONDS), _another(harness, store) as other:
         await done(store, put(record(COUNTED, body={"n": 0})))
         assert await _told(other, "look") == await seen(store)

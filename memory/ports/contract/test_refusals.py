@@ -1,4 +1,6 @@
-"""What no store keeps is refused by name; what lies just inside is kept exactly. Both by one table: `memory.ports.contract.refusals`."""
+"""What no store keeps is refused by name; what lies just inside is kept exactly. Both
+by one table: `memory.ports.contract.refusals`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,22 @@ from memory.ports.asking import lets_through
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.refusals import EARLY, FOREIGN_IDS, GIVEN, HALF, IDS, LATE, LAWFUL, NAIVE, NOTED, NUL, QUESTIONS, REFUSED, SECRET, deep
+from memory.ports.contract.refusals import (
+    EARLY,
+    FOREIGN_IDS,
+    GIVEN,
+    HALF,
+    IDS,
+    LATE,
+    LAWFUL,
+    NAIVE,
+    NOTED,
+    NUL,
+    QUESTIONS,
+    REFUSED,
+    SECRET,
+    deep,
+)
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
@@ -40,9 +57,36 @@ from memory.ports.contract.support import (
 from memory.ports.query import MAX_LIMIT, MAX_ORDERS, Eq, Has, Order, Query, Search, within
 from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Partition, Record, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, Delete, Newer, Outcome, Purge, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import (
+    Absent,
+    Annotate,
+    Delete,
+    Newer,
+    Outcome,
+    Purge,
+    RaiseGeneration,
+    Release,
+    Status,
+    Write,
+)
 
-KINDS_OF_TEXT: tuple[Any, ...] = (1, True, 0, False, 1.0, 0.0, "1", "true", None, 1e22, 2**53 + 1, "1.0", [], {}, "")
+KINDS_OF_TEXT: tuple[Any, ...] = (
+    1,
+    True,
+    0,
+    False,
+    1.0,
+    0.0,
+    "1",
+    "true",
+    None,
+    1e22,
+    2**53 + 1,
+    "1.0",
+    [],
+    {},
+    "",
+)
 MIXED: dict[str, Any] = {
     **{f"k{n}": value for n, value in enumerate(KINDS_OF_TEXT)},
     "list": list(KINDS_OF_TEXT),
@@ -60,7 +104,9 @@ def _told(record_: Record) -> list[Any]:
 
 
 async def _refused(store: Store, writes: Sequence[tuple[str, Write, str]]) -> None:
-    """Each of these is rejected by its name, three neighbours of each are applied, and nothing stands that was not to."""
+    """Each of these is rejected by its name, three neighbours of each are applied, and
+    nothing stands that was not to.
+    """
     size = min((store.capabilities.max_batch or 400) // 4, 100)
     number = 1_000
     for start in range(0, len(writes), size):
@@ -74,7 +120,9 @@ async def _refused(store: Store, writes: Sequence[tuple[str, Write, str]]) -> No
         outcomes = await store.apply(batch)
         for (what, write, name), outcome in zip(writes[start : start + size], outcomes[1::4], strict=True):
             _is_refusal(what, write, name, outcome)
-        assert [o.status for n, o in enumerate(outcomes) if n % 4 != 1] == ["applied"] * (3 * len(outcomes) // 4), "their neighbours are"
+        assert [o.status for n, o in enumerate(outcomes) if n % 4 != 1] == ["applied"] * (
+            3 * len(outcomes) // 4
+        ), "their neighbours are"
         assert all(isinstance(s, Record) for s in await store.get(SAMPLES, neighbours))
 
 
@@ -90,7 +138,10 @@ async def test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_ap
     """Where something stood, it stands as it stood."""
     await done(store, put(record(2, body={"stood": True})))
     before = await live(store, 2)
-    rows = [(what, put(replace(record(1 + n % 2), **parts)), name) for n, (what, (parts, name)) in enumerate(REFUSED.items())]
+    rows = [
+        (what, put(replace(record(1 + n % 2), **parts)), name)
+        for n, (what, (parts, name)) in enumerate(REFUSED.items())
+    ]
     await _refused(store, rows)
     assert await store.get(SAMPLES, [key_of(1), key_of(2)]) == [None, before]
 
@@ -101,23 +152,39 @@ async def test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_ap
 async def test_what_no_store_keeps_is_refused_in_every_kind_of_write(store: Store) -> None:
     await done(store, *[put(record(n)) for n in (1, 2, 3)])
     before = [await live(store, n) for n in (1, 2, 3)]
-    some = [row for row in REFUSED.items() if " in a body" in row[0] or " in a step" in row[0] or " for " in row[0]]
+    some = [
+        row
+        for row in REFUSED.items()
+        if " in a body" in row[0] or " in a step" in row[0] or " for " in row[0]
+    ]
     rows: list[tuple[str, Write, str]] = []
     for what, (parts, name) in some:
         appended = replace(record(9), **parts)
-        rows += [(what, put(appended, Absent(), MORE_SAMPLES), name), (what, put(replace(record(1, version=5), **parts), Newer()), name)]
+        rows += [
+            (what, put(appended, Absent(), MORE_SAMPLES), name),
+            (what, put(replace(record(1, version=5), **parts), Newer()), name),
+        ]
     for what, (parts, name) in [*GIVEN.items(), *NOTED.items()]:
         rows.append((what, Delete(SAMPLES, key_of(1), **{"version": 9, "when": Newer(), **parts}), name))
-    rows += [(what, Release(SAMPLES, key_of(2), 1, **{"to": "mid", **parts}), name) for what, (parts, name) in GIVEN.items()]
+    rows += [
+        (what, Release(SAMPLES, key_of(2), 1, **{"to": "mid", **parts}), name)
+        for what, (parts, name) in GIVEN.items()
+    ]
     rows.append(("half a character", release(2, 1, HALF), "to"))
     annotated: list[tuple[str, dict[str, Any], str]] = [
-        *[("a moment", {name: at}, name) for name in ("accessed_at", "discard_at") for at in (NAIVE, EARLY, LATE, 5)],
+        *[
+            ("a moment", {name: at}, name)
+            for name in ("accessed_at", "discard_at")
+            for at in (NAIVE, EARLY, LATE, 5)
+        ],
         ("half a character", {"tier": HALF}, "tier"),
         ("a number", {"tier": 5}, "tier"),
         ("a text", {"role": "home"}, "role"),
     ]
     rows += [(what, Annotate(SAMPLES, key_of(3), 1, **parts), name) for what, parts, name in annotated]
-    rows += [("too large a generation", RaiseGeneration(HERE, to), "to") for to in (MAX_GENERATION + 1, 2**63, -1)]
+    rows += [
+        ("too large a generation", RaiseGeneration(HERE, to), "to") for to in (MAX_GENERATION + 1, 2**63, -1)
+    ]
     await _refused(store, rows)
     assert [await live(store, n) for n in (1, 2, 3)] == before
     assert await found(store, 9, collection=MORE_SAMPLES) is None
@@ -129,7 +196,10 @@ async def test_what_no_store_keeps_is_refused_in_every_kind_of_write(store: Stor
 @pytest.mark.asyncio
 async def test_names_with_half_a_character_are_refused_in_every_kind_of_write(store: Store) -> None:
     rows: list[tuple[str, Write, str]] = []
-    rows += [("a tenant", write, "tenant") for write in (put(replace(record(1), key=Key(HALF, id_of(1)))), *_to(Key(HALF, id_of(1))))]
+    rows += [
+        ("a tenant", write, "tenant")
+        for write in (put(replace(record(1), key=Key(HALF, id_of(1)))), *_to(Key(HALF, id_of(1))))
+    ]
     rows += [
         ("a scope", put(replace(record(1), scope=HALF)), "scope"),
         ("a scope", RaiseGeneration(Partition("acme", HALF)), "scope"),
@@ -154,19 +224,26 @@ async def test_a_record_has_an_id_of_its_partition_or_is_rejected(store: Store) 
     rows: list[tuple[str, Write, str]] = []
     for what, value in (IDS | FOREIGN_IDS).items():
         wrong = replace(record(1), key=Key(HERE.tenant, value))
-        rows += [(what, put(wrong, collection=collection), "id: not made for this partition") for collection in (SAMPLES, PLAIN)]
+        rows += [
+            (what, put(wrong, collection=collection), "id: not made for this partition")
+            for collection in (SAMPLES, PLAIN)
+        ]
     for partition in (ELSEWHERE, FOREIGN):
         wrong = replace(record(1), key=Key(partition.tenant, id_of(1)), scope=partition.scope)
         rows.append(("an id of another partition", put(wrong), "id: not made for this partition"))
     await _refused(store, rows)
-    assert await store.get(SAMPLES, [Key(HERE.tenant, id_) for id_ in FOREIGN_IDS.values()]) == [None] * len(FOREIGN_IDS)
+    assert await store.get(SAMPLES, [Key(HERE.tenant, id_) for id_ in FOREIGN_IDS.values()]) == [None] * len(
+        FOREIGN_IDS
+    )
 
 
 @clause("refused.ids", "apply.neighbours")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_is_no_id_is_rejected_in_every_kind_of_write(store: Store) -> None:
-    await _refused(store, [(what, write, "id") for what, value in IDS.items() for write in _to(Key(HERE.tenant, value))])
+    await _refused(
+        store, [(what, write, "id") for what, value in IDS.items() for write in _to(Key(HERE.tenant, value))]
+    )
     for at in (HERE, ELSEWHERE, FOREIGN):
         assert (await one(store, Delete(SAMPLES, key_of(1, at), 5, Newer()))).applied
 
@@ -180,14 +257,32 @@ async def test_what_is_no_id_is_not_asked_for(store: Store) -> None:
             with pytest.raises(InvalidInput) as refused:
                 await store.get(SAMPLES, keys)
             assert "id" in str(refused.value), what
-    near = [key_of(1), Key(FOREIGN.tenant, id_of(1)), key_of(2), key_of(3), *[Key(HERE.tenant, id_) for id_ in FOREIGN_IDS.values()]]
-    assert [isinstance(s, Record) for s in await store.get(SAMPLES, near)] == [True, False, True] + [False] * (len(near) - 3)
+    near = [
+        key_of(1),
+        Key(FOREIGN.tenant, id_of(1)),
+        key_of(2),
+        key_of(3),
+        *[Key(HERE.tenant, id_) for id_ in FOREIGN_IDS.values()],
+    ]
+    assert [isinstance(s, Record) for s in await store.get(SAMPLES, near)] == [True, False, True] + [
+        False
+    ] * (len(near) - 3)
 
 
 ASKED_OF = [
-    record(1, fields={"type": "a", "tags": ("a", NUL), "confidence": 1, "valid_from": T0}, texts={"content": "lantern"}, vector=pack_vector([1.0])),
+    record(
+        1,
+        fields={"type": "a", "tags": ("a", NUL), "confidence": 1, "valid_from": T0},
+        texts={"content": "lantern"},
+        vector=pack_vector([1.0]),
+    ),
     record(2, fields={"type": NUL, "tags": (), "confidence": 0.0}, generation=1, version=3),
-    record(3, fields={"type": "\ud7ff\ue000 is whole", "tags": ("",), "confidence": 2.0**53}, expires_at=T0, owed=(Owed("x", "x"),)),
+    record(
+        3,
+        fields={"type": "\ud7ff\ue000 is whole", "tags": ("",), "confidence": 2.0**53},
+        expires_at=T0,
+        owed=(Owed("x", "x"),),
+    ),
     record(4, fields={"type": "\U0010ffff"}, tier="\U0010ffff\U0010ffff"),
     record(5, body={}),
 ]
@@ -202,7 +297,9 @@ async def test_what_no_store_asks_is_refused_by_name_and_its_neighbours_are_answ
     for what, (part, name, _) in QUESTIONS.items():
         question = Query(SAMPLES, within(HERE), part)
         calls = [store.query(question), store.count(question), store.delete_matching(question, 99)]
-        calls += [store.search(Search(SAMPLES, within(HERE), by, 9, part)) for by in ways(store, "lantern", 1.0)]
+        calls += [
+            store.search(Search(SAMPLES, within(HERE), by, 9, part)) for by in ways(store, "lantern", 1.0)
+        ]
         for call in calls:
             with pytest.raises(InvalidInput) as refused:
                 await call
@@ -220,18 +317,25 @@ async def test_what_no_store_asks_is_refused_by_name_and_its_neighbours_are_answ
 
 @clause("refused.questions")
 @pytest.mark.asyncio
-async def test_a_limit_that_is_none_is_refused_and_counting_and_deleting_take_no_notice_of_it(store: Store) -> None:
+async def test_a_limit_that_is_none_is_refused_and_counting_and_deleting_take_no_notice_of_it(
+    store: Store,
+) -> None:
     searches = ways(store, "lantern", 1.0)
     wrong: tuple[Any, ...] = (0, -1, MAX_LIMIT + 1, 2**63, True, 5.0, "5", None)
     for limit in wrong:
         await done(store, put(record(1, version=100)), put(record(2, version=100)))
         question = Query(SAMPLES, within(HERE), limit=limit)
-        for call in (store.query(question), *[store.search(Search(SAMPLES, within(HERE), by, limit)) for by in searches]):
+        for call in (
+            store.query(question),
+            *[store.search(Search(SAMPLES, within(HERE), by, limit)) for by in searches],
+        ):
             with pytest.raises(InvalidInput, match="limit"):
                 await call
         assert (await store.count(question)).records == 2
         assert await store.delete_matching(question, 50) == 2
-        await done(store, *[Purge(SAMPLES, key_of(n), 101) for n in (1, 2)] if store.capabilities.conditional else [])
+        await done(
+            store, *[Purge(SAMPLES, key_of(n), 101) for n in (1, 2)] if store.capabilities.conditional else []
+        )
     await done(store, put(record(1, version=200)), put(record(2, version=200)))
     for lawful in (1, 2, MAX_LIMIT):
         assert len(await asked(store, limit=lawful)) == min(lawful, 2)
@@ -244,7 +348,17 @@ async def test_a_limit_that_is_none_is_refused_and_counting_and_deleting_take_no
 @pytest.mark.asyncio
 async def test_more_orders_than_there_may_be_are_refused(store: Store) -> None:
     await done(store, *[put(record(n, fields={"type": "ab"[n % 2]})) for n in range(4)])
-    names = ("type", "tier", "confidence", "created_at", "updated_at", "expires_at", "accesses", "version", "generation")
+    names = (
+        "type",
+        "tier",
+        "confidence",
+        "created_at",
+        "updated_at",
+        "expires_at",
+        "accesses",
+        "version",
+        "generation",
+    )
     orders = tuple(Order(name, descending=True) for name in names)
     with pytest.raises(InvalidInput, match="order"):
         await store.query(Query(SAMPLES, within(HERE), order=orders))
@@ -275,18 +389,42 @@ async def test_strange_but_lawful_contents_come_back_exactly(store: Store) -> No
 
 
 async def _left_exactly(store: Store) -> None:
-    """What stands where a record was keeps strange contents too, and moments as UTC to the microsecond."""
+    """What stands where a record was keeps strange contents too, and moments as UTC to
+    the microsecond.
+    """
     at = T0 + timedelta(microseconds=7)
     there = at.astimezone(timezone(timedelta(hours=5, minutes=45)))
     steps = (Owed(NUL, NUL, {NUL: [NUL, deep(MAX_DEPTH - 2)]}),)
-    await done(store, delete(101, owed=steps, note={NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, discard_at=there), put(record(102)), put(record(103)))
-    await done(store, release(102, to=NUL, owed=steps, discard_at=there), Annotate(SAMPLES, key_of(103), 1, tier=NUL, accessed_at=there))
+    await done(
+        store,
+        delete(101, owed=steps, note={NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, discard_at=there),
+        put(record(102)),
+        put(record(103)),
+    )
+    await done(
+        store,
+        release(102, to=NUL, owed=steps, discard_at=there),
+        Annotate(SAMPLES, key_of(103), 1, tier=NUL, accessed_at=there),
+    )
     await done(store, delete(104), Annotate(SAMPLES, key_of(104), 100, discard_at=there))
-    tombstone, mark, annotated = await tombstoned(store, 101), await marked(store, 102), await live(store, 103)
-    assert (tombstone.owed, tombstone.note, tombstone.discard_at) == (steps, {NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, at)
+    tombstone, mark, annotated = (
+        await tombstoned(store, 101),
+        await marked(store, 102),
+        await live(store, 103),
+    )
+    assert (tombstone.owed, tombstone.note, tombstone.discard_at) == (
+        steps,
+        {NUL: NUL, "deep": deep(MAX_DEPTH - 1)},
+        at,
+    )
     assert (mark.to, mark.owed, mark.discard_at) == (NUL, steps, at)
     assert (annotated.tier, annotated.accessed_at, (await tombstoned(store, 104)).discard_at) == (NUL, at, at)
-    for moment in (tombstone.discard_at, mark.discard_at, annotated.accessed_at, (await tombstoned(store, 104)).discard_at):
+    for moment in (
+        tombstone.discard_at,
+        mark.discard_at,
+        annotated.accessed_at,
+        (await tombstoned(store, 104)).discard_at,
+    ):
         assert moment is not None
         assert moment.utcoffset() == timedelta(0)
     await done(store, Annotate(SAMPLES, key_of(101), 100, settle=step_ids(steps)))
@@ -304,7 +442,11 @@ async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store)
     if store.capabilities.conditional:
         await done(store, delete(2, owed=steps, note=MIXED), put(record(3)), release(3, owed=steps))
         await done(store, put(record(4, body=MIXED, owed=steps), Absent(), MORE_SAMPLES))
-        out += [await tombstoned(store, 2), await marked(store, 3), await live(store, 4, collection=MORE_SAMPLES)]
+        out += [
+            await tombstoned(store, 2),
+            await marked(store, 3),
+            await live(store, 4, collection=MORE_SAMPLES),
+        ]
         conflict = (await one(store, put(record(1, version=2), Absent()))).stored
         assert isinstance(conflict, Record)
         out.append(conflict)
@@ -319,15 +461,25 @@ async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store)
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_json_is_the_same_text_after_an_annotation(store: Store) -> None:
-    """What is not settled is not touched, and neither is what was never spoken of: nobody's reading and writing it anew shows."""
+    """What is not settled is not touched, and neither is what was never spoken of:
+    nobody's reading and writing it anew shows.
+    """
     settled, kept = (
         Owed("done", "done", {"a": [], "b": {"c": 1, "d": 2}}),
         (Owed("b", "b", MIXED), Owed("a", "a", {"to": None, "most": [2**63 - 1, []]})),
     )
     told = as_text([[step.step, step.data] for step in kept])
-    await done(store, put(record(1, body=MIXED, owed=(settled, *kept))), put(record(2)), release(2, owed=(settled, *kept)))
+    await done(
+        store,
+        put(record(1, body=MIXED, owed=(settled, *kept))),
+        put(record(2)),
+        release(2, owed=(settled, *kept)),
+    )
     await done(store, delete(3, owed=(settled, *kept), note=MIXED | {"most": 2**63 - 1}))
-    changes = [Annotate(SAMPLES, key_of(n), version, settle=(settled.id,), discard_at=T0) for n, version in ((1, 1), (2, 1), (3, 100))]
+    changes = [
+        Annotate(SAMPLES, key_of(n), version, settle=(settled.id,), discard_at=T0)
+        for n, version in ((1, 1), (2, 1), (3, 100))
+    ]
     await done(store, *changes, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long"))
     tombstone, record_ = await tombstoned(store, 3), await live(store, 1)
     for standing in (record_, await marked(store, 2), tombstone):
@@ -349,7 +501,11 @@ async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:
         record(2, texts={"content": lines}),
         record(3, fields={"type": field + "a", "source": field}),
         record(4, fields={"type": field + "b", "tags": ("t" * 100_000, *tags)}),
-        record(5, owed=(Owed("k", "k", {"said": "s" * some}),), body={"list": list(range(some // 8)), "said": "é" * (some // 4)}),
+        record(
+            5,
+            owed=(Owed("k", "k", {"said": "s" * some}),),
+            body={"list": list(range(some // 8)), "said": "é" * (some // 4)},
+        ),
     ]
     wrote = [replace(r, generation=0) for r in wrote]
     for r in wrote:

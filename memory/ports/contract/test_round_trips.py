@@ -1,4 +1,6 @@
-"""What goes in comes out: every collection, every type, hostile values, and no shared references either way."""
+"""What goes in comes out: every collection, every type, hostile values, and no shared
+references either way.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,20 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, live, marked, put, record, release, tombstoned
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    asked,
+    delete,
+    done,
+    key_of,
+    live,
+    marked,
+    put,
+    record,
+    release,
+    tombstoned,
+)
 from memory.ports.query import Query, within
 from memory.ports.record import FieldValue, Owed, Role, pack_vector
 from memory.ports.store import Store
@@ -64,7 +79,9 @@ OF_TYPE: dict[FieldType, FieldValue] = {
 @clause("content.exact", "bookkeeping.kept")
 @pytest.mark.asyncio
 @cells("collection", DECLARED, ids=lambda c: c.name, shared=True)
-async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
+async def test_a_full_record_of_every_collection_comes_back_as_it_was(
+    store: Store, collection: Collection
+) -> None:
     whole = record(
         version=1_715_000_000_000_001,
         expires_at=datetime(2999, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
@@ -89,7 +106,9 @@ async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Sto
 @clause("content.exact", "bookkeeping.kept")
 @pytest.mark.asyncio
 @cells("collection", DECLARED, ids=lambda c: c.name, shared=True)
-async def test_a_bare_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
+async def test_a_bare_record_of_every_collection_comes_back_as_it_was(
+    store: Store, collection: Collection
+) -> None:
     await done(store, put(record(generation=0), collection=collection))
     assert await live(store, collection=collection) == record(generation=0)
 
@@ -98,7 +117,17 @@ async def test_a_bare_record_of_every_collection_comes_back_as_it_was(store: Sto
 @pytest.mark.asyncio
 async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) -> None:
     for n, text in enumerate(TEXTS):
-        await done(store, put(record(n, fields={"type": text, "tags": (text, "x")}, texts={"content": text, "title": text}, body={"t": text})))
+        await done(
+            store,
+            put(
+                record(
+                    n,
+                    fields={"type": text, "tags": (text, "x")},
+                    texts={"content": text, "title": text},
+                    body={"t": text},
+                )
+            ),
+        )
     for n, text in enumerate(TEXTS):
         stored = await live(store, n)
         assert (stored.fields["type"], stored.fields["tags"]) == (text, (text, "x"))
@@ -110,27 +139,58 @@ async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) 
 async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) -> None:
     """Tiers, runs and the kinds of steps, in records and in what stands where one was."""
     texts = [*TEXTS[:-1], "x" * 200]
-    steps = [(Owed(text, text, {text: text}), Owed("long", text + "y" * 1_000), Owed("y" * 1_000 + text, "long")) for text in texts]
+    steps = [
+        (Owed(text, text, {text: text}), Owed("long", text + "y" * 1_000), Owed("y" * 1_000 + text, "long"))
+        for text in texts
+    ]
     books = list(zip(texts, steps, strict=True))
-    await done(store, *[put(record(n, tier=text, epoch=text, owed=owed)) for n, (text, owed) in enumerate(books)])
+    await done(
+        store, *[put(record(n, tier=text, epoch=text, owed=owed)) for n, (text, owed) in enumerate(books)]
+    )
     stands = [await live(store, n) for n in range(len(texts))]
     assert [(s.tier, s.epoch, s.owed) for s in stands] == [(text, text, owed) for text, owed in books]
     if not store.capabilities.conditional:
         return
     for n, (text, owed) in enumerate(books):
-        await done(store, put(record(100 + n)), release(100 + n, to=text, owed=owed), delete(200 + n, owed=owed))
-        await done(store, put(record(300 + n, tier="another")), Annotate(SAMPLES, key_of(300 + n), 1, tier=text))
+        await done(
+            store, put(record(100 + n)), release(100 + n, to=text, owed=owed), delete(200 + n, owed=owed)
+        )
+        await done(
+            store, put(record(300 + n, tier="another")), Annotate(SAMPLES, key_of(300 + n), 1, tier=text)
+        )
         mark = await marked(store, 100 + n)
-        assert (mark.to, mark.owed, (await tombstoned(store, 200 + n)).owed, (await live(store, 300 + n)).tier) == (text, owed, owed, text)
+        assert (
+            mark.to,
+            mark.owed,
+            (await tombstoned(store, 200 + n)).owed,
+            (await live(store, 300 + n)).tier,
+        ) == (text, owed, owed, text)
 
 
 @clause("moments.utc")
 @pytest.mark.asyncio
 @cells("at", MOMENTS, ids=str, shared=True)
 async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> None:
-    await done(store, put(record(created_at=at, updated_at=at, expires_at=max(at, T0), accessed_at=at, fields={"valid_from": at, "valid_to": at})))
+    await done(
+        store,
+        put(
+            record(
+                created_at=at,
+                updated_at=at,
+                expires_at=max(at, T0),
+                accessed_at=at,
+                fields={"valid_from": at, "valid_to": at},
+            )
+        ),
+    )
     stored = await live(store)
-    assert [stored.created_at, stored.updated_at, stored.accessed_at, stored.fields["valid_from"], stored.fields["valid_to"]] == [at] * 5
+    assert [
+        stored.created_at,
+        stored.updated_at,
+        stored.accessed_at,
+        stored.fields["valid_from"],
+        stored.fields["valid_to"],
+    ] == [at] * 5
     assert stored.expires_at == max(at, T0)
 
 
@@ -138,7 +198,9 @@ async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> No
 @pytest.mark.asyncio
 async def test_moments_of_other_zones_come_back_as_the_same_moments_in_utc(store: Store) -> None:
     there = T0.astimezone(timezone(timedelta(hours=5, minutes=45)))
-    await done(store, put(record(created_at=there, updated_at=there, expires_at=there, fields={"valid_from": there})))
+    await done(
+        store, put(record(created_at=there, updated_at=there, expires_at=there, fields={"valid_from": there}))
+    )
 
     stored = await live(store)
 
@@ -178,7 +240,12 @@ async def test_tags_keep_their_order_and_their_doubles(store: Store) -> None:
 async def test_booleans_and_numbers_in_json_stay_what_they_are(store: Store) -> None:
     body = {"one": 1, "true": True, "real": 1.0, "text": "1"}
     await done(store, put(record(body=body)))
-    assert {k: type(v) for k, v in (await live(store)).body.items()} == {"one": int, "true": bool, "real": float, "text": str}
+    assert {k: type(v) for k, v in (await live(store)).body.items()} == {
+        "one": int,
+        "true": bool,
+        "real": float,
+        "text": str,
+    }
 
 
 @clause("content.none")
@@ -191,7 +258,17 @@ async def test_a_field_of_none_is_a_missing_field(store: Store) -> None:
 @clause("query.all", "content.exact")
 @pytest.mark.asyncio
 async def test_a_query_hands_out_the_same_records_as_a_get(store: Store) -> None:
-    await done(store, put(record(body=JSON, fields={"tags": ("a",), "valid_from": T0}, texts={"title": "t"}, vector=pack_vector([1.0]))))
+    await done(
+        store,
+        put(
+            record(
+                body=JSON,
+                fields={"tags": ("a",), "valid_from": T0},
+                texts={"title": "t"},
+                vector=pack_vector([1.0]),
+            )
+        ),
+    )
     page = await store.query(Query(SAMPLES, within(HERE)))
 
     assert page.records == (await live(store),)
@@ -208,7 +285,7 @@ async def test_an_expired_record_is_hidden_by_readers_not_by_the_store(store: St
     assert await asked(store) == [record().key.id]
 
 
-# -- nothing is shared ------------------------------------------------------------------------------------------------
+# -- nothing is shared -----------------------------------------------------------------
 
 
 @clause("shared.nothing-in")
@@ -247,7 +324,14 @@ async def test_changing_a_note_that_was_handed_in_changes_nothing_stored(store: 
 @clause("shared.nothing-out")
 @pytest.mark.asyncio
 async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store) -> None:
-    await done(store, put(record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", "k", {"to": ["a"]}),), generation=0)))
+    await done(
+        store,
+        put(
+            record(
+                fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", "k", {"to": ["a"]}),), generation=0
+            )
+        ),
+    )
     out: Any = await live(store)
 
     changes: list[Callable[[], Any]] = [
@@ -260,7 +344,9 @@ async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store)
         with contextlib.suppress(TypeError, AttributeError):  # to refuse the change is as good
             change()
 
-    assert await live(store) == record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", "k", {"to": ["a"]}),), generation=0)
+    assert await live(store) == record(
+        fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", "k", {"to": ["a"]}),), generation=0
+    )
 
 
 @clause("shared.nothing-out")

@@ -1,4 +1,6 @@
-"""A server that freezes or dies while its store is open: every call ends in time with an error of ours, and the same store works on afterwards."""
+"""A server that freezes or dies while its store is open: every call ends in time with
+an error of ours, and the same store works on afterwards.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,18 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs, remote, without
-from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, key_of, live, one, put, record, release
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    delete,
+    done,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+)
 from memory.ports.query import Eq, Near, Order, Query, Search, Words, within
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
@@ -22,7 +35,9 @@ from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, Raise
 
 Call = Callable[[Store], Coroutine[Any, Any, object]]
 HELD = (3, 4, 5, 6, 7, 8)
-"""The records that stand before the server fails; those in ELSEWHERE are for `delete_matching`."""
+"""The records that stand before the server fails; those in ELSEWHERE are for
+`delete_matching`.
+"""
 
 
 def _writes(store: Store) -> dict[str, list[Write]]:
@@ -47,7 +62,9 @@ def _writes(store: Store) -> dict[str, list[Write]]:
 
 
 def _calls(store: Store) -> dict[str, Call]:
-    """Every method that raises when the server does not answer, with what the store claims."""
+    """Every method that raises when the server does not answer, with what the store
+    claims.
+    """
 
     def applied(some: list[Write], together: bool = False) -> Call:
         return lambda s: s.apply(some, together=together)
@@ -62,31 +79,43 @@ def _calls(store: Store) -> dict[str, Call]:
         **{name: applied(some) for name, some in _writes(store).items()},
     }
     if can.atomic:
-        calls["together"] = applied([put(record(n, version=2, body={"n": "new"})) for n in range(20, 25)], together=True)
+        calls["together"] = applied(
+            [put(record(n, version=2, body={"n": "new"})) for n in range(20, 25)], together=True
+        )
     if can.lexical:
         calls["search by words"] = lambda s: s.search(Search(SAMPLES, within(HERE), Words("lantern"), 5))
     if can.semantic:
-        calls["search by meaning"] = lambda s: s.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 5))
+        calls["search by meaning"] = lambda s: s.search(
+            Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 5)
+        )
     return calls
 
 
 @asynccontextmanager
 async def _hurried(harness: Harness, store: Store) -> AsyncIterator[Store]:
-    """A store with short timeouts and warm connections, and the records that `_calls` are about."""
+    """A store with short timeouts and warm connections, and the records that `_calls`
+    are about.
+    """
     roles = {8: Role.CACHED}
-    standing = [record(n, body={"n": "old"}, role=roles.get(n, Role.HOME), texts={"content": "lantern"}) for n in HELD]
+    standing = [
+        record(n, body={"n": "old"}, role=roles.get(n, Role.HOME), texts={"content": "lantern"}) for n in HELD
+    ]
     await done(store, *[put(r) for r in standing], *[put(record(n, ELSEWHERE)) for n in range(3)])
     hurried = await harness.hurried(store)
     try:
         await _patiently(harness, lambda: hurried.open(DECLARED))
-        await _patiently(harness, lambda: asyncio.gather(*(hurried.get(SAMPLES, [key_of(n)]) for n in range(8))))
+        await _patiently(
+            harness, lambda: asyncio.gather(*(hurried.get(SAMPLES, [key_of(n)]) for n in range(8)))
+        )
         yield hurried
     finally:
         await hurried.close()
 
 
 async def _patiently(harness: Harness, call: Callable[[], Awaitable[object]]) -> None:
-    """Again, where a busy machine was too slow for a store in a hurry, or a connection turned out dead."""
+    """Again, where a busy machine was too slow for a store in a hurry, or a connection
+    turned out dead.
+    """
     deadline = asyncio.get_running_loop().time() + 2 * harness.patience.total_seconds()
     while True:
         try:
@@ -120,7 +149,9 @@ FAILURES = {"frozen": _frozen, "dead": _dead}
 
 
 async def _in_time(harness: Harness, what: str, call: Awaitable[object]) -> object:
-    """What the call returns or raises; to go on longer than the harness's patience is a failure."""
+    """What the call returns or raises; to go on longer than the harness's patience is a
+    failure.
+    """
     asked = asyncio.ensure_future(call)
     await asyncio.wait([asked], timeout=harness.patience.total_seconds())
     if not asked.done():
@@ -129,7 +160,9 @@ async def _in_time(harness: Harness, what: str, call: Awaitable[object]) -> obje
     return asked.exception() or asked.result()
 
 
-async def _all_unavailable(harness: Harness, store: Store, calls: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
+async def _all_unavailable(
+    harness: Harness, store: Store, calls: Mapping[str, Callable[[], Awaitable[object]]]
+) -> None:
     answers = await asyncio.gather(*(_in_time(harness, name, call()) for name, call in calls.items()))
     for name, answer in zip(calls, answers, strict=True):
         assert isinstance(answer, StoreUnavailable), f"{name}: StoreUnavailable is due, not {answer!r}"
@@ -138,20 +171,32 @@ async def _all_unavailable(harness: Harness, store: Store, calls: Mapping[str, C
         assert store.name in str(answer)
         assert len(answer.problem) > 10, f"{name}: '{answer.problem}' does not say what is wrong"
         shown = f"{answer} {answer!r} {answer.__cause__} {answer.__cause__!r}"
-        assert not [secret for secret in harness.secrets if secret in shown], f"{name}: the error shows a secret"
+        assert not [secret for secret in harness.secrets if secret in shown], (
+            f"{name}: the error shows a secret"
+        )
 
 
 async def _unavailable(harness: Harness, store: Store) -> None:
-    """Every method of an open store, all at once and so on live connections as far as there are; and again, on what is left of those."""
+    """Every method of an open store, all at once and so on live connections as far as
+    there are; and again, on what is left of those.
+    """
     for turn in ("first", "second"):
-        await _all_unavailable(harness, store, {f"{name}, {turn} time": (lambda c=call: c(store)) for name, call in _calls(store).items()})  # type: ignore[misc]
+        await _all_unavailable(
+            harness,
+            store,
+            {f"{name}, {turn} time": (lambda c=call: c(store)) for name, call in _calls(store).items()},  # type: ignore[misc]
+        )
         health = await _in_time(harness, f"check, {turn} time", store.check())
-        assert getattr(health, "ok", None) is False, f"check answers, and says that the store does not work: {health!r}"
+        assert getattr(health, "ok", None) is False, (
+            f"check answers, and says that the store does not work: {health!r}"
+        )
         assert not [secret for secret in harness.secrets if secret in repr(health)]
 
 
 async def _works_again(harness: Harness, store: Store) -> None:
-    """Without being built or opened anew. Connections that died are found out by a call each, so the first few may still fail."""
+    """Without being built or opened anew. Connections that died are found out by a call
+    each, so the first few may still fail.
+    """
 
     async def works() -> None:
         await done(store, put(record(90, version=3)))
@@ -162,14 +207,16 @@ async def _works_again(harness: Harness, store: Store) -> None:
     await _patiently(harness, works)
 
 
-# -- calls under way --------------------------------------------------------------------------------------------------
+# -- calls under way -------------------------------------------------------------------
 
 
 @clause("remote.in-time", "build.no-secrets")
 @remote
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_every_call_to_a_server_that_does_not_answer_ends_in_time_and_the_store_works_on(harness: Harness, store: Store, failure: str) -> None:
+async def test_every_call_to_a_server_that_does_not_answer_ends_in_time_and_the_store_works_on(
+    harness: Harness, store: Store, failure: str
+) -> None:
     async with _hurried(harness, store) as hurried:
         epoch = hurried.epoch
         async with FAILURES[failure](harness, store):
@@ -182,11 +229,21 @@ async def test_every_call_to_a_server_that_does_not_answer_ends_in_time_and_the_
 
 
 async def _is_whole(store: Store) -> None:
-    """A write that was answered with an error is unknown: it happened or not, as a whole."""
+    """A write that was answered with an error is unknown: it happened or not, as a
+    whole.
+    """
     numbers = (*range(1, 9), *range(10, 25))
     stands = dict(zip(numbers, await store.get(SAMPLES, [key_of(n) for n in numbers]), strict=True))
-    old = {n: stored for n, stored in stands.items() if isinstance(stored, Record) and stored.version == 1 and dict(stored.body) == {"n": "old"}}
-    new = {n: stored for n, stored in stands.items() if isinstance(stored, Record) and stored.version == 2 and dict(stored.body) == {"n": "new"}}
+    old = {
+        n: stored
+        for n, stored in stands.items()
+        if isinstance(stored, Record) and stored.version == 1 and dict(stored.body) == {"n": "old"}
+    }
+    new = {
+        n: stored
+        for n, stored in stands.items()
+        if isinstance(stored, Record) and stored.version == 2 and dict(stored.body) == {"n": "new"}
+    }
     left: dict[int, Callable[[Stored | None], bool]] = {
         5: lambda s: isinstance(s, Tombstone) and s.version == 2,
         6: lambda s: isinstance(s, Mark) and s.to == "mid",
@@ -198,7 +255,9 @@ async def _is_whole(store: Store) -> None:
         assert whole, f"record {n} is neither as it was nor as it was to be: {stored}"
     if store.capabilities.atomic:
         for batch in (range(10, 20), range(20, 25)):
-            assert len({stands[n] is None for n in batch}) == 1, "a call that was cut off is kept whole or not at all"
+            assert len({stands[n] is None for n in batch}) == 1, (
+                "a call that was cut off is kept whole or not at all"
+            )
     elsewhere = await store.get(SAMPLES, [key_of(n, ELSEWHERE) for n in range(3)])
     assert all(isinstance(s, Record | Tombstone) for s in elsewhere)
     assert (await one(store, RaiseGeneration(ELSEWHERE, 0))).number in (0, 7)
@@ -208,7 +267,9 @@ async def _is_whole(store: Store) -> None:
 @remote
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_a_store_is_closed_in_time_whatever_its_server_does(harness: Harness, store: Store, failure: str) -> None:
+async def test_a_store_is_closed_in_time_whatever_its_server_does(
+    harness: Harness, store: Store, failure: str
+) -> None:
     async with _hurried(harness, store) as hurried:
         async with FAILURES[failure](harness, store):
             answer = await _in_time(harness, "close", hurried.close())
@@ -222,7 +283,9 @@ async def test_a_store_is_closed_in_time_whatever_its_server_does(harness: Harne
 @remote
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_a_store_that_could_not_be_opened_in_time_can_be_opened_later(harness: Harness, store: Store, failure: str) -> None:
+async def test_a_store_that_could_not_be_opened_in_time_can_be_opened_later(
+    harness: Harness, store: Store, failure: str
+) -> None:
     late = await harness.hurried(store)
     try:
         async with FAILURES[failure](harness, store):
@@ -234,11 +297,15 @@ async def test_a_store_that_could_not_be_opened_in_time_can_be_opened_later(harn
         await late.close()
 
 
-# -- what was acknowledged --------------------------------------------------------------------------------------------
+# -- what was acknowledged -------------------------------------------------------------
 
 
-async def _write_on(store: Store, worker: int, stop: asyncio.Event, acknowledged: dict[int, Record], swinging: asyncio.Event) -> None:
-    """One record after the other, until told to stop, or the server fails. Says when many were written."""
+async def _write_on(
+    store: Store, worker: int, stop: asyncio.Event, acknowledged: dict[int, Record], swinging: asyncio.Event
+) -> None:
+    """One record after the other, until told to stop, or the server fails. Says when
+    many were written.
+    """
     for n in range(1000 * worker, 1000 * worker + 1000):
         wrote = record(n, version=5, body={"n": n, "said": "x" * 200})
         try:
@@ -259,11 +326,16 @@ async def _write_on(store: Store, worker: int, stop: asyncio.Event, acknowledged
 @needs("durable")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_what_was_acknowledged_while_the_server_failed_is_there_when_it_is_back(harness: Harness, store: Store, failure: str) -> None:
+async def test_what_was_acknowledged_while_the_server_failed_is_there_when_it_is_back(
+    harness: Harness, store: Store, failure: str
+) -> None:
     acknowledged: dict[int, Record] = {}
     async with _hurried(harness, store) as hurried:
         stop, swinging = asyncio.Event(), asyncio.Event()
-        writers = [asyncio.ensure_future(_write_on(hurried, worker, stop, acknowledged, swinging)) for worker in range(1, 7)]
+        writers = [
+            asyncio.ensure_future(_write_on(hurried, worker, stop, acknowledged, swinging))
+            for worker in range(1, 7)
+        ]
         await swinging.wait()
         async with FAILURES[failure](harness, store):
             stop.set()
@@ -281,7 +353,9 @@ async def test_what_was_acknowledged_while_the_server_failed_is_there_when_it_is
 @remote
 @without("durable")
 @pytest.mark.asyncio
-async def test_a_store_that_may_lose_data_tells_of_a_restart_behind_its_back(harness: Harness, store: Store) -> None:
+async def test_a_store_that_may_lose_data_tells_of_a_restart_behind_its_back(
+    harness: Harness, store: Store
+) -> None:
     async with _hurried(harness, store) as hurried:
         epoch = hurried.epoch
         async with _dead(harness, store):

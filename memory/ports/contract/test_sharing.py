@@ -1,4 +1,6 @@
-"""Nothing is shared: what was handed in or out can be changed by its holder, and nothing stored changes."""
+"""Nothing is shared: what was handed in or out can be changed by its holder, and
+nothing stored changes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,19 @@ import pytest
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, delete, done, live, marked, one, put, record, release, searched, tombstoned
+from memory.ports.contract.support import (
+    HERE,
+    delete,
+    done,
+    live,
+    marked,
+    one,
+    put,
+    record,
+    release,
+    searched,
+    tombstoned,
+)
 from memory.ports.query import Query, within
 from memory.ports.record import Owed, Record, Standing, pack_vector
 from memory.ports.store import Store
@@ -19,7 +33,9 @@ from memory.ports.writes import Absent, Newer
 
 
 def _change(value: Any) -> None:
-    """Change everything that can be reached from here and lets itself be changed; to refuse is as good."""
+    """Change everything that can be reached from here and lets itself be changed; to
+    refuse is as good.
+    """
     if isinstance(value, Mapping):
         for inner in list(value.values()):
             _change(inner)
@@ -67,7 +83,12 @@ async def test_nothing_that_was_handed_out_leads_back_into_the_store(store: Stor
             _change_all(standing)
     assert await handed_out() == [wrote] * len(await handed_out())
     if store.capabilities.conditional:
-        await done(store, delete(2, note=_made()["body"], owed=_made()["owed"]), put(record(3)), release(3, owed=_made()["owed"]))
+        await done(
+            store,
+            delete(2, note=_made()["body"], owed=_made()["owed"]),
+            put(record(3)),
+            release(3, owed=_made()["owed"]),
+        )
         for _ in range(2):
             left: list[Standing] = [await tombstoned(store, 2), await marked(store, 3)]
             assert [s.owed for s in left] == [_made()["owed"]] * 2
@@ -102,10 +123,18 @@ async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> 
 
     fresh = _made()
     for stored in (await live(store, 1), await live(store, 4), await live(store, 1, collection=MORE_SAMPLES)):
-        assert (dict(stored.body), dict(stored.texts), stored.owed) == (fresh["body"], fresh["texts"], fresh["owed"])
+        assert (dict(stored.body), dict(stored.texts), stored.owed) == (
+            fresh["body"],
+            fresh["texts"],
+            fresh["owed"],
+        )
         assert {**fresh["fields"], **stored.fields} == dict(stored.fields)
     tombstone = await tombstoned(store, 3)
-    assert ((await marked(store, 2)).owed, tombstone.owed, tombstone.note) == (fresh["owed"], fresh["owed"], fresh["body"])
+    assert ((await marked(store, 2)).owed, tombstone.owed, tombstone.note) == (
+        fresh["owed"],
+        fresh["owed"],
+        fresh["body"],
+    )
 
 
 @clause("shared.nothing-out")

@@ -1,4 +1,6 @@
-"""The same random work on this store and on the one in memory, which is the specification: the same outcomes, records, pages and hits."""
+"""The same random work on this store and on the one in memory, which is the
+specification: the same outcomes, records, pages and hits.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ async def specification() -> AsyncIterator[Store]:
 
 
 async def _applied(store: Store, writes: Sequence[Write], size: int) -> list[Outcome]:
-    return [outcome for start in range(0, len(writes), size) for outcome in await store.apply(writes[start : start + size])]
+    return [
+        outcome
+        for start in range(0, len(writes), size)
+        for outcome in await store.apply(writes[start : start + size])
+    ]
 
 
 async def _work(harness: Harness, work: RandomWork, store: Store, specification: Store, count: int) -> None:
@@ -50,7 +56,9 @@ async def _work(harness: Harness, work: RandomWork, store: Store, specification:
 
 
 async def _pages(store: Store, query: Query) -> list[Page]:
-    """Every page. Of one tenant they are the same on every store, cursors too; where records of several tenants tie, stores cut where they like."""
+    """Every page. Of one tenant they are the same on every store, cursors too; where
+    records of several tenants tie, stores cut where they like.
+    """
     pages: list[Page] = []
     while True:
         pages.append(await store.query(query))
@@ -58,14 +66,22 @@ async def _pages(store: Store, query: Query) -> list[Page]:
             break
         query = replace(query, cursor=pages[-1].cursor)
     if isinstance(query.where, Everywhere):
-        return [Page(tuple(r for page in pages for r in page.records), None, tuple(k for page in pages for k in page.corrupt))]
+        return [
+            Page(
+                tuple(r for page in pages for r in page.records),
+                None,
+                tuple(k for page in pages for k in page.corrupt),
+            )
+        ]
     return pages
 
 
 @clause("specification")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_random_work_has_the_outcomes_and_answers_of_the_specification(harness: Harness, store: Store, specification: Store, seed: int) -> None:
+async def test_random_work_has_the_outcomes_and_answers_of_the_specification(
+    harness: Harness, store: Store, specification: Store, seed: int
+) -> None:
     work = RandomWork(seed, store.capabilities)
     for _ in range(4):
         await _work(harness, work, store, specification, 60)
@@ -80,7 +96,9 @@ async def test_random_work_has_the_outcomes_and_answers_of_the_specification(har
                 assert await _pages(store, query) == await _pages(specification, query), query
     for place in PLACES:
         erased = Query(SAMPLES, within(place), work.maybe_filter(), roles=frozenset(Role))
-        answers = [await one.delete_matching(erased, 7, T0, frozenset({"deliver"})) for one in (store, specification)]
+        answers = [
+            await one.delete_matching(erased, 7, T0, frozenset({"deliver"})) for one in (store, specification)
+        ]
         assert answers[0] == answers[1], erased
     assert await store.get(SAMPLES, KEYS) == await specification.get(SAMPLES, KEYS)
 
@@ -97,8 +115,12 @@ async def _searchable(harness: Harness, work: RandomWork, store: Store, specific
 @needs("lexical")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_words_find_the_records_that_the_specification_finds(harness: Harness, store: Store, specification: Store, seed: int) -> None:
-    """All of them, of however little weight; best first, and with the same scores where the harness says so."""
+async def test_words_find_the_records_that_the_specification_finds(
+    harness: Harness, store: Store, specification: Store, seed: int
+) -> None:
+    """All of them, of however little weight; best first, and with the same scores where
+    the harness says so.
+    """
     work = RandomWork(100 + seed, store.capabilities)
     await _searchable(harness, work, store, specification)
     for _ in range(30 if harness.stemming is STEMMING else 0):
@@ -111,9 +133,9 @@ async def test_words_find_the_records_that_the_specification_finds(harness: Harn
             assert {h.head.key: h.score for h in ours} == pytest.approx(wanted, rel=1e-12), search
             assert await store.search(replace(search, limit=7)) == ours[:7], search
         selecting = replace(search, select=everything_of(SAMPLES))
-        assert {h.head.key: h.head for h in await store.search(selecting)} == {h.head.key: h.head for h in await specification.search(selecting)}, (
-            search
-        )
+        assert {h.head.key: h.head for h in await store.search(selecting)} == {
+            h.head.key: h.head for h in await specification.search(selecting)
+        }, search
 
 
 @clause("specification", "semantic.nearest")
@@ -135,7 +157,9 @@ async def test_the_nearest_are_those_of_the_specification_with_the_same_cosines(
         assert len(shared) >= harness.recall * len(theirs) - 1, search
         select = everything_of(SAMPLES)
         records = [r for r in await store.get(SAMPLES, [h.head.key for h in ours]) if isinstance(r, Record)]
-        assert [h.head for h in await store.search(replace(search, select=select))] == [head_of(SAMPLES, r, select) for r in records]
+        assert [h.head for h in await store.search(replace(search, select=select))] == [
+            head_of(SAMPLES, r, select) for r in records
+        ]
 
 
 def _same_hits(search: Search, ours: Sequence[Hit], theirs: Sequence[Hit]) -> None:

@@ -1,4 +1,6 @@
-"""What a store derives and remembers follows its records: scores, sizes and what is found are those of a store that never held anything else."""
+"""What a store derives and remembers follows its records: scores, sizes and what is
+found are those of a store that never held anything else.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,31 @@ LONG = "walrus penguin lantern harbour " * 6
 
 
 def _kept(n: int, at: Partition) -> Record:
-    return record(n, at, texts={"title": "lantern" if n % 2 else "harbour", "content": "lantern and a word " * (n + 1) + "harbour"})
+    return record(
+        n,
+        at,
+        texts={
+            "title": "lantern" if n % 2 else "harbour",
+            "content": "lantern and a word " * (n + 1) + "harbour",
+        },
+    )
 
 
 def _gone(n: int, at: Partition, **parts: Any) -> Record:
-    """Long, and full of the words that are asked for: what it leaves behind shows in every score."""
-    return record(n, at, texts={"title": "harbour", "content": LONG * (n - 8)}, fields={"type": "gone"}, **parts)
+    """Long, and full of the words that are asked for: what it leaves behind shows in
+    every score.
+    """
+    return record(
+        n, at, texts={"title": "harbour", "content": LONG * (n - 8)}, fields={"type": "gone"}, **parts
+    )
 
 
-async def _scores(store: Store, at: Where, whose: Sequence[Partition], text: str = "lantern harbour") -> dict[tuple[int, str], float]:
-    """By number, and by place in what was asked, so that they compare with those of other places."""
+async def _scores(
+    store: Store, at: Where, whose: Sequence[Partition], text: str = "lantern harbour"
+) -> dict[tuple[int, str], float]:
+    """By number, and by place in what was asked, so that they compare with those of
+    other places.
+    """
     numbers = {key_of(n, p): (n, str(place)) for place, p in enumerate(whose) for n in (*KEPT, *GONE)}
     return {numbers[hit.head.key]: hit.score for hit in await searched(store, text, at)}
 
@@ -51,12 +68,18 @@ async def _released(store: Store) -> None:
 
 
 async def _purged(store: Store) -> None:
-    await done(store, *[put(replace(_gone(n, HERE), version=2, role=Role.CACHED)) for n in GONE], *[Purge(SAMPLES, key_of(n), 2) for n in GONE])
+    await done(
+        store,
+        *[put(replace(_gone(n, HERE), version=2, role=Role.CACHED)) for n in GONE],
+        *[Purge(SAMPLES, key_of(n), 2) for n in GONE],
+    )
 
 
 async def _silenced(store: Store) -> None:
     """They have no words any more, and are not there to be counted either."""
-    await done(store, *[put(record(n, version=2), Newer()) for n in GONE], *[delete(n, at=HERE) for n in GONE])
+    await done(
+        store, *[put(record(n, version=2), Newer()) for n in GONE], *[delete(n, at=HERE) for n in GONE]
+    )
 
 
 async def _changed_role(store: Store) -> None:
@@ -64,7 +87,11 @@ async def _changed_role(store: Store) -> None:
 
 
 async def _rewritten(store: Store) -> None:
-    await done(store, *[put(replace(_kept(n, HERE), version=2)) for n in KEPT for _ in range(2)], *[delete(n, at=HERE) for n in GONE])
+    await done(
+        store,
+        *[put(replace(_kept(n, HERE), version=2)) for n in KEPT for _ in range(2)],
+        *[delete(n, at=HERE) for n in GONE],
+    )
 
 
 CHANGES: dict[str, Callable[[Store], Awaitable[None]]] = {
@@ -82,8 +109,14 @@ CHANGES: dict[str, Callable[[Store], Awaitable[None]]] = {
 @needs("lexical", "conditional", "filter", "tenant_statistics")
 @pytest.mark.asyncio
 @cells("change", CHANGES)
-async def test_scores_are_those_of_a_partition_that_never_held_what_is_gone(store: Store, change: str) -> None:
-    await done(store, *[put(_kept(n, at)) for at in (HERE, FRESH) for n in KEPT], *[put(_gone(n, HERE)) for n in GONE])
+async def test_scores_are_those_of_a_partition_that_never_held_what_is_gone(
+    store: Store, change: str
+) -> None:
+    await done(
+        store,
+        *[put(_kept(n, at)) for at in (HERE, FRESH) for n in KEPT],
+        *[put(_gone(n, HERE)) for n in GONE],
+    )
     before = await _scores(store, within(HERE), (HERE,))
     assert {n for n, _ in before} == {*KEPT, *GONE}
 
@@ -91,7 +124,9 @@ async def test_scores_are_those_of_a_partition_that_never_held_what_is_gone(stor
 
     fresh = await _scores(store, within(FRESH), (FRESH,))
     assert {n for n, _ in fresh} == {*KEPT}
-    assert {n: before[n] for n in fresh} != pytest.approx(fresh, rel=1e-3), "what is gone told in the scores, or this proves nothing"
+    assert {n: before[n] for n in fresh} != pytest.approx(fresh, rel=1e-3), (
+        "what is gone told in the scores, or this proves nothing"
+    )
     for _ in range(2):
         assert await _scores(store, within(HERE), (HERE,)) == pytest.approx(fresh, rel=1e-5)
 
@@ -103,7 +138,9 @@ async def test_several_partitions_have_the_statistics_of_one_that_holds_all_of_t
     """Also where one of them holds most; and a tenant those of all its partitions."""
     one, two, tenant = HERE, Partition(HERE.tenant, "user:two"), Partition("umbrella", "user:all")
     all_there = [replace(_kept(n, tenant)) for n in KEPT] + [_gone(n, tenant) for n in GONE]
-    await done(store, *[put(_kept(n, one)) for n in KEPT], *[put(_gone(n, two)) for n in GONE], *map(put, all_there))
+    await done(
+        store, *[put(_kept(n, one)) for n in KEPT], *[put(_gone(n, two)) for n in GONE], *map(put, all_there)
+    )
     together = await _scores(store, within(tenant), (tenant,))
     assert len(together) == len(all_there)
     expected = {(n, "0" if n in KEPT else "1"): score for (n, _), score in together.items()}
@@ -117,12 +154,16 @@ async def test_several_partitions_have_the_statistics_of_one_that_holds_all_of_t
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
-    """Of what is there, and of nothing else: near enough that what grew, shrank or went shows. In bytes: these characters take three each."""
+    """Of what is there, and of nothing else: near enough that what grew, shrank or went
+    shows. In bytes: these characters take three each.
+    """
 
     async def sized(expected: int, records: int) -> None:
         counted = await store.count(Query(SAMPLES, within(HERE)))
         assert counted.records == records
-        assert expected / 2 <= counted.bytes <= expected * 4 + 10_000 * bool(records), f"{counted.bytes} bytes, about {expected} expected"
+        assert expected / 2 <= counted.bytes <= expected * 4 + 10_000 * bool(records), (
+            f"{counted.bytes} bytes, about {expected} expected"
+        )
         there = (await store.query(Query(SAMPLES, within(HERE)))).records
         told = sum(store.counted_bytes(SAMPLES, one) for one in there if isinstance(one, Record))
         assert told == pytest.approx(counted.bytes, rel=0.1), "as is told of each beforehand"
@@ -136,15 +177,32 @@ async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
     (stands,) = (await store.query(Query(SAMPLES, within(HERE)))).records
     assert isinstance(stands, Record)
     foreseen = store.counted_bytes(SAMPLES, replace(handed_in, generation=stands.generation))
-    assert foreseen == pytest.approx((await store.count(Query(SAMPLES, within(HERE)))).bytes, rel=0.1), "before it stands, too"
+    assert foreseen == pytest.approx((await store.count(Query(SAMPLES, within(HERE)))).bytes, rel=0.1), (
+        "before it stands, too"
+    )
     for version in range(2, 8):
         await done(store, put(of(100_000, version=version), Newer()))
     await sized(100_000, 1)
-    await done(store, put(of(1_000, version=8), Newer()), *[Annotate(SAMPLES, key_of(1), 8, tier=f"tier {n}") for n in range(20)])
+    await done(
+        store,
+        put(of(1_000, version=8), Newer()),
+        *[Annotate(SAMPLES, key_of(1), 8, tier=f"tier {n}") for n in range(20)],
+    )
     await sized(1_000, 1)
-    await done(store, put(of(200_000, version=9), Newer()), put(of(100_000, 2)), put(of(100_000, 3)), put(of(100_000, 4)))
+    await done(
+        store,
+        put(of(200_000, version=9), Newer()),
+        put(of(100_000, 2)),
+        put(of(100_000, 3)),
+        put(of(100_000, 4)),
+    )
     await sized(500_000, 4)
-    await done(store, delete(1), Release(SAMPLES, key_of(2), 1, "long"), Annotate(SAMPLES, key_of(3), 1, role=Role.REPLICA))
+    await done(
+        store,
+        delete(1),
+        Release(SAMPLES, key_of(2), 1, "long"),
+        Annotate(SAMPLES, key_of(3), 1, role=Role.REPLICA),
+    )
     await sized(100_000, 1)
     await done(store, delete(4))
     await sized(0, 0)

@@ -43,10 +43,27 @@ PLACES = (HERE, ELSEWHERE, FOREIGN, EMPTY)
 
 
 async def _busy(store: Store) -> None:
-    """Records that came, changed, were found, moved on and went, in several collections."""
+    """Records that came, changed, were found, moved on and went, in several
+    collections.
+    """
     for version in range(1, 5):
-        await done(store, *[put(record(n, version=version, accesses=1, texts={"content": f"lantern word{n} turn{version}"})) for n in range(40)])
-    await done(store, put(record(1, ELSEWHERE, texts={"content": "lantern"})), put(record(1), collection=PLAIN), RaiseGeneration(EMPTY, 3))
+        await done(
+            store,
+            *[
+                put(
+                    record(
+                        n, version=version, accesses=1, texts={"content": f"lantern word{n} turn{version}"}
+                    )
+                )
+                for n in range(40)
+            ],
+        )
+    await done(
+        store,
+        put(record(1, ELSEWHERE, texts={"content": "lantern"})),
+        put(record(1), collection=PLAIN),
+        RaiseGeneration(EMPTY, 3),
+    )
     if store.capabilities.conditional:
         await done(
             store,
@@ -68,9 +85,18 @@ async def _pictured(store: Store) -> dict[str, Any]:
     seen: dict[str, Any] = {c.name: await store.get(c, keys) for c in (SAMPLES, MORE_SAMPLES, PLAIN)}
     seen["generations"] = [(await one(store, RaiseGeneration(p, 0))).number for p in PLACES]
     if store.capabilities.lexical:
-        seen["found"] = {word: await hit_ids(store, word) for word in ("lantern", "turn3", "turn4", "word7", "word20", "again")}
+        seen["found"] = {
+            word: await hit_ids(store, word)
+            for word in ("lantern", "turn3", "turn4", "word7", "word20", "again")
+        }
     if store.capabilities.tenant_wide:
-        seen["left"] = (await store.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.MARK, RowType.TOMBSTONE}), limit=MAX_LIMIT))).records
+        seen["left"] = (
+            await store.query(
+                Query(
+                    SAMPLES, Everywhere(), types=frozenset({RowType.MARK, RowType.TOMBSTONE}), limit=MAX_LIMIT
+                )
+            )
+        ).records
     return seen
 
 
@@ -90,7 +116,9 @@ async def test_an_audit_of_a_healthy_store_finds_nothing_and_changes_nothing(sto
 @clause("upkeep.audit")
 @pytest.mark.asyncio
 async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_by(store: Store) -> None:
-    """No texts, empty ones, ones of no word, stopwords alone, words alike; a vector alone, and none."""
+    """No texts, empty ones, ones of no word, stopwords alone, words alike; a vector
+    alone, and none.
+    """
     texts = [
         {},
         {"content": ""},
@@ -99,8 +127,19 @@ async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_
         {"title": "lantern", "content": "lanterns LANTERN"},
     ]
     vectors = [None, pack_vector([1.0, 0.0])] if store.capabilities.semantic else [None]
-    await done(store, *[put(record(10 * n + m, texts=t, vector=v)) for n, t in enumerate(texts) for m, v in enumerate(vectors)])
-    await done(store, put(record(1, texts={"content": "lantern"}), collection=MORE_SAMPLES), put(record(1), collection=PLAIN))
+    await done(
+        store,
+        *[
+            put(record(10 * n + m, texts=t, vector=v))
+            for n, t in enumerate(texts)
+            for m, v in enumerate(vectors)
+        ],
+    )
+    await done(
+        store,
+        put(record(1, texts={"content": "lantern"}), collection=MORE_SAMPLES),
+        put(record(1), collection=PLAIN),
+    )
     for repair in (False, True, False):
         assert (await store.audit(repair=repair)).problems == ()
 
@@ -109,17 +148,23 @@ async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_
 @derived
 @pytest.mark.asyncio
 async def test_an_audit_tells_of_damage_and_a_repair_undoes_it(harness: Harness, store: Store) -> None:
-    """The records are as they were all the while: what is derived is never the only copy of anything."""
+    """The records are as they were all the while: what is derived is never the only
+    copy of anything.
+    """
     await _busy(store)
     before = await _pictured(store)
     again = await harness.reopen(store)
     await harness.damage_derived(again)
     await again.open(DECLARED)
     try:
-        assert {name: seen for name, seen in (await _pictured(again)).items() if name != "found"} == {n: s for n, s in before.items() if n != "found"}
+        assert {name: seen for name, seen in (await _pictured(again)).items() if name != "found"} == {
+            n: s for n, s in before.items() if n != "found"
+        }
         told = (await again.audit()).problems
         assert told
-        assert not any(word in problem for problem in told for word in ("lantern", "turn4")), "a problem says nothing of what a record says"
+        assert not any(word in problem for problem in told for word in ("lantern", "turn4")), (
+            "a problem says nothing of what a record says"
+        )
         assert (await again.audit()).problems == told, "it only looked"
         assert (await again.audit(repair=True)).problems == told
         assert (await again.audit()).problems == ()
@@ -147,9 +192,17 @@ async def test_a_vacuum_changes_nothing_that_can_be_asked(store: Store) -> None:
 @pytest.mark.asyncio
 @cells("upkeep", ["audit", "repair", "vacuum"])
 async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> None:
-    """Readers hide it, and forgetting is not for upkeep: a step is owed, a reader may still ask."""
+    """Readers hide it, and forgetting is not for upkeep: a step is owed, a reader may
+    still ask.
+    """
     past, owed = datetime(2001, 1, 1, tzinfo=UTC), (Owed("k", "k"),)
-    await done(store, put(record(1, expires_at=past)), put(record(2)), release(2, owed=owed, discard_at=past), delete(3, owed=owed, discard_at=past))
+    await done(
+        store,
+        put(record(1, expires_at=past)),
+        put(record(2)),
+        release(2, owed=owed, discard_at=past),
+        delete(3, owed=owed, discard_at=past),
+    )
     if not store.capabilities.ttl:
         await done(store, put(record(4)), release(4, discard_at=past), delete(5, discard_at=past))
     before = await _pictured(store)
@@ -177,7 +230,10 @@ async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: S
     assert [audit.problems for audit in (*audits, await store.audit())] == [()] * 4
     assert [(await live(store, n)).version for n in range(10)] == [5] * 10
     if store.capabilities.lexical:
-        assert (await hit_ids(store, "turn5"), await hit_ids(store, "turn4")) == ({id_of(n) for n in range(10)}, set())
+        assert (await hit_ids(store, "turn5"), await hit_ids(store, "turn4")) == (
+            {id_of(n) for n in range(10)},
+            set(),
+        )
 
 
 @clause("upkeep.idle", "upkeep.forget")
@@ -186,7 +242,13 @@ async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: S
 async def test_a_record_of_any_collection_and_role_is_something(store: Store, collection: Collection) -> None:
     places = [Partition("acme", f"user:{role}") for role in Role]
     await done(store, *[RaiseGeneration(place, 3) for place in places])
-    await done(store, *[put(record(n, place, role=role), collection=collection) for n, (role, place) in enumerate(zip(Role, places, strict=True))])
+    await done(
+        store,
+        *[
+            put(record(n, place, role=role), collection=collection)
+            for n, (role, place) in enumerate(zip(Role, places, strict=True))
+        ],
+    )
     assert await store.idle_partitions() == []
     assert await store.forget_partitions([(place, 3) for place in places]) == 0
     for n, place in enumerate(places):
@@ -199,7 +261,12 @@ async def test_a_record_of_any_collection_and_role_is_something(store: Store, co
 @pytest.mark.asyncio
 @cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_mark_of_any_collection_is_something(store: Store, collection: Collection) -> None:
-    await done(store, RaiseGeneration(HERE, 3), put(record(1), collection=collection), replace(release(1), collection=collection))
+    await done(
+        store,
+        RaiseGeneration(HERE, 3),
+        put(record(1), collection=collection),
+        replace(release(1), collection=collection),
+    )
     assert await store.idle_partitions() == []
     assert await store.forget_partitions([(HERE, 3)]) == 0
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 3
@@ -234,7 +301,9 @@ async def test_what_one_client_forgot_another_does_not_remember(harness: Harness
 @clause("upkeep.idle")
 @pytest.mark.asyncio
 async def test_a_partition_is_idle_exactly_where_nothing_stands_in_it(store: Store) -> None:
-    """One whose last record left a tombstone may be held back; one that holds anything else is."""
+    """One whose last record left a tombstone may be held back; one that holds anything
+    else is.
+    """
     assert await store.idle_partitions() == []
     await done(store, *[RaiseGeneration(p, n) for n, p in enumerate(PLACES, start=3)])
     await done(store, put(record(1)), put(record(1, ELSEWHERE), collection=PLAIN))
@@ -248,7 +317,9 @@ async def test_a_partition_is_idle_exactly_where_nothing_stands_in_it(store: Sto
         await done(store, put(record(2, EMPTY), Absent(), MORE_SAMPLES))
         assert await store.idle_partitions() == []
     await store.delete_matching(Query(SAMPLES, within(HERE)), 9)
-    assert {p for p, _ in await store.idle_partitions()} <= ({HERE} if store.capabilities.conditional else {HERE, FOREIGN, EMPTY})
+    assert {p for p, _ in await store.idle_partitions()} <= (
+        {HERE} if store.capabilities.conditional else {HERE, FOREIGN, EMPTY}
+    )
 
 
 @clause("upkeep.forget")
@@ -272,7 +343,9 @@ async def test_only_an_idle_partition_at_its_generation_is_forgotten(store: Stor
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_is_idle_no_longer_when_it_shall_be_forgotten_is_kept(store: Store) -> None:
-    """A call that comes between the list and the forgetting makes it another partition: by a record, or by its generation."""
+    """A call that comes between the list and the forgetting makes it another partition:
+    by a record, or by its generation.
+    """
     await done(store, RaiseGeneration(HERE, 3), RaiseGeneration(ELSEWHERE, 3))
     idle = await store.idle_partitions()
     assert sorted(idle) == [(HERE, 3), (ELSEWHERE, 3)]

@@ -1,4 +1,6 @@
-"""Over ten thousand records: no answer is cut off where an engine, a driver or a portion ends."""
+"""Over ten thousand records: no answer is cut off where an engine, a driver or a
+portion ends.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,33 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, alike, delete, id_of, key_of, live, one, put, record
-from memory.ports.query import MAX_LIMIT, Eq, Everywhere, In, Near, Order, Query, RowType, Search, Tenant, Words, within
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    T0,
+    alike,
+    delete,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+)
+from memory.ports.query import (
+    MAX_LIMIT,
+    Eq,
+    Everywhere,
+    In,
+    Near,
+    Order,
+    Query,
+    RowType,
+    Search,
+    Tenant,
+    Words,
+    within,
+)
 from memory.ports.record import Corrupt, Record, Tombstone, pack_vector
 from memory.ports.scanning import scan
 from memory.ports.store import Store
@@ -23,10 +50,15 @@ HERE_ALL = Query(SAMPLES, within(HERE), limit=MAX_LIMIT)
 
 
 async def _fill(store: Store, many: int) -> None:
-    vectors = [pack_vector([1.0, angle / 7]) for angle in range(7)] if store.capabilities.semantic else [None] * 7
+    vectors = (
+        [pack_vector([1.0, angle / 7]) for angle in range(7)] if store.capabilities.semantic else [None] * 7
+    )
     size = min(store.capabilities.max_batch or 1_000, 1_000)
     same: dict[str, Any] = {"texts": {"content": "lantern"}, "created_at": T0, "updated_at": T0}
-    records = [record(n, version=_version(n), fields={"type": "ab"[n % 2]}, vector=vectors[n % 7], **same) for n in range(many)]
+    records = [
+        record(n, version=_version(n), fields={"type": "ab"[n % 2]}, vector=vectors[n % 7], **same)
+        for n in range(many)
+    ]
     for start in range(0, many, size):
         outcomes = await store.apply([put(r) for r in records[start : start + size]])
         assert all(o.applied for o in outcomes)
@@ -52,7 +84,10 @@ async def test_answers_over_ten_thousand_records_are_whole(harness: Harness, sto
     keys = [key_of(n) for n in range(many)] + [key_of(n) for n in range(many, many + 50)]
     random.Random(1).shuffle(keys)  # noqa: S311  always the same
     known = set(ids)
-    alike([None if s is None else s.key for s in await store.get(SAMPLES, keys)], [k if k.id in known else None for k in keys])
+    alike(
+        [None if s is None else s.key for s in await store.get(SAMPLES, keys)],
+        [k if k.id in known else None for k in keys],
+    )
     alike(_ids((await store.query(HERE_ALL)).records), ids[:MAX_LIMIT])
     alike(await _all(store, HERE_ALL), ids)
     assert (await store.count(HERE_ALL)).records == many
@@ -64,7 +99,10 @@ async def test_answers_over_ten_thousand_records_are_whole(harness: Harness, sto
         last = replace(HERE_ALL, filter=In("id", tuple(ids[-3:])))
         alike(_ids((await store.query(last)).records), ids[-3:])
     if store.capabilities.order:
-        alike(_ids((await store.query(replace(HERE_ALL, order=(Order("created_at", True),), limit=3))).records), ids[:-4:-1])
+        alike(
+            _ids((await store.query(replace(HERE_ALL, order=(Order("created_at", True),), limit=3))).records),
+            ids[:-4:-1],
+        )
         alike(await _all(store, replace(HERE_ALL, order=(Order("type"),))), ids[::2] + ids[1::2])
     if store.capabilities.tenant_wide:
         for where in (Tenant("acme"), Everywhere()):
@@ -113,17 +151,28 @@ async def _all_erased(store: Store, ids: list[str]) -> None:
 @clause("apply.order", "atomic.together")
 @needs("conditional")
 @pytest.mark.asyncio
-async def test_the_longest_batches_are_carried_out_in_order_and_together_as_a_whole(harness: Harness, store: Store) -> None:
+async def test_the_longest_batches_are_carried_out_in_order_and_together_as_a_whole(
+    harness: Harness, store: Store
+) -> None:
     many = min(store.capabilities.max_batch or harness.many, harness.many, harness.depth.many)
     thirds = range(many // 3)
     writes: list[Write] = []
     for n in thirds:
         writes += [put(record(n), Absent()), delete(n, version=2), put(record(n, version=3), AtVersion(2))]
     outcomes = await store.apply(writes)
-    alike([(o.status, o.version) for o in outcomes], [("applied", 1), ("applied", 2), ("applied", 3)] * len(thirds))
+    alike(
+        [(o.status, o.version) for o in outcomes],
+        [("applied", 1), ("applied", 2), ("applied", 3)] * len(thirds),
+    )
     if not store.capabilities.atomic:
         return
-    outcomes = await store.apply([*[put(record(n, version=4), Newer()) for n in range(many - 1)], put(record(0), Absent())], together=True)
+    outcomes = await store.apply(
+        [*[put(record(n, version=4), Newer()) for n in range(many - 1)], put(record(0), Absent())],
+        together=True,
+    )
     alike([o.status for o in outcomes], ["skipped"] * (many - 1) + ["conflict"])
     stands = await store.get(SAMPLES, [key_of(n) for n in range(many)])
-    alike([None if s is None else s.version for s in stands if not isinstance(s, Corrupt)], [3] * len(thirds) + [None] * (many - len(thirds)))
+    alike(
+        [None if s is None else s.version for s in stands if not isinstance(s, Corrupt)],
+        [3] * len(thirds) + [None] * (many - len(thirds)),
+    )

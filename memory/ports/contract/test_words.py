@@ -12,7 +12,20 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, everything_of, hit_ids, id_of, live, put, record, searched, selections
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    delete,
+    done,
+    everything_of,
+    hit_ids,
+    id_of,
+    live,
+    put,
+    record,
+    searched,
+    selections,
+)
 from memory.ports.heads import head_of
 from memory.ports.query import Eq, Search, Tenant, Words, within
 from memory.ports.record import Record, Role
@@ -52,7 +65,9 @@ async def test_any_content_word_of_the_query_finds_a_record(store: Store) -> Non
 async def test_a_hit_is_the_head_of_its_record_with_a_positive_score_best_first(store: Store) -> None:
     await done(store, *[put(text(n, "word " * n + "filler " * 10)) for n in range(1, 6)])
     hits = await searched(store, "word")
-    assert [hit.head for hit in hits] == [head_of(SAMPLES, await live(store, n), frozenset()) for n in (5, 4, 3, 2, 1)]
+    assert [hit.head for hit in hits] == [
+        head_of(SAMPLES, await live(store, n), frozenset()) for n in (5, 4, 3, 2, 1)
+    ]
     assert all(a.score > b.score > 0 for a, b in itertools.pairwise(hits))
 
 
@@ -60,7 +75,13 @@ async def test_a_hit_is_the_head_of_its_record_with_a_positive_score_best_first(
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_hit_by_words_is_the_same_copy_with_the_same_score_whatever_is_selected(store: Store) -> None:
-    await done(store, *[put(text(n, "word " * n + "filler", body={"k": n}, tier="mid", role=Role.REPLICA)) for n in range(1, 5)])
+    await done(
+        store,
+        *[
+            put(text(n, "word " * n + "filler", body={"k": n}, tier="mid", role=Role.REPLICA))
+            for n in range(1, 5)
+        ],
+    )
     records = [await live(store, n) for n in (4, 3, 2, 1)]
     bare = await searched(store, "word", roles=frozenset({Role.REPLICA}))
     for select in selections(SAMPLES):
@@ -75,7 +96,9 @@ async def test_a_hit_by_words_is_the_same_copy_with_the_same_score_whatever_is_s
 @cells("query", HOSTILE_QUERIES, ids=lambda q: ascii(q[:20]), shared=True)
 async def test_no_text_is_syntax_or_raises(store: Store, query: str) -> None:
     await done(
-        store, put(text(1, "plain text of no interest")), put(record(2, texts={"title": query[:100].replace("\x00", " "), "content": "aardvark"}))
+        store,
+        put(text(1, "plain text of no interest")),
+        put(record(2, texts={"title": query[:100].replace("\x00", " "), "content": "aardvark"})),
     )
     hits = await searched(store, query)
     assert id_of(1) not in {hit.head.key.id for hit in hits}
@@ -85,7 +108,9 @@ async def test_no_text_is_syntax_or_raises(store: Store, query: str) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_operators_in_a_query_are_words_or_nothing(store: Store) -> None:
-    await done(store, put(text(1, "hello world")), put(text(2, "hello")), put(text(3, "Patrick O'Brien sails")))
+    await done(
+        store, put(text(1, "hello world")), put(text(2, "hello")), put(text(3, "Patrick O'Brien sails"))
+    )
     assert await hit_ids(store, "hello -world") == {id_of(1), id_of(2)}
     assert await hit_ids(store, "NOT hello") == {id_of(1), id_of(2)}
     assert await hit_ids(store, "content:sails") == {id_of(3)}
@@ -107,27 +132,65 @@ async def test_a_query_without_words_finds_nothing(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_stems_agree_with_the_adapters_table(store: Store, harness: Harness) -> None:
-    words = sorted({w for group in (*harness.stemming["same"], *harness.stemming["different"]) for w in group})
+    words = sorted(
+        {w for group in (*harness.stemming["same"], *harness.stemming["different"]) for w in group}
+    )
     numbers = {word: n for n, word in enumerate(words)}
     await done(store, *[put(text(n, f"{word} only")) for word, n in numbers.items()])
     for group in harness.stemming["same"]:
         for asked in group:
-            assert {id_of(numbers[w]) for w in group} <= await hit_ids(store, asked), f"'{asked}' finds all of {group}"
+            assert {id_of(numbers[w]) for w in group} <= await hit_ids(store, asked), (
+                f"'{asked}' finds all of {group}"
+            )
     for group in harness.stemming["different"]:
         for asked in group:
-            assert {id_of(numbers[w]) for w in group} & await hit_ids(store, asked) == {id_of(numbers[asked])}, f"'{asked}' is no other of {group}"
+            assert {id_of(numbers[w]) for w in group} & await hit_ids(store, asked) == {
+                id_of(numbers[asked])
+            }, f"'{asked}' is no other of {group}"
 
 
 @clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_case_and_diacritics_do_not_matter(store: Store) -> None:
-    await done(store, put(text(1, "Café notes")), put(text(2, "naïve RÉSUMÉ")), put(text(3, "Straße")), put(text(4, "e\u0301tude")))
-    for query, n in (("cafe", 1), ("CAFÉ", 1), ("cafe\u0301", 1), ("resume", 2), ("NAIVE", 2), ("strasse", 3), ("étude", 4), ("etude", 4)):
+    await done(
+        store,
+        put(text(1, "Café notes")),
+        put(text(2, "naïve RÉSUMÉ")),
+        put(text(3, "Straße")),
+        put(text(4, "e\u0301tude")),
+    )
+    for query, n in (
+        ("cafe", 1),
+        ("CAFÉ", 1),
+        ("cafe\u0301", 1),
+        ("resume", 2),
+        ("NAIVE", 2),
+        ("strasse", 3),
+        ("étude", 4),
+        ("etude", 4),
+    ):
         assert await hit_ids(store, query) == {id_of(n)}, query
 
 
-SIGNS = ["माला", "मेला", "मिला", "मैला", "பால்", "பல்", "பாலை", "বালি", "বেলা", "బడి", "బిడ్డ", "मल", "पानी", "पाणि", "ශ්‍රී", "ශිර"]
+SIGNS = [
+    "माला",
+    "मेला",
+    "मिला",
+    "मैला",
+    "பால்",
+    "பல்",
+    "பாலை",
+    "বালি",
+    "বেলা",
+    "బడి",
+    "బిడ్డ",
+    "मल",
+    "पानी",
+    "पाणि",
+    "ශ්‍රී",
+    "ශිර",
+]
 UNSPACED = [
     ("ฉันชอบดื่มชาเขียวตอนเช้า", "ชาเขียว"),
     ("ຂ້ອຍມັກຊາຂຽວຫຼາຍ", "ຊາຂຽວ"),
@@ -170,7 +233,9 @@ async def test_part_of_a_word_finds_nothing(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_run_of_letters_of_any_length_is_one_word(store: Store) -> None:
-    """Also one that a stemmer would take long over: its time grows with the square of such a word's length."""
+    """Also one that a stemmer would take long over: its time grows with the square of
+    such a word's length.
+    """
     await done(store, put(text(1, "y" * 100_000)), put(text(2, "y" * 99_999)))
     assert await hit_ids(store, "y" * 100_000) == {id_of(1)}
 
@@ -212,7 +277,12 @@ async def test_rare_words_tell_more_than_common_ones(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_short_texts_rank_above_long_ones_of_the_same_words(store: Store) -> None:
-    await done(store, put(text(1, "lantern " + "filler " * 200)), put(text(2, "lantern filler")), put(text(3, "something else")))
+    await done(
+        store,
+        put(text(1, "lantern " + "filler " * 200)),
+        put(text(2, "lantern filler")),
+        put(text(3, "something else")),
+    )
     assert await _ranked(store, "lantern") == [2, 1]
 
 
@@ -242,7 +312,11 @@ async def test_the_index_follows_every_write_at_once(store: Store) -> None:
     assert await hit_ids(store, "puffin") == {id_of(1)}
     for n, part in enumerate(SAMPLES.weights, start=300):  # one part alone changes, and has the word no more
         both = {"content": "gannet", "title": "gannet", part: "walrus"}
-        await done(store, put(record(2, version=2 * n, texts=both)), put(record(2, version=2 * n + 1, texts=both | {part: "penguin"})))
+        await done(
+            store,
+            put(record(2, version=2 * n, texts=both)),
+            put(record(2, version=2 * n + 1, texts=both | {part: "penguin"})),
+        )
         assert (await hit_ids(store, "walrus"), await hit_ids(store, "penguin")) == (set(), {id_of(2)}), part
 
 

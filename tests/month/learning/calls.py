@@ -1,4 +1,6 @@
-"""How a worker has stores learn from a session, and shows a model what is known: by a manager over stores that say what they were told."""
+"""How a worker has stores learn from a session, and shows a model what is known: by a
+manager over stores that say what they were told.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ HEARD, NOTED = "heard", "noted"
 
 @dataclass(slots=True)
 class Learnt:
-    """What stores were told, by session; and what was said of it first, as it is stored."""
+    """What stores were told, by session; and what was said of it first, as it is
+    stored.
+    """
 
     heard: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     noted: dict[str, list[str]] = field(default_factory=dict)
     stored: list[Message] = field(default_factory=list)
     whole: bool | None = None
-    """Whether the recording ended with nothing left to tell; None where its process ended first."""
+    """Whether the recording ended with nothing left to tell; None where its process
+    ended first.
+    """
 
 
 class _Heard:
@@ -74,8 +80,12 @@ def _managing(memory: Memory, learnt: Learnt, down: Sequence[str]) -> MemoryMana
     )
 
 
-async def learn(memory: Memory, session_id: str, message: dict[str, Any] | None, down: Sequence[str], *, ends: bool) -> Learnt:
-    """A recording of a session, in which something is said, and which ends, or is left by a process that dies."""
+async def learn(
+    memory: Memory, session_id: str, message: dict[str, Any] | None, down: Sequence[str], *, ends: bool
+) -> Learnt:
+    """A recording of a session, in which something is said, and which ends, or is left
+    by a process that dies.
+    """
     learnt, session = Learnt(), memory.session(session_id, create=False)
     recording = await _managing(memory, learnt, down).record(session)
     if message is not None:
@@ -95,7 +105,9 @@ async def resume(memory: Memory) -> Learnt:
 
 async def inject(memory: Memory, scope: str, query: str, limit: int) -> str:
     """What a model is shown of a scope, with a question."""
-    manager = MemoryManager([NamedStore("here", memory.scoped(scope))], injection=Injection(max_entries=limit))
+    manager = MemoryManager(
+        [NamedStore("here", memory.scoped(scope))], injection=Injection(max_entries=limit)
+    )
     (shown,) = await manager.inject([{"role": "user", "content": query}])
     return str(shown["content"])
 

@@ -1,4 +1,6 @@
-"""Faults put into what has stores learn from sessions, each of which the judge must see."""
+"""Faults put into what has stores learn from sessions, each of which the judge must
+see.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,16 @@ OWNERS |= {owner.__name__: owner for owner in (Attachment, Injection)} | {"Spool
 
 
 @mutant("Attachment._tell")
-async def a_store_is_not_told_the_last_of_a_batch(whole: Method, attachment: Attachment, batch: Sequence[Any], of: range) -> None:
+async def a_store_is_not_told_the_last_of_a_batch(
+    whole: Method, attachment: Attachment, batch: Sequence[Any], of: range
+) -> None:
     await whole(attachment, batch[:-1], of)
 
 
 @mutant("Attachment._tell")
-async def what_a_store_is_told_is_numbered_by_its_position(whole: Method, attachment: Attachment, batch: Sequence[Any], of: range) -> None:
+async def what_a_store_is_told_is_numbered_by_its_position(
+    whole: Method, attachment: Attachment, batch: Sequence[Any], of: range
+) -> None:
     await whole(attachment, [(place, message) for place, (_, message) in enumerate(batch)], of)
 
 
@@ -48,7 +54,9 @@ async def a_store_is_told_of_a_session_from_its_end_on(whole: Method, spool: Log
 
 
 @mutant("Injection._block")
-async def a_model_is_shown_one_entry_less(whole: Method, injection: Injection, messages: Sequence[Any], search: Any) -> Any:
+async def a_model_is_shown_one_entry_less(
+    whole: Method, injection: Injection, messages: Sequence[Any], search: Any
+) -> Any:
     async def fewer(query: str, limit: int) -> Any:
         return (await search(query, limit))[1:]
 

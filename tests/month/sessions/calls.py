@@ -1,4 +1,6 @@
-"""How a worker asks something of a session: through a handle that it keeps, as an agent does, or through a fresh one."""
+"""How a worker asks something of a session: through a handle that it keeps, as an agent
+does, or through a fresh one.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ BETWEEN = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class Of:
-    """Which session is meant: through a fresh handle, or the one that is kept; created as told where there is none, or not."""
+    """Which session is meant: through a fresh handle, or the one that is kept; created
+    as told where there is none, or not.
+    """
 
     id: str
     created_as: dict[str, Any] | None = None
@@ -53,7 +57,9 @@ class Handles:
         self._kept: dict[tuple[str, str], Session] = {}
 
     def method(self, memory: Memory, name: str, args: Sequence[Any]) -> Callable[..., Any]:
-        """What is called, with its positional arguments; `session.append` takes an `Of` first."""
+        """What is called, with its positional arguments; `session.append` takes an `Of`
+        first.
+        """
         noun, _, called = name.partition(".")
         if noun == "manager":
             return partial(CALLS[called], memory, *args)
@@ -65,10 +71,14 @@ class Handles:
 
     def _of(self, memory: Memory, of: Of) -> Session:
         if of.fresh or of.created_as is not None or (memory.tenant, of.id) not in self._kept:
-            self._kept[memory.tenant, of.id] = memory.session(of.id, create=of.created_as is not None, **(of.created_as or {}))
+            self._kept[memory.tenant, of.id] = memory.session(
+                of.id, create=of.created_as is not None, **(of.created_as or {})
+            )
         return self._kept[memory.tenant, of.id]
 
-    async def _streamed(self, session: Session, message_id: str, pieces: Sequence[str], *, breaks: bool = False) -> None:
+    async def _streamed(
+        self, session: Session, message_id: str, pieces: Sequence[str], *, breaks: bool = False
+    ) -> None:
         try:
             async with session.stream(message_id=message_id) as out:
                 for piece in pieces:

@@ -17,7 +17,18 @@ from memory.ports.collections import Collection
 from memory.ports.record import Record
 from tests.month.said import Said, Wrong, plain
 from tests.month.sessions.calls import Of
-from tests.month.sessions.talk import Line, Talk, arranged, completed, fitting, from_user, made_of, notes_of, shown, told_of
+from tests.month.sessions.talk import (
+    Line,
+    Talk,
+    arranged,
+    completed,
+    fitting,
+    from_user,
+    made_of,
+    notes_of,
+    shown,
+    told_of,
+)
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
@@ -27,7 +38,18 @@ if TYPE_CHECKING:
 
 COLLECTIONS = (SESSIONS, MESSAGES, TASKS, RUNS, CLAIMS)
 MOST = 1_000
-LISTED = ("id", "status", "user", "agent", "namespace", "title", "tags", "metadata", "created_at", "expires_at")
+LISTED = (
+    "id",
+    "status",
+    "user",
+    "agent",
+    "namespace",
+    "title",
+    "tags",
+    "metadata",
+    "created_at",
+    "expires_at",
+)
 
 
 def _same(label: str, talk: Talk, found: object, wanted: object) -> None:
@@ -38,7 +60,10 @@ def _same(label: str, talk: Talk, found: object, wanted: object) -> None:
 def _differing(found: object, wanted: object) -> str:
     """What differs: of long lists the part from the first difference on."""
     if isinstance(found, list) and isinstance(wanted, list):
-        start = next((n for n, pair in enumerate(zip(found, wanted, strict=False)) if pair[0] != pair[1]), min(len(found), len(wanted)))
+        start = next(
+            (n for n, pair in enumerate(zip(found, wanted, strict=False)) if pair[0] != pair[1]),
+            min(len(found), len(wanted)),
+        )
         return f"{len(found)} of {len(wanted)}, from {start} on {found[start : start + 3]}, wanted {wanted[start : start + 3]}"
     return f"{found}, wanted {wanted}"
 
@@ -47,7 +72,7 @@ async def _ask(run: Run, talk: Talk, method: str, *args: Any, worker: int, **kwa
     return (await run.talks.ask(run, None, method, talk, *args, worker=worker, **kwargs)).given()
 
 
-# -- the window -------------------------------------------------------------------------------------------------------
+# -- the window ------------------------------------------------------------------------
 
 
 def _system(talk: Talk) -> list[tuple[str, str | None]]:
@@ -59,19 +84,38 @@ def _told(lines: Sequence[Line]) -> list[tuple[str, str | None]]:
 
 
 async def window(run: Run, talk: Talk, *, worker: int = 0) -> None:
-    """All of it: the system message, summaries, then the rest, results behind their calls."""
+    """All of it: the system message, summaries, then the rest, results behind their
+    calls.
+    """
     context = await _ask(run, talk, "context", worker=worker)
     found = completed(arranged(talk.window))
-    _same("a window", talk, [(message.id, message.content) for message in context.messages], _system(talk) + _told(found.order))
+    _same(
+        "a window",
+        talk,
+        [(message.id, message.content) for message in context.messages],
+        _system(talk) + _told(found.order),
+    )
     wanted = [line.said for line in found.order]
-    _same("what a window shows", talk, [shown(message) for message in context.messages[len(_system(talk)) :]], wanted)
+    _same(
+        "what a window shows",
+        talk,
+        [shown(message) for message in context.messages[len(_system(talk)) :]],
+        wanted,
+    )
     _same("what answers no call", talk, context.invalid, [line.id for line in found.orphans])
-    _same("what was not answered", talk, sorted(context.interrupted), sorted(call for _, call in found.open_calls))
+    _same(
+        "what was not answered",
+        talk,
+        sorted(context.interrupted),
+        sorted(call for _, call in found.open_calls),
+    )
     _same("what is left out", talk, (context.left_out, context.over_budget), (0, 0))
 
 
 async def part_of_window(run: Run, talk: Talk, last: int, share: float, *, worker: int = 0) -> None:
-    """The newest so many; what has room in a share of what all of it takes; and all summaries with the newest."""
+    """The newest so many; what has room in a share of what all of it takes; and all
+    summaries with the newest.
+    """
     whole = await _ask(run, talk, "context", worker=worker)
     found, system = completed(arranged(talk.window)), _system(talk)
     pinned = [line for line in found.order if line.is_pinned]
@@ -79,7 +123,12 @@ async def part_of_window(run: Run, talk: Talk, last: int, share: float, *, worke
     flat = [line for block in found.movable for line in block]
     newest = flat[len(flat) - last :] if 0 < last <= len(flat) else flat * bool(last)
     wanted = [line for block in found.movable if block[0] in newest for line in block]
-    _same(f"the newest {last}", talk, [(m.id, m.content) for m in context.messages], system + _told([*pinned, *wanted]))
+    _same(
+        f"the newest {last}",
+        talk,
+        [(m.id, m.content) for m in context.messages],
+        system + _told([*pinned, *wanted]),
+    )
 
     tokens = whole.tokens[len(system) :]
     costs = {line.at: cost for line, cost in zip(found.order, tokens, strict=True)}
@@ -88,18 +137,29 @@ async def part_of_window(run: Run, talk: Talk, last: int, share: float, *, worke
     context = await _ask(run, talk, "context", budget, worker=worker)
     fits, over = fitting(found.order, costs, budget - of_system)
     fits = from_user(fits)
-    _same(f"what has room in {budget}", talk, [(m.id, m.content) for m in context.messages], system + _told(fits))
-    unseen = len(found.orphans) - len(context.invalid)  # results that answer no call, further back than was looked, are left out like others
+    _same(
+        f"what has room in {budget}",
+        talk,
+        [(m.id, m.content) for m in context.messages],
+        system + _told(fits),
+    )
+    unseen = len(found.orphans) - len(
+        context.invalid
+    )  # results that answer no call, further back than was looked, are left out like others
     left_out = sum(line.at >= 0 for line in found.order) - sum(line.at >= 0 for line in fits)
     _same("how much is too much", talk, (context.over_budget, context.left_out), (over, left_out + unseen))
 
     context = await _ask(run, talk, "context", layered=True, last=last, worker=worker)
-    summaries = [made.line for made in talk.compactions if not made.line.is_redacted and made.line.excluded is None]
+    summaries = [
+        made.line for made in talk.compactions if not made.line.is_redacted and made.line.excluded is None
+    ]
     layers = [line for line in summaries if not line.in_window] + pinned
-    _same("the layers", talk, [(m.id, m.content) for m in context.messages], system + _told([*layers, *wanted]))
+    _same(
+        "the layers", talk, [(m.id, m.content) for m in context.messages], system + _told([*layers, *wanted])
+    )
 
 
-# -- the history ------------------------------------------------------------------------------------------------------
+# -- the history -----------------------------------------------------------------------
 
 
 async def history(
@@ -118,11 +178,25 @@ async def history(
     offset: int = 0,
 ) -> None:
     """What of it is asked for, page by page."""
-    lines = [line for line in talk.history if (first or 0) <= (line.number or 0) and (last is None or (line.number or 0) <= last)]
-    asked: dict[str, Any] = {"first": first, "last": last, "order": order, "limit": limit, "summaries": summaries}
+    lines = [
+        line
+        for line in talk.history
+        if (first or 0) <= (line.number or 0) and (last is None or (line.number or 0) <= last)
+    ]
+    asked: dict[str, Any] = {
+        "first": first,
+        "last": last,
+        "order": order,
+        "limit": limit,
+        "summaries": summaries,
+    }
     has_system = talk.system is not None and (first or 1) <= 1 and last != 0
     if roles:
-        asked["roles"], lines, has_system = roles, [line for line in lines if line.role in roles], has_system and "system" in roles
+        asked["roles"], lines, has_system = (
+            roles,
+            [line for line in lines if line.role in roles],
+            has_system and "system" in roles,
+        )
     if not summaries:
         lines = [line for line in lines if not line.is_summary]
     if refs is not None:
@@ -139,11 +213,18 @@ async def history(
     wanted = wanted if order == "oldest" else wanted[::-1]
     found, cursor = list[HistoryItem](), None
     while True:
-        page = await _ask(run, talk, "history", worker=worker, offset=0 if cursor else offset, cursor=cursor, **asked)
+        page = await _ask(
+            run, talk, "history", worker=worker, offset=0 if cursor else offset, cursor=cursor, **asked
+        )
         found += page.items
         if (cursor := page.cursor) is None or len(found) > len(wanted):
             break
-    _same(f"a history ({', '.join(sorted(name for name, value in asked.items() if value))})", talk, list(map(_item, found)), wanted[offset:])
+    _same(
+        f"a history ({', '.join(sorted(name for name, value in asked.items() if value))})",
+        talk,
+        list(map(_item, found)),
+        wanted[offset:],
+    )
 
 
 def _items(talk: Talk, lines: Sequence[Line], *, has_system: bool) -> list[tuple[Any, ...]]:
@@ -165,19 +246,37 @@ def _items(talk: Talk, lines: Sequence[Line], *, has_system: bool) -> list[tuple
 
 def _item(item: HistoryItem) -> tuple[Any, ...]:
     name = None if item.is_redacted else item.message.id
-    return name, item.message.content, item.number, item.turn, item.is_summary, item.excluded, item.archived_by, item.is_redacted
+    return (
+        name,
+        item.message.content,
+        item.number,
+        item.turn,
+        item.is_summary,
+        item.excluded,
+        item.archived_by,
+        item.is_redacted,
+    )
 
 
 async def compactions(run: Run, talk: Talk, *, worker: int = 0) -> None:
     found = [
-        (made.id, made.summary.content, made.archived_ids, (made.messages_before, made.messages_after), made.reason)
+        (
+            made.id,
+            made.summary.content,
+            made.archived_ids,
+            (made.messages_before, made.messages_after),
+            made.reason,
+        )
         for made in await _ask(run, talk, "compactions", worker=worker)
     ]
-    wanted = [(made.id, made.line.text, [] if made.line.is_redacted else made.names, made.counts, made.reason) for made in talk.compactions]
+    wanted = [
+        (made.id, made.line.text, [] if made.line.is_redacted else made.names, made.counts, made.reason)
+        for made in talk.compactions
+    ]
     _same("the compactions", talk, found, wanted)
 
 
-# -- the session ------------------------------------------------------------------------------------------------------
+# -- the session -----------------------------------------------------------------------
 
 
 async def info(run: Run, talk: Talk, *, worker: int = 0) -> None:
@@ -208,12 +307,25 @@ async def hidden(run: Run, talk: Talk, *, worker: int = 0) -> None:
 
 
 async def listed(run: Run, tenant: str, asked: dict[str, Any], limit: int, *, worker: int = 0) -> None:
-    """The sessions of a tenant by when they were created, page by page. Every worker tells first what it wrote."""
+    """The sessions of a tenant by when they were created, page by page. Every worker
+    tells first what it wrote.
+    """
     for number in range(len(run.workers)):
         await run.ask(None, "sessions.list", tenant=tenant, worker=number, limit=1)
     found, cursor, now = list[SessionInfo](), None, run.clock.now
     while True:
-        page = (await run.ask(None, "sessions.list", tenant=tenant, worker=worker, by="created", limit=limit, cursor=cursor, **asked)).given()
+        page = (
+            await run.ask(
+                None,
+                "sessions.list",
+                tenant=tenant,
+                worker=worker,
+                by="created",
+                limit=limit,
+                cursor=cursor,
+                **asked,
+            )
+        ).given()
         found += page.sessions
         if (cursor := page.cursor) is None or len(found) > MOST:
             break
@@ -235,19 +347,36 @@ async def beside(run: Run, talk: Talk, *, worker: int = 0) -> None:
     for status in (None, "pending"):
         named = {"status": status} if status else {}
         found = (await _ask(run, talk, "tasks.list", worker=worker, **named)).tasks
-        wanted = sorted((each["created_at"], name) for name, each in talk.tasks.items() if status in (None, each["status"]))
+        wanted = sorted(
+            (each["created_at"], name)
+            for name, each in talk.tasks.items()
+            if status in (None, each["status"])
+        )
         _same("the tasks", talk, [one.id for one in found], [name for _, name in wanted])
         for one in found:
             task(one, one.id, talk)
     runs = (await _ask(run, talk, "runs.list", worker=worker)).runs
-    _same("the runs", talk, [one.id for one in runs], [name for _, name in sorted((each["created_at"], name) for name, each in talk.runs.items())])
+    _same(
+        "the runs",
+        talk,
+        [one.id for one in runs],
+        [name for _, name in sorted((each["created_at"], name) for name, each in talk.runs.items())],
+    )
     for one in runs:
         run_of(one, one.id, talk)
 
 
 def task(found: Task, name: str, talk: Talk) -> None:
-    says = {key: getattr(found, key) for key in ("title", "status", "parent_id", "result", "metadata", "created_at")}
-    _same("a task", talk, (found.id, found.session_id, says), (name, talk.id, {"parent_id": None, "result": None, "metadata": {}} | talk.tasks[name]))
+    says = {
+        key: getattr(found, key)
+        for key in ("title", "status", "parent_id", "result", "metadata", "created_at")
+    }
+    _same(
+        "a task",
+        talk,
+        (found.id, found.session_id, says),
+        (name, talk.id, {"parent_id": None, "result": None, "metadata": {}} | talk.tasks[name]),
+    )
 
 
 def run_of(found: TaskRun, name: str, talk: Talk) -> None:
@@ -255,19 +384,34 @@ def run_of(found: TaskRun, name: str, talk: Talk) -> None:
     _same("a run", talk, (found.id, found.session_id, says), (name, talk.id, talk.runs[name]))
 
 
-# -- found ------------------------------------------------------------------------------------------------------------
+# -- found -----------------------------------------------------------------------------
 
 
-async def search(run: Run, tenant: str, word: str, talk: Talk | None, asked: dict[str, Any], *, worker: int = 0) -> None:
-    """A word of its own finds the messages that say it: archived ones too, not those that were excluded or erased."""
+async def search(
+    run: Run, tenant: str, word: str, talk: Talk | None, asked: dict[str, Any], *, worker: int = 0
+) -> None:
+    """A word of its own finds the messages that say it: archived ones too, not those
+    that were excluded or erased.
+    """
     if talk is not None:
         found = await _ask(run, talk, "search", word, limit=100, worker=worker)
         among = [talk]
     else:
-        found = (await run.ask(None, "search_messages", word, tenant=tenant, worker=worker, limit=100, **asked)).given()
-        among = [one for one in run.talks.of(tenant, run.clock.now) if all(getattr(one, name) == value for name, value in asked.items())]
+        found = (
+            await run.ask(None, "search_messages", word, tenant=tenant, worker=worker, limit=100, **asked)
+        ).given()
+        among = [
+            one
+            for one in run.talks.of(tenant, run.clock.now)
+            if all(getattr(one, name) == value for name, value in asked.items())
+        ]
     words = word.split()
-    wanted = {(one.id, line.number): line for one in among for line in one.history if line.is_found and set(words) & set(line.text.split())}
+    wanted = {
+        (one.id, line.number): line
+        for one in among
+        for line in one.history
+        if line.is_found and set(words) & set(line.text.split())
+    }
     told = [(hit.session_id, hit.item.number) for hit in found]
     if len(wanted) > 100 or len(words) > 1:
         strangers = [of for of, _ in told if of not in {one.id for one in among}]
@@ -275,15 +419,23 @@ async def search(run: Run, tenant: str, word: str, talk: Talk | None, asked: dic
             raise Wrong("a search of messages shows what it must not", f"{word} in {asked}: {strangers}")
         return
     if sorted(told) != sorted(wanted):
-        what = "shows what it must not" if set(told) - wanted.keys() else "shows a message twice" if len(told) > len(wanted) else "misses"
-        raise Wrong(f"a search of messages {what}", f"{word} in {asked or among}: {told}, wanted {list(wanted)}")
+        what = (
+            "shows what it must not"
+            if set(told) - wanted.keys()
+            else "shows a message twice"
+            if len(told) > len(wanted)
+            else "misses"
+        )
+        raise Wrong(
+            f"a search of messages {what}", f"{word} in {asked or among}: {told}, wanted {list(wanted)}"
+        )
     for hit in found:
         line = wanted[hit.session_id, hit.item.number]
         if (hit.message.content, hit.item.archived_by) != (line.text, line.archived_by):
             raise Wrong("a search of messages shows another", f"{hit}, wanted {line}")
 
 
-# -- onward -----------------------------------------------------------------------------------------------------------
+# -- onward ----------------------------------------------------------------------------
 
 
 Owing = Sequence[tuple[Talk, Sequence[tuple[list[Line], Line | None]]]]
@@ -291,28 +443,45 @@ Owing = Sequence[tuple[Talk, Sequence[tuple[list[Line], Line | None]]]]
 
 
 def owing(run: Run, said: Said) -> Owing:
-    """What is to be noted at a sweep: of what ends in it only the next one hears. Of what has expired nothing is noted any more."""
-    found = [(talk, talk.owed) for talk in run.talks.all.values() if talk.owed and not talk.is_over(said.begun)]
+    """What is to be noted at a sweep: of what ends in it only the next one hears. Of
+    what has expired nothing is noted any more.
+    """
+    found = [
+        (talk, talk.owed) for talk in run.talks.all.values() if talk.owed and not talk.is_over(said.begun)
+    ]
     for talk in run.talks.all.values():
         talk.owed = []
     return found
 
 
 async def noted(run: Run, said: Said, owing: Owing, *, more: bool = False) -> list[Id]:
-    """What was to be noted of these sessions is, each text once; the ids of the entries, which are known from now on. `more`: later sweeps have been,
-    which noted what this one let go; where that is looked for, or all entries are, others are found."""
+    """What was to be noted of these sessions is, each text once; the ids of the
+    entries, which are known from now on. `more`: later sweeps have been, which noted
+    what this one let go; where that is looked for, or all entries are, others are
+    found.
+    """
     made: list[Id] = []
     for talk, owed in owing:
-        texts = [(text, made_of(lines, summary)) for lines, summary in owed for text in notes_of(told_of(lines))]
+        texts = [
+            (text, made_of(lines, summary)) for lines, summary in owed for text in notes_of(told_of(lines))
+        ]
         scope = f"session:{talk.id}" if talk.user is None else f"user:{talk.user}"
         if not texts:
             continue
         entries = (await run.ask(None, "entries.all", scope, tenant=talk.tenant)).given()
-        fresh = [e for e in entries if (talk.tenant, e.id) not in run.model.lives and e.metadata.get("created_in_session_id") == talk.id]
+        fresh = [
+            e
+            for e in entries
+            if (talk.tenant, e.id) not in run.model.lives
+            and e.metadata.get("created_in_session_id") == talk.id
+        ]
         fresh = [entry for entry in fresh if entry.promoted_from_id is None]
         found, wanted = Counter(entry.content for entry in fresh), Counter(text for text, _ in texts)
         if wanted - found or (found - wanted and not more):
-            raise Wrong("what is noted is otherwise", f"{talk.id}: {[entry.content for entry in fresh]}, wanted {[text for text, _ in texts]}")
+            raise Wrong(
+                "what is noted is otherwise",
+                f"{talk.id}: {[entry.content for entry in fresh]}, wanted {[text for text, _ in texts]}",
+            )
         for text, lines in texts:
             entry = next(entry for entry in fresh if entry.content == text)
             fresh.remove(entry)
@@ -322,7 +491,7 @@ async def noted(run: Run, said: Said, owing: Owing, *, more: bool = False) -> li
     return made
 
 
-# -- over -------------------------------------------------------------------------------------------------------------
+# -- over ------------------------------------------------------------------------------
 
 
 async def touched(run: Run, *, worker: int = 0) -> None:
@@ -330,16 +499,21 @@ async def touched(run: Run, *, worker: int = 0) -> None:
     for talk in list(run.talks.all.values()):
         if not talk.is_over(run.clock.now):
             last = (await _ask(run, talk, "info", worker=worker)).updated_at
-            if not talk.created_at <= last <= run.clock.now or (talk.touched is not None and last < talk.touched):
+            if not talk.created_at <= last <= run.clock.now or (
+                talk.touched is not None and last < talk.touched
+            ):
                 raise Wrong(
-                    "a session was touched at another time", f"{talk.id} of {talk.tenant}: {last}, created {talk.created_at}, before {talk.touched}"
+                    "a session was touched at another time",
+                    f"{talk.id} of {talk.tenant}: {last}, created {talk.created_at}, before {talk.touched}",
                 )
             talk.touched = last
 
 
 @dataclass(slots=True)
 class Retired:
-    """How many sessions rules have ended and deleted, and how many are held. `perhaps_held`: it is held, or waits for what is noted of it."""
+    """How many sessions rules have ended and deleted, and how many are held.
+    `perhaps_held`: it is held, or waits for what is noted of it.
+    """
 
     ended: int = 0
     deleted: int = 0
@@ -348,14 +522,20 @@ class Retired:
 
 
 async def owed_ends(run: Run, said: Said) -> None:
-    """The ends of sessions that are pending are carried out; that comes before the rules."""
-    for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and not talk.is_over(said.begun)]:
+    """The ends of sessions that are pending are carried out; that comes before the
+    rules.
+    """
+    for talk in [
+        talk for talk in run.talks.all.values() if talk.owes_its_end and not talk.is_over(said.begun)
+    ]:
         talk.end_owed -= 1
         await session_over(run, said, talk.tenant, talk.id)
 
 
 async def ended_at_once(run: Run, said: Said) -> None:
-    """An end that waited for what is noted may have come again in the same sweep: then it is pending no more, and has done all of it."""
+    """An end that waited for what is noted may have come again in the same sweep: then
+    it is pending no more, and has done all of it.
+    """
     for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and talk.end_owed == 1]:
         events = await run.memory._engine.endings._owing(talk.tenant, Scope.session(talk.id))
         if not any(owed.step == END for event in events for owed in event.owed):
@@ -364,13 +544,17 @@ async def ended_at_once(run: Run, said: Said) -> None:
 
 
 async def retired(run: Run, said: Said, owing: Owing) -> Retired:
-    """Rules end sessions and delete those that have ended and of which nothing is to be noted, each session one of these in a sweep.
+    """Rules end sessions and delete those that have ended and of which nothing is to be
+    noted, each session one of these in a sweep.
 
-    Those that are deleted first: what is read of the others' entries, behind the sweep, is pinned to none of them any more.
+    Those that are deleted first: what is read of the others' entries, behind the sweep,
+    is pinned to none of them any more.
     """
     done, waits = Retired(), [talk for talk, _ in owing]
     taken = [(rule, talk) for talk in run.talks.all.values() if (rule := talk.taken(said.begun)) is not None]
-    for _, talk in sorted(taken, key=lambda one: (one[1].status != "ended", one[0] != "quiet", one[1].created_at)):
+    for _, talk in sorted(
+        taken, key=lambda one: (one[1].status != "ended", one[0] != "quiet", one[1].created_at)
+    ):
         if talk.status != "ended":
             talk.ended()
             talk.end_owed = 2 if talk.owed else 0
@@ -379,25 +563,38 @@ async def retired(run: Run, said: Said, owing: Owing) -> Retired:
         elif run.model.holds_all(talk.tenant, f"session:{talk.id}"):
             done.held += talk not in waits
             done.perhaps_held += talk in waits
-        elif talk not in waits or (await run.ask(None, "sessions.get", talk.id, tenant=talk.tenant)).given() is None:
+        elif (
+            talk not in waits
+            or (await run.ask(None, "sessions.get", talk.id, tenant=talk.tenant)).given() is None
+        ):
             run.talks.goes(run.model, talk)
             done.deleted += 1
     return done
 
 
-async def session_over(run: Run, said: Said, tenant: str, session: str, report: PromotionReport | None = None) -> list[str]:
-    """What the end of a session does with the entries of its scope; copies are known from now on: their ids."""
+async def session_over(
+    run: Run, said: Said, tenant: str, session: str, report: PromotionReport | None = None
+) -> list[str]:
+    """What the end of a session does with the entries of its scope; copies are known
+    from now on: their ids.
+    """
     copying = run.model.to_copy(tenant, session, said.begun)
     found: dict[tuple[str | None, str], Entry] = {}
     for scope in sorted({to for _, to in copying if to is not None}):
         entries = (await run.ask(None, "entries.all", scope, tenant=tenant, retired=True)).given()
-        found |= {(entry.promoted_from_id, scope): entry for entry in entries if (tenant, entry.id) not in run.model.lives}
+        found |= {
+            (entry.promoted_from_id, scope): entry
+            for entry in entries
+            if (tenant, entry.id) not in run.model.lives
+        }
     made = run.model.session_over(said, tenant, session, report, copying, found)
-    run.made |= {f"{run.begun[-1][0]}.{session}{place}": (tenant, entry_id) for place, entry_id in enumerate(made)}
+    run.made |= {
+        f"{run.begun[-1][0]}.{session}{place}": (tenant, entry_id) for place, entry_id in enumerate(made)
+    }
     return made
 
 
-# -- the whole --------------------------------------------------------------------------------------------------------
+# -- the whole -------------------------------------------------------------------------
 
 
 async def whole(run: Run, tenants: Sequence[str]) -> None:
@@ -414,7 +611,9 @@ async def whole(run: Run, tenants: Sequence[str]) -> None:
 
 
 def stored(run: Run, rows: dict[Collection, list[Record]]) -> None:
-    """Every record of every session: places without a hole, counts as the log says, and nothing of sessions that are gone."""
+    """Every record of every session: places without a hole, counts as the log says, and
+    nothing of sessions that are gone.
+    """
     logs: dict[tuple[str, str], list[Record]] = {}
     for row in rows[MESSAGES]:
         logs.setdefault((row.key.tenant, str(row.fields["conversation_id"])), []).append(row)
@@ -427,18 +626,31 @@ def stored(run: Run, rows: dict[Collection, list[Record]]) -> None:
         _same("the places of a log", talk, [_place(row) for row in log], list(range(2, 2 + len(log))))
         numbers = [number for row in log if (number := row.fields.get("number_in_conversation")) is not None]
         _same("the numbers of a log", talk, numbers, [line.number for line in talk.history])
-        _same("the times of a log", talk, sorted({row.created_at for row in log}), [row.created_at for row in log])
+        _same(
+            "the times of a log",
+            talk,
+            sorted({row.created_at for row in log}),
+            [row.created_at for row in log],
+        )
         _record(talk, records[key])
     for collection, of in ((TASKS, "tasks"), (RUNS, "runs"), (CLAIMS, "tasks")):
         name = "run_id" if collection is RUNS else "task_id"
         found = sorted((row.key.tenant, *_named(row, collection, name)) for row in rows[collection])
-        wanted = sorted((t, s, *([] if collection is CLAIMS else [one])) for (t, s), talk in talks.items() for one in getattr(talk, of))
+        wanted = sorted(
+            (t, s, *([] if collection is CLAIMS else [one]))
+            for (t, s), talk in talks.items()
+            for one in getattr(talk, of)
+        )
         if found != wanted:
             raise Wrong(f"stored {collection.name} are others", f"{found}, wanted {wanted}")
 
 
 def _named(row: Record, collection: Collection, name: str) -> list[str]:
-    return [str(row.fields["session_id"])] if collection is CLAIMS else [row.scope.partition(":")[2], str(row.fields[name])]
+    return (
+        [str(row.fields["session_id"])]
+        if collection is CLAIMS
+        else [row.scope.partition(":")[2], str(row.fields[name])]
+    )
 
 
 def _place(row: Record) -> int:
@@ -447,17 +659,25 @@ def _place(row: Record) -> int:
 
 
 def _record(talk: Talk, record: Record) -> None:
-    """What the session's own record says once maintenance was there and every process has told."""
+    """What the session's own record says once maintenance was there and every process
+    has told.
+    """
     body: Any = record.body
-    told = (record.fields["status"], body.get("messages", int(talk.system is not None)), body.get("compactions", 0))
+    told = (
+        record.fields["status"],
+        body.get("messages", int(talk.system is not None)),
+        body.get("compactions", 0),
+    )
     _same("a session's record", talk, told, (talk.status, talk.count, len(talk.compactions)))
 
 
-# -- carried elsewhere ------------------------------------------------------------------------------------------------
+# -- carried elsewhere -----------------------------------------------------------------
 
 
 async def imported(run: Run, talks: Sequence[Talk], tenant: str, *, worker: int = 0) -> None:
-    """Sessions that were imported as another tenant's say what they said here; then they are deleted there."""
+    """Sessions that were imported as another tenant's say what they said here; then
+    they are deleted there.
+    """
     for talk in talks:
         of = Of(talk.id, fresh=True)
         asked: dict[str, Any] = {"tenant": tenant, "worker": worker}
@@ -465,10 +685,22 @@ async def imported(run: Run, talks: Sequence[Talk], tenant: str, *, worker: int 
         _same("an imported session", talk, _facts(info_there), _wanted(talk))
         made = [one.id for one in (await run.ask(None, "session.compactions", of, **asked)).given()]
         items = (await run.ask(None, "session.history", of, limit=MOST, **asked)).given().items
-        found = [(*_item(item)[1:6], None if item.archived_by is None else made.index(item.archived_by), item.is_redacted) for item in items]
+        found = [
+            (
+                *_item(item)[1:6],
+                None if item.archived_by is None else made.index(item.archived_by),
+                item.is_redacted,
+            )
+            for item in items
+        ]
         ids = [one.id for one in talk.compactions]
         lines = _items(talk, talk.history, has_system=talk.system is not None)
-        _same("an imported history", talk, found, [(*line[1:6], None if line[6] is None else ids.index(line[6]), line[7]) for line in lines])
+        _same(
+            "an imported history",
+            talk,
+            found,
+            [(*line[1:6], None if line[6] is None else ids.index(line[6]), line[7]) for line in lines],
+        )
         context = (await run.ask(None, "session.context", of, **asked)).given()
         texts = [text for _, text in _system(talk) + _told(completed(arranged(talk.window)).order)]
         _same("an imported window", talk, [message.content for message in context.messages], texts)

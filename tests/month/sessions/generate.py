@@ -1,4 +1,6 @@
-"""What somebody does next with a session: drawn by chance from what the model knows to be there."""
+"""What somebody does next with a session: drawn by chance from what the model knows to
+be there.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ REASONS = ("manual", "empty_response", "invalid_input", "of no use")
 Draw = Callable[["Generator", "Run", str], "Drawn | None"]
 
 
-# -- of what to speak -------------------------------------------------------------------------------------------------
+# -- of what to speak ------------------------------------------------------------------
 
 
 def _talk(g: Generator, run: Run, tenant: str) -> Talk | None:
@@ -42,7 +44,11 @@ def _of_line(kind: str, more: Callable[[Generator], dict[str, Any]] = lambda g: 
     def draw(g: Generator, run: Run, tenant: str) -> Drawn | None:
         talk = _talk(g, run, tenant)
         line = None if talk is None else _line(g, talk)
-        return None if talk is None or line is None else (kind, {"session": talk.id, "message": line.ref, **more(g)})
+        return (
+            None
+            if talk is None or line is None
+            else (kind, {"session": talk.id, "message": line.ref, **more(g)})
+        )
 
     return draw
 
@@ -55,12 +61,16 @@ def _of_talk(kind: str, more: Callable[[Generator], dict[str, Any]] = lambda g: 
     return draw
 
 
-# -- what to say ------------------------------------------------------------------------------------------------------
+# -- what to say -----------------------------------------------------------------------
 
 
 def _draft(g: Generator) -> dict[str, Any]:
     may, draft = g.chance.random, dict[str, Any]()
-    draft |= {"user": g.chance.choice(USERS), "agent": g.chance.choice(AGENTS), "namespace": g.chance.choice(SPACES)}
+    draft |= {
+        "user": g.chance.choice(USERS),
+        "agent": g.chance.choice(AGENTS),
+        "namespace": g.chance.choice(SPACES),
+    }
     draft |= {"system": g.text("sys")} if may() < 0.6 else {}
     draft |= {"title": g.chance.choice(("Plans", "ünï talk"))} if may() < 0.3 else {}
     draft |= {"tags": g.chance.sample(("red", "blue", "to do"), g.chance.choice((0, 1, 2)))}
@@ -77,16 +87,22 @@ def _message(g: Generator, part: str, role: str | None = None) -> dict[str, Any]
     role = role or g.chance.choice(("user", "user", "assistant"))
     message: dict[str, Any] = {"role": role, "content": _text(g, part)}
     message |= {"id": f"m{g.number}-{part}"} if g.chance.random() < 0.6 else {}
-    return message | ({"name": g.chance.choice(("ada", "bob"))} if role == "user" and g.chance.random() < 0.3 else {})
+    return message | (
+        {"name": g.chance.choice(("ada", "bob"))} if role == "user" and g.chance.random() < 0.3 else {}
+    )
 
 
 def _called(g: Generator) -> list[dict[str, Any]]:
-    """A call of one or two tools, answered in full, in part, in another order, late or never."""
+    """A call of one or two tools, answered in full, in part, in another order, late or
+    never.
+    """
     names = [f"call{g.number}{letter}" for letter in "ab"[: g.chance.choice((1, 1, 2))]]
     calls = [{"id": name, "name": "look", "arguments": "{}"} for name in names]
     asked = {"role": "assistant", "content": g.chance.choice(("", g.text("ask"))), "tool_calls": calls}
     answered = g.chance.sample(names, g.chance.choice((0, 1, len(names))))
-    results = [{"role": "tool", "content": g.text(f"r{n}x"), "tool_call_id": name} for n, name in enumerate(answered)]
+    results = [
+        {"role": "tool", "content": g.text(f"r{n}x"), "tool_call_id": name} for n, name in enumerate(answered)
+    ]
     return [asked, *results]
 
 
@@ -101,7 +117,9 @@ def _say(g: Generator, run: Run, tenant: str) -> Drawn | None:
     args: dict[str, Any] = {"session": g.chance.choice(NAMED), "messages": messages, "draft": _draft(g)}
     talk = run.talks.get(tenant, args["session"], run.clock.now)
     if talk is not None and g.chance.random() < 0.05 and len(talk.lines) < LONG / 2:
-        args["messages"] = messages = [_message(g, f"t{n}x") for n in range(70)]  # a log that is longer than what is read at once
+        args["messages"] = messages = [
+            _message(g, f"t{n}x") for n in range(70)
+        ]  # a log that is longer than what is read at once
     args |= {"several": True} if len(messages) > 1 or g.chance.random() < 0.3 else {}
     return "say", args | ({"in_history": False} if g.chance.random() < 0.05 else {})
 
@@ -121,7 +139,10 @@ def _say_again(g: Generator, run: Run, tenant: str) -> Drawn | None:
     if drawn is None:
         return None
     content = None if g.chance.random() < 0.3 else _text(g, "again")
-    return "say_again", drawn[1] | {"content": content, "messages": [_message(g, "newx")] if g.chance.random() < 0.4 else []}
+    return "say_again", drawn[1] | {
+        "content": content,
+        "messages": [_message(g, "newx")] if g.chance.random() < 0.4 else [],
+    }
 
 
 def _say_together(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -130,7 +151,11 @@ def _say_together(g: Generator, run: Run, tenant: str) -> Drawn | None:
     if talk is None:
         return None
     messages = [_message(g, f"w{n}x", "user") for n in range(g.chance.choice((2, 3, 4)))]
-    return "say_together", {"session": talk.id, "messages": messages, "out": line.ref if line is not None and g.chance.random() < 0.5 else None}
+    return "say_together", {
+        "session": talk.id,
+        "messages": messages,
+        "out": line.ref if line is not None and g.chance.random() < 0.5 else None,
+    }
 
 
 def _stream(g: Generator) -> dict[str, Any]:
@@ -152,14 +177,26 @@ def _fork(g: Generator, run: Run, tenant: str) -> Drawn | None:
     talk = _talk(g, run, tenant)
     if talk is None or len(talk.lines) > LONG:
         return None
-    line = _line(g, talk, among=[line for line in talk.lines if not line.is_redacted and line.window]) if g.chance.random() < 0.6 else None
-    return "fork", {"session": talk.id, "to": g.chance.choice(NAMED), "at": None if line is None else line.ref}
+    line = (
+        _line(g, talk, among=[line for line in talk.lines if not line.is_redacted and line.window])
+        if g.chance.random() < 0.6
+        else None
+    )
+    return "fork", {
+        "session": talk.id,
+        "to": g.chance.choice(NAMED),
+        "at": None if line is None else line.ref,
+    }
 
 
 def _restore(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """Mostly one that was excluded."""
     talk = _talk(g, run, tenant)
-    out = [] if talk is None else [line for line in talk.lines if line.excluded is not None and not line.is_redacted]
+    out = (
+        []
+        if talk is None
+        else [line for line in talk.lines if line.excluded is not None and not line.is_redacted]
+    )
     line = None if talk is None else _line(g, talk, among=out if out and g.chance.random() < 0.8 else None)
     return None if talk is None or line is None else ("restore", {"session": talk.id, "message": line.ref})
 
@@ -172,7 +209,11 @@ def _roll_back(g: Generator, run: Run, tenant: str) -> Drawn | None:
     talk = g.chance.choice(talks) if talks else _talk(g, run, tenant)
     own = [] if talk is None else [ref for ref, (serial, *_) in marks.items() if serial == talk.serial]
     among = own if own and g.chance.random() < 0.9 else list(marks)[-3:]
-    return None if talk is None or not among else ("roll_back", {"session": talk.id, "mark": among[-1], "reason": g.chance.choice(REASONS)})
+    return (
+        None
+        if talk is None or not among
+        else ("roll_back", {"session": talk.id, "mark": among[-1], "reason": g.chance.choice(REASONS)})
+    )
 
 
 def _replace(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -181,13 +222,24 @@ def _replace(g: Generator, run: Run, tenant: str) -> Drawn | None:
         return None
     keep = [g.chance.random() < 0.8 for _ in range(g.chance.choice((1, 5, 9)))]
     messages = [_message(g, f"n{n}x") for n in range(g.chance.choice((0, 1, 2)))]
-    args: dict[str, Any] = {"session": talk.id, "keep": keep, "messages": messages, "edit": g.text("ed") if g.chance.random() < 0.4 else None}
-    return "replace_window", args | {"meanwhile": _message(g, "mean", "user") if g.chance.random() < 0.3 else None}
+    args: dict[str, Any] = {
+        "session": talk.id,
+        "keep": keep,
+        "messages": messages,
+        "edit": g.text("ed") if g.chance.random() < 0.4 else None,
+    }
+    return "replace_window", args | {
+        "meanwhile": _message(g, "mean", "user") if g.chance.random() < 0.3 else None
+    }
 
 
 def _summarise(g: Generator) -> dict[str, Any]:
     policy = g.chance.choice((None, None, "tokens", "messages", "turns"))
-    return {"text": None if g.chance.random() < 0.06 else g.text("sum"), "policy": policy, "keep_last": g.chance.choice((0, 1, 2, 4, 9))}
+    return {
+        "text": None if g.chance.random() < 0.06 else g.text("sum"),
+        "policy": policy,
+        "keep_last": g.chance.choice((0, 1, 2, 4, 9)),
+    }
 
 
 def _describe(g: Generator) -> dict[str, Any]:
@@ -211,16 +263,24 @@ def _boundary(g: Generator, run: Run, tenant: str) -> Drawn | None:
     return ("session_boundary", {"session": g.chance.choice(ends)}) if ends else None
 
 
-# -- beside the log, and reading --------------------------------------------------------------------------------------
+# -- beside the log, and reading -------------------------------------------------------
 
 
 def _task(g: Generator) -> dict[str, Any]:
     task = {"title": g.text("task"), "status": g.chance.choice(("pending", "completed"))}
-    return {"task": f"t{g.chance.randrange(3)}", "says": task | ({"parent_id": "t0"} if g.chance.random() < 0.3 else {})}
+    return {
+        "task": f"t{g.chance.randrange(3)}",
+        "says": task | ({"parent_id": "t0"} if g.chance.random() < 0.3 else {}),
+    }
 
 
 def _run(g: Generator) -> dict[str, Any]:
-    says = {"child_id": "c1/part", "status": g.chance.choice(("running", "completed")), "mode": "background", "message_count": g.number}
+    says = {
+        "child_id": "c1/part",
+        "status": g.chance.choice(("running", "completed")),
+        "mode": "background",
+        "message_count": g.number,
+    }
     return {"run": f"r{g.chance.randrange(3)}", "says": says}
 
 
@@ -232,7 +292,10 @@ def _history(g: Generator, run: Run, tenant: str) -> Drawn | None:
     talk = _talk(g, run, tenant)
     if talk is None:
         return None
-    may, asked = g.chance.random, dict[str, Any](order=g.chance.choice(("oldest", "newest")), limit=g.chance.choice((1, 3, 40, 1000)))
+    may, asked = (
+        g.chance.random,
+        dict[str, Any](order=g.chance.choice(("oldest", "newest")), limit=g.chance.choice((1, 3, 40, 1000))),
+    )
     asked |= {"first": g.chance.randrange(talk.count + 2)} if may() < 0.3 else {}
     asked |= {"last": g.chance.randrange(talk.count + 2)} if may() < 0.3 else {}
     asked |= {"roles": g.chance.sample(("system", "user", "assistant", "tool"), 2)} if may() < 0.2 else {}
@@ -246,14 +309,25 @@ def _history(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _search(g: Generator, run: Run, tenant: str) -> Drawn | None:
     talk = _talk(g, run, tenant)
-    words = [] if talk is None else [word for line in talk.lines for word in line.text.split() if is_own(word)]
+    words = (
+        [] if talk is None else [word for line in talk.lines for word in line.text.split() if is_own(word)]
+    )
     if talk is None or not words:
         return None
     own = {"user": talk.user, "agent": talk.agent, "namespace": talk.namespace}
     others: dict[str, tuple[str | None, ...]] = {"user": USERS, "agent": AGENTS, "namespace": SPACES}
-    asked = {name: value if g.chance.random() < 0.6 else g.chance.choice(others[name]) for name, value in own.items() if g.chance.random() < 0.3}
+    asked = {
+        name: value if g.chance.random() < 0.6 else g.chance.choice(others[name])
+        for name, value in own.items()
+        if g.chance.random() < 0.3
+    }
     asked = {name: value for name, value in asked.items() if value is not None}
-    return "search_said", {"session": talk.id, "word": g.chance.choice(words), "here": g.chance.random() < 0.5, "asked": asked}
+    return "search_said", {
+        "session": talk.id,
+        "word": g.chance.choice(words),
+        "here": g.chance.random() < 0.5,
+        "asked": asked,
+    }
 
 
 def _list(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -264,7 +338,10 @@ def _list(g: Generator, run: Run, tenant: str) -> Drawn | None:
         "namespace": ("work",),
         "tags": (["blue"], ["red", "blue"]),
     }
-    asked = {name: g.chance.choice(given[name]) for name in g.chance.sample(list(given), g.chance.choice((0, 1, 1, 2)))}
+    asked = {
+        name: g.chance.choice(given[name])
+        for name in g.chance.sample(list(given), g.chance.choice((0, 1, 1, 2)))
+    }
     return "list_sessions", {"asked": asked, "limit": g.chance.choice((1, 2, 50))}
 
 

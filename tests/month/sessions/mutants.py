@@ -13,7 +13,9 @@ from tests.month.mutants import Method, mutant
 
 
 @mutant("session.append")
-async def the_last_of_several_messages_is_not_stored(whole: Method, session: Session, message: Any, **kwargs: Any) -> Any:
+async def the_last_of_several_messages_is_not_stored(
+    whole: Method, session: Session, message: Any, **kwargs: Any
+) -> Any:
     if not isinstance(message, list) or len(message) < 3 or "tool_calls" in message[-1]:
         return await whole(session, message, **kwargs)
     stored = await whole(session, message[:-1], **kwargs)
@@ -21,12 +23,19 @@ async def the_last_of_several_messages_is_not_stored(whole: Method, session: Ses
 
 
 @mutant("session.exclude")
-async def an_exclusion_is_said_to_be_done_and_is_not(whole: Method, session: Session, message_id: str, reason: str = "manual") -> Any:
-    return any(message.id == message_id for message in (await session.context()).messages) and message_id != "system"
+async def an_exclusion_is_said_to_be_done_and_is_not(
+    whole: Method, session: Session, message_id: str, reason: str = "manual"
+) -> Any:
+    return (
+        any(message.id == message_id for message in (await session.context()).messages)
+        and message_id != "system"
+    )
 
 
 @mutant("session.restore")
-async def what_is_restored_comes_back_for_a_moment_only(whole: Method, session: Session, message_id: str) -> Any:
+async def what_is_restored_comes_back_for_a_moment_only(
+    whole: Method, session: Session, message_id: str
+) -> Any:
     back = await whole(session, message_id)
     if back:
         await session.exclude(message_id, "manual")
@@ -34,7 +43,9 @@ async def what_is_restored_comes_back_for_a_moment_only(whole: Method, session: 
 
 
 @mutant("session.roll_back")
-async def a_roll_back_leaves_one_message(whole: Method, session: Session, checkpoint: Any, reason: str = "manual") -> Any:
+async def a_roll_back_leaves_one_message(
+    whole: Method, session: Session, checkpoint: Any, reason: str = "manual"
+) -> Any:
     before = [message.id for message in (await session.context()).messages]
     count = await whole(session, checkpoint, reason)
     if count:
@@ -44,7 +55,9 @@ async def a_roll_back_leaves_one_message(whole: Method, session: Session, checkp
 
 
 @mutant("session.compact")
-async def a_compaction_keeps_one_message_fewer(whole: Method, session: Session, summarise: Any, *, keep_last: int, **kwargs: Any) -> Any:
+async def a_compaction_keeps_one_message_fewer(
+    whole: Method, session: Session, summarise: Any, *, keep_last: int, **kwargs: Any
+) -> Any:
     return await whole(session, summarise, keep_last=max(0, keep_last - 1), **kwargs)
 
 
@@ -56,7 +69,9 @@ async def an_erased_message_is_only_excluded(whole: Method, session: Session, me
 
 
 @mutant("session.history")
-async def a_history_from_the_newest_back_has_no_beginning(whole: Method, session: Session, **kwargs: Any) -> Any:
+async def a_history_from_the_newest_back_has_no_beginning(
+    whole: Method, session: Session, **kwargs: Any
+) -> Any:
     page = await whole(session, **kwargs)
     behind = kwargs.get("order") == "newest" and page.cursor is None
     return HistoryPage([item for item in page.items if not behind or item.number > 1], page.cursor)
@@ -68,7 +83,9 @@ async def a_session_counts_what_is_in_the_window(whole: Method, session: Session
 
 
 @mutant("session.fork")
-async def a_fork_forgets_the_last_message(whole: Method, session: Session, at: str | None = None, session_id: str | None = None) -> Any:
+async def a_fork_forgets_the_last_message(
+    whole: Method, session: Session, at: str | None = None, session_id: str | None = None
+) -> Any:
     forked = await whole(session, at, session_id)
     messages = (await forked.context()).messages
     if len(messages) > 1:
@@ -95,6 +112,13 @@ async def what_a_user_said_in_sessions_of_others_stays(whole: Method, admin: Adm
     theirs = (await memory.sessions.list(user=user, limit=1_000)).sessions
     for one in theirs:
         await memory.sessions.delete(one.id)
-    sessions = [memory.session(one.id, create=False) for one in (await memory.sessions.list(limit=1_000)).sessions]
-    said = [item for session in sessions for item in (await session.history(limit=1_000)).items if item.message.name == user]
+    sessions = [
+        memory.session(one.id, create=False) for one in (await memory.sessions.list(limit=1_000)).sessions
+    ]
+    said = [
+        item
+        for session in sessions
+        for item in (await session.history(limit=1_000)).items
+        if item.message.name == user
+    ]
     return ErasedUser(len(theirs), len(said), await admin.erase(f"user:{user}"))

@@ -1,6 +1,8 @@
-"""What somebody does with sessions in a month: each carried out through the facade and judged by the model.
+"""What somebody does with sessions in a month: each carried out through the facade and
+judged by the model.
 
-A message is named by the operation that said it and its number there ("17.2"). Where session or message are not there, nothing is done.
+A message is named by the operation that said it and its number there ("17.2"). Where
+session or message are not there, nothing is done.
 """
 
 from __future__ import annotations
@@ -15,7 +17,17 @@ from tests.month.operations import Gone, Operation, operation, resolved
 from tests.month.said import Said, Wrong
 from tests.month.sessions import check
 from tests.month.sessions.calls import Of, Summed
-from tests.month.sessions.talk import Line, Shown, Talk, archived_by_hand, archived_by_policy, arranged, given, shown, unanswered
+from tests.month.sessions.talk import (
+    Line,
+    Shown,
+    Talk,
+    archived_by_hand,
+    archived_by_policy,
+    arranged,
+    given,
+    shown,
+    unanswered,
+)
 
 if TYPE_CHECKING:
     from tests.month.run import Run
@@ -53,7 +65,7 @@ def _handed(run: Run, messages: Sequence[dict[str, Any]]) -> list[Shown]:
     return [given(message) for message in messages]
 
 
-# -- births -----------------------------------------------------------------------------------------------------------
+# -- births ----------------------------------------------------------------------------
 
 
 @operation
@@ -71,7 +83,9 @@ async def create(run: Run, op: Operation) -> None:
     await _begun(run, op, said, session_id, draft)
 
 
-async def _begun(run: Run, op: Operation, said: Said, session_id: str, draft: dict[str, Any], *, held: bool = False) -> Talk:
+async def _begun(
+    run: Run, op: Operation, said: Said, session_id: str, draft: dict[str, Any], *, held: bool = False
+) -> Talk:
     info = (await run.ask(op, "session.info", Of(session_id, fresh=not held), reading=True)).given()
     talk = run.talks.begun(run.model, said, op.tenant, session_id, draft, info)
     run.talks.holds(run, talk, op.worker)
@@ -81,7 +95,9 @@ async def _begun(run: Run, op: Operation, said: Said, session_id: str, draft: di
 
 @operation
 async def fork(run: Run, op: Operation) -> None:
-    """A session that begins with what the window was behind a message, less what was excluded since."""
+    """A session that begins with what the window was behind a message, less what was
+    excluded since.
+    """
     talk, to = _talk(run, op), op.args["to"]
     at = None if op.args["at"] is None else _line(talk, op.args["at"])
     if at is not None and (at.is_redacted or not at.window):
@@ -106,7 +122,7 @@ async def fork(run: Run, op: Operation) -> None:
     await check.window(run, new, worker=op.worker)
 
 
-# -- saying -----------------------------------------------------------------------------------------------------------
+# -- saying ----------------------------------------------------------------------------
 
 
 @operation
@@ -115,8 +131,14 @@ async def say(run: Run, op: Operation) -> None:
     session_id, messages, draft = op.args["session"], op.args["messages"], resolved(run, op.args["draft"])
     handed, in_history = _handed(run, messages), op.args.get("in_history", True)
     talk = run.talks.get(op.tenant, session_id, run.clock.now)
-    of = Of(session_id, draft) if talk is None else await run.talks.handle(run, op.tenant, session_id, op.worker)
-    said = await run.ask(op, "session.append", of, messages if op.args.get("several") else messages[0], in_history=in_history)
+    of = (
+        Of(session_id, draft)
+        if talk is None
+        else await run.talks.handle(run, op.tenant, session_id, op.worker)
+    )
+    said = await run.ask(
+        op, "session.append", of, messages if op.args.get("several") else messages[0], in_history=in_history
+    )
     if run.talks.hides(run, op.tenant, session_id):
         said.refused("Held")
         return
@@ -128,12 +150,18 @@ async def say(run: Run, op: Operation) -> None:
 
 @operation
 async def say_again(run: Run, op: Operation) -> None:
-    """A message told again under its id, alone or before a new one: as it was, or otherwise."""
+    """A message told again under its id, alone or before a new one: as it was, or
+    otherwise.
+    """
     talk = _talk(run, op)
     line = _line(talk, op.args["message"])
     if line.is_redacted or line.said["calls"] or line.role == "tool" or line.said["is_summary"]:
         raise Gone
-    told = {"id": line.id, "role": line.role, "content": line.text if op.args["content"] is None else op.args["content"]}
+    told = {
+        "id": line.id,
+        "role": line.role,
+        "content": line.text if op.args["content"] is None else op.args["content"],
+    }
     messages = [told, *op.args["messages"]]
     said = await _ask(run, op, "append", talk, messages)
     if _is_held(run, talk) and line.loses(given(told)):
@@ -172,7 +200,9 @@ async def mend(run: Run, op: Operation) -> None:
 
 @operation
 async def say_together(run: Run, op: Operation) -> None:
-    """Workers append at once, one of them excludes: each message is there once, all agree on one order, and nobody's change undoes another's."""
+    """Workers append at once, one of them excludes: each message is there once, all
+    agree on one order, and nobody's change undoes another's.
+    """
     talk, messages = _talk(run, op), op.args["messages"]
     if talk.status != "active":
         raise Gone
@@ -189,7 +219,12 @@ async def say_together(run: Run, op: Operation) -> None:
         answers.pop().equals(out.in_window)
         if out.in_window:
             out.leaves("at once")
-    order = [item.message.id for item in (await _ask(run, op, "history", talk, first=first, limit=1_000, reading=True)).given().items]
+    order = [
+        item.message.id
+        for item in (await _ask(run, op, "history", talk, first=first, limit=1_000, reading=True))
+        .given()
+        .items
+    ]
     pairs = dict(zip(_refs(op, messages), zip(answers, handed, strict=True), strict=True))
     stored = {said.given()[0].id: (ref, said, message) for ref, (said, message) in pairs.items()}
     if sorted(order) != sorted(stored):
@@ -197,10 +232,12 @@ async def say_together(run: Run, op: Operation) -> None:
     for message_id in order:
         ref, said, message = stored[message_id]
         for line in talk.appended(said, [message], [ref]):
-            line.window = () if out is not None else line.window  # whether that was still in it nobody was told
+            line.window = (
+                () if out is not None else line.window
+            )  # whether that was still in it nobody was told
 
 
-# -- changing ---------------------------------------------------------------------------------------------------------
+# -- changing --------------------------------------------------------------------------
 
 
 @operation
@@ -282,8 +319,15 @@ async def roll_back(run: Run, op: Operation) -> None:
 
 @operation
 async def replace_window(run: Run, op: Operation) -> None:
-    """The window becomes what was read of it, in part, some of it edited, and new messages; what others said meanwhile stays."""
-    talk, keep, messages, meanwhile = _talk(run, op), op.args["keep"], op.args["messages"], op.args["meanwhile"]
+    """The window becomes what was read of it, in part, some of it edited, and new
+    messages; what others said meanwhile stays.
+    """
+    talk, keep, messages, meanwhile = (
+        _talk(run, op),
+        op.args["keep"],
+        op.args["messages"],
+        op.args["meanwhile"],
+    )
     if talk.status != "active":
         raise Gone
     await check.window(run, talk, worker=op.worker)
@@ -292,15 +336,32 @@ async def replace_window(run: Run, op: Operation) -> None:
         said = await _ask(run, op, "append", talk, meanwhile, worker=op.worker + 1)
         talk.appended(said, _handed(run, [meanwhile]), [f"{op.number}.m"])
     kept = [line for n, line in enumerate(arranged(known).order) if keep[n % len(keep)]]
-    edited = [line for line in kept[-1:] if op.args["edit"] is not None and not line.said["calls"] and line.role != "tool" and not line.is_pinned]
-    named = [{"id": line.id, "role": line.role, "content": op.args["edit"] if line in edited else line.text, **_carried(line)} for line in kept]
+    edited = [
+        line
+        for line in kept[-1:]
+        if op.args["edit"] is not None
+        and not line.said["calls"]
+        and line.role != "tool"
+        and not line.is_pinned
+    ]
+    named = [
+        {
+            "id": line.id,
+            "role": line.role,
+            "content": op.args["edit"] if line in edited else line.text,
+            **_carried(line),
+        }
+        for line in kept
+    ]
     handed = _handed(run, [*named, *messages])
     said = await _ask(run, op, "replace", talk, [*named, *messages])
     if _is_held(run, talk) and any(line.loses(message) for line, message in zip(kept, handed, strict=False)):
         said.refused("Held")
         return
     answers = said.given()
-    if [shown(one) for one in answers] != [one | {"id": answer.id} for one, answer in zip(handed, answers, strict=True)]:
+    if [shown(one) for one in answers] != [
+        one | {"id": answer.id} for one, answer in zip(handed, answers, strict=True)
+    ]:
         said.wrong("answers other messages", f"{[shown(one) for one in answers]}, wanted {handed}")
     for line, message in zip(kept, handed, strict=False):
         talk.says_instead(line, message)
@@ -314,12 +375,16 @@ def _carried(line: Line) -> dict[str, Any]:
     """What else of a message has to be handed back for it to be the same."""
     calls = [{"id": call, "name": name, "arguments": "{}"} for call, name in line.said["calls"]]
     names = ("name", "tool_call_id", "is_error", "is_summary", "finish_reason")
-    return {name: line.said[name] for name in names if line.said[name]} | ({"tool_calls": calls} if calls else {})
+    return {name: line.said[name] for name in names if line.said[name]} | (
+        {"tool_calls": calls} if calls else {}
+    )
 
 
 @operation
 async def erase_message(run: Run, op: Operation) -> None:
-    """Nothing is left of what it said: not in summaries, not in entries that were made of it."""
+    """Nothing is left of what it said: not in summaries, not in entries that were made
+    of it.
+    """
     talk = _talk(run, op)
     line = _line(talk, op.args["message"])
     said = await _ask(run, op, "erase", talk, line.id)
@@ -331,12 +396,14 @@ async def erase_message(run: Run, op: Operation) -> None:
         run.model.unmake_said(op.tenant, talk.erased(line, _reaches(run)), said.ended)
 
 
-# -- compacting -------------------------------------------------------------------------------------------------------
+# -- compacting ------------------------------------------------------------------------
 
 
 @operation
 async def summarise(run: Run, op: Operation) -> None:
-    """A compaction, by hand or where a policy says so; one whose summariser fails changes nothing."""
+    """A compaction, by hand or where a policy says so; one whose summariser fails
+    changes nothing.
+    """
     talk, text, policy = _talk(run, op), op.args["text"], op.args["policy"]
     window, keep_last = talk.window, op.args["keep_last"]
     _remembered(run, text)
@@ -358,7 +425,10 @@ async def summarise(run: Run, op: Operation) -> None:
     summary = given({"role": "system", "content": text, "is_summary": True})
     counts = size, size - len(archived) + 1
     if found != (summary | {"id": made.id}, [line.id for line in archived], *counts, reason):
-        said.wrong("answers another compaction", f"{found}, wanted {text}, {[line.id for line in archived]}, {counts}, {reason}")
+        said.wrong(
+            "answers another compaction",
+            f"{found}, wanted {text}, {[line.id for line in archived]}, {counts}, {reason}",
+        )
     talk.compacted(made.id, summary, archived, counts, reason, f"{op.number}.s")
 
 
@@ -370,7 +440,9 @@ def _policy(policy: str, keep_last: int) -> Any:
 
 
 def _due(talk: Talk, policy: str, keep_last: int) -> list[Line]:
-    """What leaves by a policy: of tokens there are always too many, turns and messages are to be three more than are kept."""
+    """What leaves by a policy: of tokens there are always too many, turns and messages
+    are to be three more than are kept.
+    """
     found = arranged(talk.window)
     counted = [line for line in talk.window if not line.is_pinned]
     if policy == "turns":
@@ -381,13 +453,15 @@ def _due(talk: Talk, policy: str, keep_last: int) -> list[Line]:
     return archived_by_policy(talk.window, keep_last) if len(counted) > most else []
 
 
-# -- its life ---------------------------------------------------------------------------------------------------------
+# -- its life --------------------------------------------------------------------------
 
 
 @operation
 async def end_session(run: Run, op: Operation) -> None:
-    """What was said goes onward, and the promotion rules move what the session's entries are to become, or copy it. At times a copy is deleted,
-    and the session is ended once more."""
+    """What was said goes onward, and the promotion rules move what the session's
+    entries are to become, or copy it. At times a copy is deleted, and the session is
+    ended once more.
+    """
     made = await _ended(run, op)
     if op.args.get("again") and made:
         run.model.deleted(await run.ask(op, "delete", made[0]), op.tenant, made[0])
@@ -429,7 +503,9 @@ async def describe(run: Run, op: Operation) -> None:
     if talk is None:
         said.refused("NotFound")
         return
-    if _is_held(run, talk) and any((now := getattr(talk, name)) and changes.get(name, now) != now for name in ("title", "metadata")):
+    if _is_held(run, talk) and any(
+        (now := getattr(talk, name)) and changes.get(name, now) != now for name in ("title", "metadata")
+    ):
         said.refused("Held")
         return
     said.given()
@@ -439,7 +515,9 @@ async def describe(run: Run, op: Operation) -> None:
 
 @operation
 async def drop(run: Run, op: Operation) -> None:
-    """A session is deleted, by its handle or by its id, with the entries of its scope and those made of it."""
+    """A session is deleted, by its handle or by its id, with the entries of its scope
+    and those made of it.
+    """
     session_id = op.args["session"]
     talk = run.talks.get(op.tenant, session_id, run.clock.now)
     said = await run.ask(op, "sessions.delete", session_id)
@@ -452,7 +530,9 @@ async def drop(run: Run, op: Operation) -> None:
 
 @operation
 async def erase_user(run: Run, op: Operation) -> None:
-    """The user's sessions, what the user said in others, and the entries of the user's scope; what is held stays, and the answer says so."""
+    """The user's sessions, what the user said in others, and the entries of the user's
+    scope; what is held stays, and the answer says so.
+    """
     user, now = op.args["user"], run.clock.now
     said = await run.ask(op, "admin.erase_user", user)
     if run.model.holds_all(op.tenant, f"user:{user}"):
@@ -463,14 +543,21 @@ async def erase_user(run: Run, op: Operation) -> None:
     for talk in free:
         run.talks.deleted(run, op.tenant, talk.id, said.ended)
     lines = list(run.talks.speakers(op.tenant, user, now))
-    erased = [(talk, place) for talk, place in lines if not run.model.holds_all(op.tenant, f"session:{talk.id}")]
+    erased = [
+        (talk, place) for talk, place in lines if not run.model.holds_all(op.tenant, f"session:{talk.id}")
+    ]
     for talk, line in [(talk, talk.lines[place]) for talk, place in erased]:
         if not line.is_redacted:
             run.model.unmake_said(op.tenant, talk.erased(line, _reaches(run)), said.ended)
     entries = [life.id for life in run.model.in_scopes(op.tenant, [f"user:{user}"])]
     stays = run.model.holds_any(op.tenant, f"user:{user}")
     told = said.given()
-    wanted = (len(free), len(erased), 0 if stays else len(entries), stays or len(free) < len(theirs) or len(erased) < len(lines))
+    wanted = (
+        len(free),
+        len(erased),
+        0 if stays else len(entries),
+        stays or len(free) < len(theirs) or len(erased) < len(lines),
+    )
     if (told.sessions, told.messages, told.entries, bool(told.held)) != wanted:
         said.wrong("counts otherwise", f"{told}, wanted {wanted}")
     if not stays:
@@ -479,7 +566,9 @@ async def erase_user(run: Run, op: Operation) -> None:
 
 @operation
 async def session_boundary(run: Run, op: Operation) -> None:
-    """Time goes on to the very moment a session expires: it is there then, and hidden a moment later, everywhere."""
+    """Time goes on to the very moment a session expires: it is there then, and hidden a
+    moment later, everywhere.
+    """
     talk = _talk(run, op)
     if talk.expires_at is None:
         raise Gone
@@ -490,7 +579,7 @@ async def session_boundary(run: Run, op: Operation) -> None:
     run.clock.go_on(0)
 
 
-# -- beside the log ---------------------------------------------------------------------------------------------------
+# -- beside the log --------------------------------------------------------------------
 
 
 @operation
@@ -498,7 +587,11 @@ async def save_task(run: Run, op: Operation) -> None:
     talk, name, task = _talk(run, op), op.args["task"], op.args["says"]
     _remembered(run, task["title"])
     said = await _ask(run, op, "tasks.save", talk, name, **task)
-    if any(name in other.tasks for other in run.talks.all.values() if other is not talk and other.tenant == op.tenant):
+    if any(
+        name in other.tasks
+        for other in run.talks.all.values()
+        if other is not talk and other.tenant == op.tenant
+    ):
         said.refused("Conflict")
         return
     if _is_held(run, talk) and name in talk.tasks and talk.tasks[name]["title"] != task["title"]:
@@ -514,7 +607,9 @@ async def save_task(run: Run, op: Operation) -> None:
 @operation
 async def delete_task(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
-    _deleted_beside(run, talk, await _ask(run, op, "tasks.delete", talk, op.args["task"]), talk.tasks, op.args["task"])
+    _deleted_beside(
+        run, talk, await _ask(run, op, "tasks.delete", talk, op.args["task"]), talk.tasks, op.args["task"]
+    )
 
 
 @operation
@@ -529,7 +624,9 @@ async def save_run(run: Run, op: Operation) -> None:
 @operation
 async def delete_run(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
-    _deleted_beside(run, talk, await _ask(run, op, "runs.delete", talk, op.args["run"]), talk.runs, op.args["run"])
+    _deleted_beside(
+        run, talk, await _ask(run, op, "runs.delete", talk, op.args["run"]), talk.runs, op.args["run"]
+    )
 
 
 def _is_held(run: Run, talk: Talk) -> bool:
@@ -549,7 +646,7 @@ def _deleted_beside(run: Run, talk: Talk, said: Said, among: dict[str, Any], nam
         said.equals(among.pop(name, None) is not None)
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------
 
 
 @operation
@@ -576,7 +673,9 @@ async def read_session(run: Run, op: Operation) -> None:
 @operation
 async def search_said(run: Run, op: Operation) -> None:
     talk = _talk(run, op)
-    await check.search(run, op.tenant, op.args["word"], talk if op.args["here"] else None, op.args["asked"], worker=op.worker)
+    await check.search(
+        run, op.tenant, op.args["word"], talk if op.args["here"] else None, op.args["asked"], worker=op.worker
+    )
 
 
 @operation

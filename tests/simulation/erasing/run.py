@@ -1,9 +1,12 @@
-"""Runs of a tenant's erasure: several processes write one of every kind for two tenants, edit, copy, fork, move and delete, and one or two of them
-erase one of the tenants in the middle; faults and deaths at every call.
+"""Runs of a tenant's erasure: several processes write one of every kind for two
+tenants, edit, copy, fork, move and delete, and one or two of them erase one of the
+tenants in the middle; faults and deaths at every call.
 
-Everything is looked at that comes to stand in the stores or goes: nothing goes but of before an erasure, or since somebody deletes it. Who is told
-that the tenant is erased finds nothing of what stood before, and is told what went. Once nothing is owed any more, nothing of before is left, in
-whatever role, nor a word of it, and what was acknowledged since is read.
+Everything is looked at that comes to stand in the stores or goes: nothing goes but of
+before an erasure, or since somebody deletes it. Who is told that the tenant is erased
+finds nothing of what stood before, and is told what went. Once nothing is owed any
+more, nothing of before is left, in whatever role, nor a word of it, and what was
+acknowledged since is read.
 """
 
 from __future__ import annotations
@@ -19,7 +22,15 @@ from unittest.mock import patch
 
 from memory.domain import ids
 from memory.domain.entry import EntryDraft
-from memory.domain.errors import CompactionError, Conflict, Contended, InvalidInput, InvalidScopePromotion, NotFound, StoreError
+from memory.domain.errors import (
+    CompactionError,
+    Conflict,
+    Contended,
+    InvalidInput,
+    InvalidScopePromotion,
+    NotFound,
+    StoreError,
+)
 from memory.domain.message import Message
 from memory.domain.message import Role as Speaker
 from memory.domain.scope import Scope
@@ -46,12 +57,40 @@ CHATS = ("chat", "talk")
 PART_BYTES = 64
 WORKERS, ACTS_EACH, ROUNDS = 3, 9, 25
 STEPS = (
-    *("tenant.begin", "tenant.scopes", "tenant.changed", "tenant.end", "erase.begin", "erase.raise", "erase.delete", "erase.end", "erase.find"),
-    *("generation.restamp", "generation.raise", "session.read", "session.create", "log.append", "write.home", "replica.deliver", "version.keep"),
+    *(
+        "tenant.begin",
+        "tenant.scopes",
+        "tenant.changed",
+        "tenant.end",
+        "erase.begin",
+        "erase.raise",
+        "erase.delete",
+        "erase.end",
+        "erase.find",
+    ),
+    *(
+        "generation.restamp",
+        "generation.raise",
+        "session.read",
+        "session.create",
+        "log.append",
+        "write.home",
+        "replica.deliver",
+        "version.keep",
+    ),
     *("scratchpad.put", "scratchpad.part", "move.arrive", "derive.home", "owed.settle"),
 )
 """What faults strike more readily at; and in some runs one of these at one of them."""
-FOCUSED = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.FROZEN, Fault.PARTIAL, Fault.DUPLICATE, Fault.CANCELLED)
+FOCUSED = (
+    Fault.CRASH_BEFORE,
+    Fault.CRASH_AFTER,
+    Fault.ERROR_AFTER,
+    Fault.TIMEOUT,
+    Fault.FROZEN,
+    Fault.PARTIAL,
+    Fault.DUPLICATE,
+    Fault.CANCELLED,
+)
 WEIGHTS = {
     "write": 6,
     "edit": 5,
@@ -74,7 +113,15 @@ WEIGHTS = {
 class Client(Worker[Run]):
     """One process."""
 
-    may_be_told = (StoreError, Contended, NotFound, Conflict, InvalidInput, InvalidScopePromotion, CompactionError)
+    may_be_told = (
+        StoreError,
+        Contended,
+        NotFound,
+        Conflict,
+        InvalidInput,
+        InvalidScopePromotion,
+        CompactionError,
+    )
 
     @contextmanager
     def _act(self, label: str, kind: str, tenant: str) -> Iterator[str]:
@@ -94,7 +141,7 @@ class Client(Worker[Run]):
         there = sorted(life.key.id for life in self.run.standing(tenant) if life.of == ENTRIES.name)
         return random.choice(there) if there else None
 
-    # -- entries ------------------------------------------------------------------------------------------------------
+    # -- entries -----------------------------------------------------------------------
 
     async def _write(self, label: str, random: Random) -> None:
         tenant, scope = self._tenant(random), random.choice(SCOPES)
@@ -117,9 +164,13 @@ class Client(Worker[Run]):
             return
         with self._act(label, COPY, tenant):
             if random.random() < 0.6:
-                await self.engine.derivation.promote(tenant, entry_id, random.choice((Scope.user("bo"), Scope.org("o1"))))
+                await self.engine.derivation.promote(
+                    tenant, entry_id, random.choice((Scope.user("bo"), Scope.org("o1")))
+                )
             else:
-                await self.engine.derivation.compact(tenant, [entry_id], lambda entries: f"made of {entries[0].content}")
+                await self.engine.derivation.compact(
+                    tenant, [entry_id], lambda entries: f"made of {entries[0].content}"
+                )
 
     async def _relate(self, label: str, random: Random) -> None:
         tenant = self._tenant(random)
@@ -140,7 +191,7 @@ class Client(Worker[Run]):
             self.run.deleted.add(Key(tenant, entry_id))
             await self.engine.erasure.delete(ENTRIES, Key(tenant, entry_id))
 
-    # -- scratchpads --------------------------------------------------------------------------------------------------
+    # -- scratchpads -------------------------------------------------------------------
 
     async def _note(self, label: str, random: Random, more: str = "") -> None:
         tenant = self._tenant(random)
@@ -150,7 +201,7 @@ class Client(Worker[Run]):
     async def _long(self, label: str, random: Random) -> None:
         await self._note(label, random, " and so on" * 12)
 
-    # -- sessions -----------------------------------------------------------------------------------------------------
+    # -- sessions ----------------------------------------------------------------------
 
     async def _session(self, tenant: str, random: Random) -> Conversation:
         return await self.engine.conversations.open(tenant, SessionDraft(random.choice(CHATS)), create=True)
@@ -182,7 +233,9 @@ class Client(Worker[Run]):
             yield f"[{label}] file".encode()
 
         with self._act(label, "file", tenant):
-            await self.engine.conversations.manifests.put(tenant, session.id, f"[{label}].md", "text/plain", pieces(), None)
+            await self.engine.conversations.manifests.put(
+                tenant, session.id, f"[{label}].md", "text/plain", pieces(), None
+            )
 
     async def _fork(self, label: str, random: Random) -> None:
         tenant = self._tenant(random)
@@ -200,20 +253,31 @@ class Client(Worker[Run]):
         self.run.deleted.add(session_key(tenant, session_id))
         await self.engine.conversations.sessions.delete(tenant, session_id)
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------
 
     async def _erase(self, label: str, random: Random) -> None:
         begun, struck = self.run.loop.time(), len(self.run.plan.struck)
-        counted, arriving = self.run.counted[self.process] = (Counter(), Counter())  # an arriving copy whose source has let go is a home
+        counted, arriving = self.run.counted[self.process] = (
+            Counter(),
+            Counter(),
+        )  # an arriving copy whose source has let go is a home
         try:
             receipt = await self.engine.tenants.erase(ERASED)
         finally:
             del self.run.counted[self.process]
         self.run.erased(label, begun)
         self.run.receipts += 1
-        told = Counter({(of, store): count for of, by_store in receipt.records.items() for store, count in by_store.items()})
+        told = Counter(
+            {
+                (of, store): count
+                for of, by_store in receipt.records.items()
+                for store, count in by_store.items()
+            }
+        )
         if not told <= counted + arriving or (struck == len(self.run.plan.struck) and not counted <= told):
-            self.run.broken.append(f"{label} is told that {told} went, and {counted} did, and of what was arriving {arriving}")
+            self.run.broken.append(
+                f"{label} is told that {told} went, and {counted} did, and of what was arriving {arriving}"
+            )
 
     async def _sweep(self, label: str, random: Random) -> None:
         await asyncio.sleep(random.random() ** 2 * random.choice((0.01, 3.0, 100.0)))
@@ -242,10 +306,20 @@ def played(seed: int) -> Run:
 
 
 async def _all(world: Run) -> None:
-    await at_work(world, lambda process: Client(world, process), [_acts(world.seed, number) for number in range(WORKERS)])
+    await at_work(
+        world,
+        lambda process: Client(world, process),
+        [_acts(world.seed, number) for number in range(WORKERS)],
+    )
     lapsed = SETTINGS.mark_life.total_seconds() + 4 * CLOCK_ERROR
-    dangle = max(len(list(server.store.state.everything(of.name))) for server in world.servers for of in (NUMBERS, RELATIONS))
-    slices = 2 + dangle // SETTINGS.page  # as a sweep goes over what may dangle, from a place in the middle until it has come round
+    dangle = max(
+        len(list(server.store.state.everything(of.name)))
+        for server in world.servers
+        for of in (NUMBERS, RELATIONS)
+    )
+    slices = (
+        2 + dangle // SETTINGS.page
+    )  # as a sweep goes over what may dangle, from a place in the middle until it has come round
     engine = await audited(world, world.process("auditor"), lapsed, ROUNDS, slices)
     world.judge()
     for tenant in (ERASED, OTHER):
@@ -254,7 +328,9 @@ async def _all(world: Run) -> None:
 
 
 def _acts(seed: int, number: int) -> tuple[list[tuple[str, str]], Random]:
-    """The first erases in the middle; in most runs another does, at about the same time."""
+    """The first erases in the middle; in most runs another does, at about the same
+    time.
+    """
     random = seeded(seed, 3, number)
     kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
     acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
@@ -271,7 +347,12 @@ async def _read_back(world: Run, engine: Engine, tenant: str) -> None:
     torn = sum(act.kind == "note" and not act.done for act in acts)
     if pad.damaged > torn:
         world.broken.append(f"in the end {pad.damaged} notes of {tenant} are damaged, and {torn} broke off")
-    said = [message.text for chat in CHATS if await engine.conversations.find(tenant, chat) for message in await _told(engine, tenant, chat)]
+    said = [
+        message.text
+        for chat in CHATS
+        if await engine.conversations.find(tenant, chat)
+        for message in await _told(engine, tenant, chat)
+    ]
     for act, life in there:
         if life.of == SESSIONS.name and life.ended < inf:
             continue  # deleted, or gone with the tenant: which is right was judged when it went
@@ -283,8 +364,14 @@ async def _read_back(world: Run, engine: Engine, tenant: str) -> None:
         if act.kind == "note" and pad.content.count(text) != 1:
             world.broken.append(f"in the end {text} was noted, and is there {pad.content.count(text)} times")
         if act.kind == "say" and sum(text in one for one in said) != 1:
-            world.broken.append(f"in the end {text} was said, and is there {sum(text in one for one in said)} times")
-        if act.kind == "file" and await engine.conversations.manifests.at(tenant, life.scope.partition(":")[2], f"{text}.md") is None:
+            world.broken.append(
+                f"in the end {text} was said, and is there {sum(text in one for one in said)} times"
+            )
+        if (
+            act.kind == "file"
+            and await engine.conversations.manifests.at(tenant, life.scope.partition(":")[2], f"{text}.md")
+            is None
+        ):
             world.broken.append(f"in the end {text} was put, and is not there")
 
 

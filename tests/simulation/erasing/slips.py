@@ -1,4 +1,6 @@
-"""Slips in a tenant's erasure that a run must notice, by the name of what goes wrong then."""
+"""Slips in a tenant's erasure that a run must notice, by the name of what goes wrong
+then.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +10,51 @@ from tests.support.slips import Slip
 
 SLIPS: dict[str, Slip] = {
     "nobody-goes-on-with-what-a-dead-eraser-left": Slip(tenants, "Tenants._begin", "owed=(owed,)", "owed=()"),
-    "what-a-clock-wrote-that-is-ahead-is-spared": Slip(tenants, "Tenants._begin", "head.version + 1 for head", "0 for head"),
-    "an-erasure-is-over-though-a-store-was-away": Slip(tenants, "Tenants._pages", "done.away[store.name] = error", "pass"),
-    "what-was-edited-since-stays": Slip(tenants, "Tenants._round", "await self._delete(store, record, done)", "pass"),
+    "what-a-clock-wrote-that-is-ahead-is-spared": Slip(
+        tenants, "Tenants._begin", "head.version + 1 for head", "0 for head"
+    ),
+    "an-erasure-is-over-though-a-store-was-away": Slip(
+        tenants, "Tenants._pages", "done.away[store.name] = error", "pass"
+    ),
+    "what-was-edited-since-stays": Slip(
+        tenants, "Tenants._round", "await self._delete(store, record, done)", "pass"
+    ),
     "what-was-edited-since-is-in-no-receipt": Slip(tenants, "Tenants._delete", "+= gone", "+= 0"),
-    "a-receipt-counts-what-was-found-only-once": Slip(tenants, "Tenants._round", "done.counts += await", "done.counts = await"),
+    "a-receipt-counts-what-was-found-only-once": Slip(
+        tenants, "Tenants._round", "done.counts += await", "done.counts = await"
+    ),
     "scopes-are-erased-whole": Slip(tenants, "Tenants._erase", "scope), before=before)", "scope))"),
-    "copies-of-what-was-before-stay": Slip(past, "is_older", "if int(str(record.body.get(MADE_OF, version))) < version:", "if False:"),
-    "a-session-of-before-is-spared": Slip(sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "False"),
-    "a-session-goes-that-was-created-since": Slip(sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "True"),
-    "what-forked-off-since-stays": Slip(sessions, "_began", "int(body.get(MADE_FROM, micros(record.created_at)))", "micros(record.created_at)"),
-    "a-session-that-was-named-since-stays": Slip(tenants, "Tenants._scopes", "if isinstance(row, Record) and is_of_before(row, before)", "if False"),
+    "copies-of-what-was-before-stay": Slip(
+        past, "is_older", "if int(str(record.body.get(MADE_OF, version))) < version:", "if False:"
+    ),
+    "a-session-of-before-is-spared": Slip(
+        sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "False"
+    ),
+    "a-session-goes-that-was-created-since": Slip(
+        sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "True"
+    ),
+    "what-forked-off-since-stays": Slip(
+        sessions, "_began", "int(body.get(MADE_FROM, micros(record.created_at)))", "micros(record.created_at)"
+    ),
+    "a-session-that-was-named-since-stays": Slip(
+        tenants, "Tenants._scopes", "if isinstance(row, Record) and is_of_before(row, before)", "if False"
+    ),
     "all-is-erased-that-is-of-a-lower-generation": Slip(
         erasure, "Erasure._erase_in", "before is not None:\n        older =", "False:\n        older ="
     ),
     "what-is-spared-is-left-behind": Slip(
-        erasure, "Erasure._erase_in", "await self._generations.spare(store, partition, generation, before)", "pass"
+        erasure,
+        "Erasure._erase_in",
+        "await self._generations.spare(store, partition, generation, before)",
+        "pass",
     ),
-    "notes-since-miss-those-that-went": Slip(scratchpads, "Scratchpads._begin_anew", "if upto <= (await self._end(partition)).cleared:", "if True:"),
-    "a-note-follows-one-that-has-gone": Slip(scratchpads, "Scratchpads._put", "generation=end.generation,", "generation=None,"),
-    "the-parts-of-a-note-are-older-than-it": Slip(scratchpads, "Scratchpads._stand", "for part in parts:", "for part in ():"),
+    "notes-since-miss-those-that-went": Slip(
+        scratchpads, "Scratchpads._begin_anew", "if upto <= (await self._end(partition)).cleared:", "if True:"
+    ),
+    "a-note-follows-one-that-has-gone": Slip(
+        scratchpads, "Scratchpads._put", "generation=end.generation,", "generation=None,"
+    ),
+    "the-parts-of-a-note-are-older-than-it": Slip(
+        scratchpads, "Scratchpads._stand", "for part in parts:", "for part in ():"
+    ),
 }

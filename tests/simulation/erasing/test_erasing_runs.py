@@ -49,7 +49,11 @@ def of_erased(world: Run, of: str) -> list[Life]:
 def test_a_seed_is_the_same_run_again() -> None:
     for seed in range(0, 12, 3):
         first, second = one(played, seed), one(played, seed)
-        assert (first.plan.struck, first.moments, first.lives.keys()) == (second.plan.struck, second.moments, second.lives.keys())
+        assert (first.plan.struck, first.moments, first.lives.keys()) == (
+            second.plan.struck,
+            second.moments,
+            second.lives.keys(),
+        )
 
 
 @pytest.mark.parametrize("slip", noticed.cases("erasing/", sorted(SLIPS)))

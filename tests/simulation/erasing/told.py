@@ -1,7 +1,9 @@
-"""What stood in the stores of a run of erasures, moment by moment: which lives of records there were, what became of each, and which texts each said.
+"""What stood in the stores of a run of erasures, moment by moment: which lives of
+records there were, what became of each, and which texts each said.
 
-The judge knows a record by its key and by the version with which it came to stand where nothing had stood, whatever became of it since. What a
-conversation has is of its session, what says another's text is of whoever said it first.
+The judge knows a record by its key and by the version with which it came to stand where
+nothing had stood, whatever became of it since. What a conversation has is of its
+session, what says another's text is of whoever said it first.
 """
 
 from __future__ import annotations
@@ -51,7 +53,11 @@ class Watched(InMemoryStore):
         return outcomes
 
     async def _delete_matching(self, query: Any, *asked: Any) -> int:
-        about = {(query.collection, row.key) for row in self.state.everything(query.collection.name) if isinstance(row, Record)}
+        about = {
+            (query.collection, row.key)
+            for row in self.state.everything(query.collection.name)
+            if isinstance(row, Record)
+        }
         before = self._roles(about)
         deleted = await super()._delete_matching(query, *asked)
         self._looked(about, before)
@@ -91,7 +97,9 @@ class Life:
     """When each of its versions came to stand."""
     ended: float = inf
     root: Life | None = None
-    """What it goes with: the session of what a conversation has, the entry of what it said before."""
+    """What it goes with: the session of what a conversation has, the entry of what it
+    said before.
+    """
 
 
 @dataclass(slots=True)
@@ -128,11 +136,15 @@ class Run(World):
     """What somebody began to delete by itself."""
     forked: dict[Key, Life] = field(default_factory=dict)
     """By a session that forked off, the one from which it did."""
-    counted: dict[object, tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]] = field(default_factory=dict)
-    """By process, what was seen to go since its erasure began: of homes, and of copies that were arriving."""
+    counted: dict[object, tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]] = field(
+        default_factory=dict
+    )
+    """By process, what was seen to go since its erasure began: of homes, and of copies
+    that were arriving.
+    """
     receipts: int = 0
 
-    # -- what holds at every moment -----------------------------------------------------------------------------------
+    # -- what holds at every moment ----------------------------------------------------
 
     def look_at(self, collection: Collection, key: Key, row: object) -> None:
         if collection is OPERATIONS:
@@ -142,7 +154,9 @@ class Run(World):
 
     def _look_at_moment(self, row: object) -> None:
         if isinstance(row, Record):
-            if row.fields["kind"] == ERASE_TENANT and row.version not in [one.version for one in self.moments]:
+            if row.fields["kind"] == ERASE_TENANT and row.version not in [
+                one.version for one in self.moments
+            ]:
                 self.moments.append(Moment(row.version, self.loop.time()))
         elif not any(self._operations()):
             for one in self.moments:
@@ -156,7 +170,9 @@ class Run(World):
 
     def _look_at_life(self, of: str, key: Key) -> None:
         lives = self.lives.setdefault((of, key), [])
-        rows = [row for server in self.servers if isinstance(row := server.store.state.standing(of, key), Record)]
+        rows = [
+            row for server in self.servers if isinstance(row := server.store.state.standing(of, key), Record)
+        ]
         there = lives[-1] if lives and lives[-1].ended == inf else None
         if not rows:
             if there is not None:
@@ -185,7 +201,11 @@ class Run(World):
         if of == ENTRY_VERSIONS.name:
             there = self.lives.get((ENTRIES.name, Key(row.key.tenant, str(row.fields["entry_id"]))), [])
         elif of != SESSIONS.name and row.scope.startswith(f"{CONVERSATION}:"):
-            session = [lives for lives in self.lives.values() if lives and (lives[-1].of, lives[-1].scope) == (SESSIONS.name, row.scope)]
+            session = [
+                lives
+                for lives in self.lives.values()
+                if lives and (lives[-1].of, lives[-1].scope) == (SESSIONS.name, row.scope)
+            ]
             there = next((lives for lives in session if lives[-1].key.tenant == row.key.tenant), [])
         else:
             return None
@@ -196,16 +216,26 @@ class Run(World):
         return [life for life in last if life.ended == inf and tenant in (None, life.key.tenant)]
 
     def is_of_before(self, life: Life) -> bool:
-        """Of before an erasure, and there when that began; what came since, by an earlier call or a slow clock, may go and may stand."""
+        """Of before an erasure, and there when that began; what came since, by an
+        earlier call or a slow clock, may go and may stand.
+        """
         return any(self._precedes(life, one) for one in self.moments)
 
     def _precedes(self, life: Life, one: Moment) -> bool:
-        return life.key.tenant == ERASED and life.born < one.version and (life.at <= one.at or not self._comes_late(life))
+        return (
+            life.key.tenant == ERASED
+            and life.born < one.version
+            and (life.at <= one.at or not self._comes_late(life))
+        )
 
     def _comes_late(self, life: Life) -> bool:
         """Whether it may have come by a call that had not been over for long."""
         acts = [self.acts[label] for label in life.ever if label in self.acts]
-        acts += [act for act in self.acts.values() if act.kind == COPY and act.begun <= life.at and life.of == ENTRIES.name]
+        acts += [
+            act
+            for act in self.acts.values()
+            if act.kind == COPY and act.begun <= life.at and life.of == ENTRIES.name
+        ]
         return not acts or any(life.at <= act.ended + LATEST + 1 for act in acts)
 
     def _went(self, life: Life) -> None:
@@ -213,29 +243,50 @@ class Run(World):
         if life.of not in (ENTRIES.name, SESSIONS.name) or life.key in self.deleted:
             return
         if not self.may_go(life) and not self._goes_with_a_source(life):
-            self.broken.append(f"{life.of} {life.key.id} of {life.key.tenant} is there no more, and is of after: {life.text:.300}")
+            self.broken.append(
+                f"{life.of} {life.key.id} of {life.key.tenant} is there no more, and is of after: {life.text:.300}"
+            )
 
     def of_before_in(self, life: Life) -> list[Life]:
-        """What is of before and said first what this says, or what this forked off from."""
+        """What is of before and said first what this says, or what this forked off
+        from.
+        """
         source = self.forked.get(life.key)
-        sources = [self.said[label] for label in LABEL.findall(life.text) if label in self.said] + ([] if source is None else [source])
-        return [one for one in sources if self.is_of_before(one)] + ([] if source is None else self.of_before_in(source))
+        sources = [self.said[label] for label in LABEL.findall(life.text) if label in self.said] + (
+            [] if source is None else [source]
+        )
+        return [one for one in sources if self.is_of_before(one)] + (
+            [] if source is None else self.of_before_in(source)
+        )
 
     def _goes_with_a_source(self, life: Life) -> bool:
-        """Whether an entry that it was made of is gone: a copy that is not confirmed yet goes with it."""
-        gone = [one.key.id for lives in self.lives.values() for one in lives if one.of == ENTRIES.name and one.ended < inf and one.key != life.key]
+        """Whether an entry that it was made of is gone: a copy that is not confirmed
+        yet goes with it.
+        """
+        gone = [
+            one.key.id
+            for lives in self.lives.values()
+            for one in lives
+            if one.of == ENTRIES.name and one.ended < inf and one.key != life.key
+        ]
         return any(name in life.text for name in gone)
 
     def may_go(self, life: Life) -> bool:
-        """Whether it is of before an erasure, or by a slow clock and written while others than who ended it may have been at it, or made of such."""
+        """Whether it is of before an erasure, or by a slow clock and written while
+        others than who ended it may have been at it, or made of such.
+        """
         return any(map(self._is_older, self._line_of(life)))
 
     def _line_of(self, life: Life) -> list[Life]:
-        """It, what it was copied or forked off from, and what that was: a copy of a copy is as old as the first, whatever that was edited to say."""
+        """It, what it was copied or forked off from, and what that was: a copy of a
+        copy is as old as the first, whatever that was edited to say.
+        """
         line = [life]
         for one in line:
             source = self.forked.get(one.key)
-            sources = [self.said[label] for label in sorted(one.ever) if label in self.said] + ([] if source is None else [source])
+            sources = [self.said[label] for label in sorted(one.ever) if label in self.said] + (
+                [] if source is None else [source]
+            )
             line += [source for source in dict.fromkeys(sources) if source not in line]
         return line
 
@@ -246,22 +297,36 @@ class Run(World):
     def of_note(self, part: Life) -> list[Life]:
         """The row and the parts of a note."""
         nonce = NONCE.findall(part.text)[0]
-        return [life for lives in self.lives.values() for life in lives if life.of == SCRATCHPADS.name and nonce in life.text]
+        return [
+            life
+            for lives in self.lives.values()
+            for life in lives
+            if life.of == SCRATCHPADS.name and nonce in life.text
+        ]
 
-    # -- the receipt --------------------------------------------------------------------------------------------------
+    # -- the receipt -------------------------------------------------------------------
 
     def taken(self, tenant: str, collection: str, store: str, role: Role) -> None:
         counted = self.counted.get(OWNER.get())
-        if counted is not None and tenant == ERASED and collection in SCOPED and role in (Role.HOME, Role.ARRIVING):
+        if (
+            counted is not None
+            and tenant == ERASED
+            and collection in SCOPED
+            and role in (Role.HOME, Role.ARRIVING)
+        ):
             counted[role is Role.ARRIVING][collection, store] += 1
 
-    # -- what holds in the end ----------------------------------------------------------------------------------------
+    # -- what holds in the end ---------------------------------------------------------
 
     def erased(self, label: str, begun: float) -> None:
-        """Who is told that the tenant is erased is told the truth: nothing is there of what stood when that was asked."""
+        """Who is told that the tenant is erased is told the truth: nothing is there of
+        what stood when that was asked.
+        """
         for life in self.standing(ERASED):
             if life.at < begun:
-                self.broken.append(f"{label} is told that all is erased, and {life.of} {life.key.id} stood there before: {life.text:.300}")
+                self.broken.append(
+                    f"{label} is told that all is erased, and {life.of} {life.key.id} stood there before: {life.text:.300}"
+                )
 
     def judge(self) -> None:
         if any(self._operations()):
@@ -271,15 +336,19 @@ class Run(World):
                 self.broken.append(f"{life.of} {life.key.id} is left of what is gone")
             elif life.root is None and self.is_of_before(life):
                 self.broken.append(f"{life.of} {life.key.id} is of before: {life.text:.400}")
-            elif any(not self._comes_too_late(life.root or life, source) for source in self.of_before_in(life)):
+            elif any(
+                not self._comes_too_late(life.root or life, source) for source in self.of_before_in(life)
+            ):
                 self.broken.append(f"{life.of} {life.key.id} says what is of before: {life.text:.400}")
         for act in self.acts.values():
             if act.done and act.label not in self.said and act.kind != COPY:
                 self.broken.append(f"{act.label} {act.kind} was acknowledged, and never stood")
 
     def _comes_too_late(self, copy: Life, source: Life) -> bool:
-        """Whether it was copied by a call that ended behind each erasure that the source is of before, or once the source had been edited twice since
-        its moment: nobody can tell by the copy then that it is of before (068)."""
+        """Whether it was copied by a call that ended behind each erasure that the
+        source is of before, or once the source had been edited twice since its moment:
+        nobody can tell by the copy then that it is of before (068).
+        """
         for one in self.moments:
             edits = sum(version >= one.version and at <= copy.at for version, at in source.versions.items())
             if self._precedes(source, one) and copy.at <= one.over and edits < 2:
@@ -287,6 +356,8 @@ class Run(World):
         return True
 
     def stands(self, act: Act) -> Life | None:
-        """What an act that was acknowledged let stand, and nobody deleted; None where that is of before, or gone with what is."""
+        """What an act that was acknowledged let stand, and nobody deleted; None where
+        that is of before, or gone with what is.
+        """
         life = self.said[act.label]
         return life if act.done and life.key not in self.deleted and not self.may_go(life) else None

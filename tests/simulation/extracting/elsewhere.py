@@ -1,4 +1,6 @@
-"""Stores that learn from what is said, as all processes of a run reach them, and as one does: calls fail, are late, or are a process's last."""
+"""Stores that learn from what is said, as all processes of a run reach them, and as one
+does: calls fail, are late, or are a process's last.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from memory.domain.message import Message
 from tests.simulation.faults import LATEST, Fault, Process, WorkerCrashed
 from tests.simulation.loop import seeded
 
-STRIKE = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.DELAY, Fault.CANCELLED)
+STRIKE = (
+    Fault.CRASH_BEFORE,
+    Fault.CRASH_AFTER,
+    Fault.ERROR_BEFORE,
+    Fault.ERROR_AFTER,
+    Fault.TIMEOUT,
+    Fault.DELAY,
+    Fault.CANCELLED,
+)
 RECORDING = "recording"
 """By what a context says which recording tells."""
 
@@ -27,7 +37,9 @@ class Call:
 
 @dataclass(slots=True)
 class Elsewhere:
-    """One store: what it was told, as often as it was, and the facts that it keeps by their keys."""
+    """One store: what it was told, as often as it was, and the facts that it keeps by
+    their keys.
+    """
 
     name: str
     calls: list[Call] = field(default_factory=list)

@@ -1,4 +1,6 @@
-"""Runs of recordings: managers of several processes over stores that fail, and over a memory whose stores do; processes die between any two calls."""
+"""Runs of recordings: managers of several processes over stores that fail, and over a
+memory whose stores do; processes die between any two calls.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,26 @@ from tests.simulation.world import HOME
 WORKERS, OPERATIONS, ROUNDS = 3, 9, 12
 STEPS = (
     *("runs.read", "runs.save", "runs.list", "log.append", "session.create", "session.update"),
-    *("erase.begin", "erase.raise", "erase.delete", "erase.end", *(f"tell.{store}" for store in (HEARD, SOME, NOTES))),
+    *(
+        "erase.begin",
+        "erase.raise",
+        "erase.delete",
+        "erase.end",
+        *(f"tell.{store}" for store in (HEARD, SOME, NOTES)),
+    ),
 )
 """What runs are aimed at."""
 OTHERS = tuple(fault for fault in Fault if fault not in RESTARTS | {Fault.PARTIAL})
-"""What can strike there: the store of a run is durable, and takes what it is given together."""
+"""What can strike there: the store of a run is durable, and takes what it is given
+together.
+"""
 ACTS = "say say say turn turn flush end end run run resume past erase erase down buffer buffer outage".split()
 CONFIG = MemoryConfig.load("memory://", embedder="none", accept_loss=True, tenant=TENANT)
 USERS = {"s/1": "bob", "s/2": "ada"}
 OUTAGE = 13
-"""Turns of an outage: more than it takes for a store to be tried more seldom, and such that every store is owed something by the last."""
+"""Turns of an outage: more than it takes for a store to be tried more seldom, and such
+that every store is owed something by the last.
+"""
 
 
 class Manager(MemoryManager):
@@ -61,14 +73,18 @@ class Manager(MemoryManager):
         floors: dict[str, int] = {}
         if session is not None:
             life = (await session._conversation()).log.life
-            self.told.lives.setdefault(life.incarnation, Recorded(session.id, str(life.whose.get("subject")), begun))
+            self.told.lives.setdefault(
+                life.incarnation, Recorded(session.id, str(life.whose.get("subject")), begun)
+            )
             floors = {store: mark for store, of, mark, _ in self.told.runs() if of == life.incarnation}
         self.told.floors[number] = begun, floors
         return recording
 
 
 class Agent:
-    """What runs in one process: a manager over a memory, and one that keeps what is said by itself."""
+    """What runs in one process: a manager over a memory, and one that keeps what is
+    said by itself.
+    """
 
     def __init__(self, told: Told, process: Process) -> None:
         self.told, self._process = told, process
@@ -89,7 +105,9 @@ class Agent:
         stores = [
             NamedStore(HEARD, heard, writable=True, extraction=Extraction(EveryTurn())),
             NamedStore(SOME, some, writable=True, extraction=Extraction(EveryNTurns(3), leaves_out)),  # type: ignore[arg-type]
-            NamedStore(NOTES, notes, writable=True, extraction=Extraction(EveryNTurns(2), extractor=everything)),
+            NamedStore(
+                NOTES, notes, writable=True, extraction=Extraction(EveryNTurns(2), extractor=everything)
+            ),
         ]
         manager = Manager(stores, memory=memory)
         manager.told = self.told
@@ -143,7 +161,9 @@ class Agent:
             await self.manager._settled()
 
     async def _past(self, label: str, random: Random) -> None:
-        """Something is appended past the recording; once a turn has ended without a fault it is as sure as what was added."""
+        """Something is appended past the recording; once a turn has ended without a
+        fault it is as sure as what was added.
+        """
         recording, session = await self._recording(random)
         said = Said(f"{label}/past", (await session._conversation()).log.life.incarnation, self.told.now())
         self.told.said[said.text] = said
@@ -154,7 +174,9 @@ class Agent:
         said.sure = went_well()
 
     async def _flush(self, label: str, random: Random) -> None:
-        """Every store has everything that this process was acknowledged, unless something fails."""
+        """Every store has everything that this process was acknowledged, unless
+        something fails.
+        """
         recording, session = await self._recording(random)
         if random.random() < 0.5:
             await recording.flush()  # what fails in it is made up for
@@ -201,13 +223,20 @@ class Agent:
         """A store is away for a while."""
         there = random.choice(list(self.told.stores.values()))
         there.is_down = True
-        self.told.run.loop.call_later(random.random() * 20, lambda: setattr(there, "is_down", False), context=Context())
+        self.told.run.loop.call_later(
+            random.random() * 20, lambda: setattr(there, "is_down", False), context=Context()
+        )
 
     async def _buffer(self, label: str, random: Random) -> None:
-        """What is said without a memory: it is held until every store has it, and no longer."""
+        """What is said without a memory: it is held until every store has it, and no
+        longer.
+        """
         recording = await self._apart.record(run_id=f"{self._process.name}.apart")
         held: Buffer = recording._spool  # type: ignore[assignment]
-        said = [Said(f"{label}/{n}", f"apart {self._process.name}", self.told.now()) for n in range(random.randint(1, 4))]
+        said = [
+            Said(f"{label}/{n}", f"apart {self._process.name}", self.told.now())
+            for n in range(random.randint(1, 4))
+        ]
         self.told.said |= {one.text: one for one in said}
         went_well = self._all_goes_well()
         await recording.add([{"role": "user", "content": one.text} for one in said])
@@ -216,14 +245,20 @@ class Agent:
         await (self._apart.flush() if random.random() < 0.3 else self._apart._settled())
         there = {message.text for message in held._held}
         for name, store in self.told.stores.items():
-            lost = [one.text for one in self._buffered if one.is_for(name) and one.text not in there | store.heard()]
+            lost = [
+                one.text
+                for one in self._buffered
+                if one.is_for(name) and one.text not in there | store.heard()
+            ]
             self.told.broken += [f"'{text}' has not come to '{name}', and is held no more" for text in lost]
         await self._apart.flush()
         if went_well() and len(held):
             self.told.broken.append(f"every store has everything, and {len(held)} messages are held")
 
     async def _outage(self, label: str, random: Random) -> None:
-        """One store is away for longer than it is patiently tried, and all else goes well: others miss nothing, and it has all once it is back."""
+        """One store is away for longer than it is patiently tried, and all else goes
+        well: others miss nothing, and it has all once it is back.
+        """
         if random.random() < 0.7 or not self.told.run.plan.active:
             return
         plan, down = self.told.run.plan, self.told.stores[HEARD]
@@ -263,7 +298,11 @@ class Agent:
     def _have(self, *names: str, said: list[Said]) -> None:
         for name in names:
             heard = self.told.stores[name].heard()
-            lost = [one for one in said if one.is_for(name) and one.text not in heard and not self.told.may_be_erased(one)]
+            lost = [
+                one
+                for one in said
+                if one.is_for(name) and one.text not in heard and not self.told.may_be_erased(one)
+            ]
             self.told.broken += [f"all was told, and '{name}' has not '{one.text}'" for one in lost]
 
 
@@ -272,7 +311,11 @@ def run_recordings(seed: int) -> Told:
     random, loop = seeded(seed, 6), SimulatedLoop(seed * 1000 + 7)
     at = random.choice(STEPS)
     fault = (
-        random.choice(STRIKE if at.startswith("tell.") else tuple(set(Fault) - {Fault.EMPTIED, Fault.ROLLED_BACK, Fault.PARTIAL}))
+        random.choice(
+            STRIKE
+            if at.startswith("tell.")
+            else tuple(set(Fault) - {Fault.EMPTIED, Fault.ROLLED_BACK, Fault.PARTIAL})
+        )
         if at
         else STRIKE[0]
     )
@@ -298,7 +341,9 @@ async def _all(told: Told) -> None:
 
 
 async def _worker(told: Told, number: int) -> None:
-    """One worker through its acts. When its process dies, another takes its place, with nothing but the stores."""
+    """One worker through its acts. When its process dies, another takes its place, with
+    nothing but the stores.
+    """
     random = seeded(told.run.seed, 3, number)
     todo, life = [(f"w{number}.{n}", random.choice(ACTS)) for n in range(OPERATIONS)], 0
     while todo:
@@ -326,7 +371,9 @@ async def _live(told: Told, process: Process, todo: list[tuple[str, str]], numbe
 
 
 async def _in_the_end(told: Told) -> None:
-    """What is owed is carried out, and what was left is told by one process; then everything that was promised holds at once."""
+    """What is owed is carried out, and what was left is told by one process; then
+    everything that was promised holds at once.
+    """
     process = told.run.process("auditor")
     OWNER.set(process)
     auditor = Agent(told, process)
@@ -334,7 +381,9 @@ async def _in_the_end(told: Told) -> None:
     for _ in range(ROUNDS):
         await asyncio.sleep(100)  # longer than any lease
         report = await auditor.engine.maintenance.sweep()
-        if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or report.stays):
+        if report.ran and not (
+            report.finished or report.still_owed or report.moved or report.waiting or report.stays
+        ):
             break
     rounds = [await auditor.manager.resume() for _ in range(2)]
     if rounds[-1]:
@@ -343,12 +392,18 @@ async def _in_the_end(told: Told) -> None:
     async for session_id in _sessions(auditor.memory):
         session = auditor.memory.session(session_id, create=False)
         info, life = await session.info(), (await session._conversation()).log.life.incarnation
-        numbers[life] = {item.message.text: item.number - 1 for item in (await session.history(limit=1_000)).items}
-        if info.namespace == NAMESPACE and info.expires_at is None and info.message_count:  # one that was never recorded in has nothing noted
+        numbers[life] = {
+            item.message.text: item.number - 1 for item in (await session.history(limit=1_000)).items
+        }
+        if (
+            info.namespace == NAMESPACE and info.expires_at is None and info.message_count
+        ):  # one that was never recorded in has nothing noted
             told.broken.append(f"'{session_id}' is kept although every store has it")
     told.look()
     told.judged(numbers)
-    told.erased([(row, texts_in(row)) for collection in KINDS.collections for row in told.run.standing(collection)])
+    told.erased(
+        [(row, texts_in(row)) for collection in KINDS.collections for row in told.run.standing(collection)]
+    )
 
 
 async def _sessions(memory: Memory):  # type: ignore[no-untyped-def]

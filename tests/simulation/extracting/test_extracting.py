@@ -1,4 +1,6 @@
-"""Recordings under simulation: the same seeds on every run, and fresh ones in `make nightly`; and the proof that a slip would be noticed."""
+"""Recordings under simulation: the same seeds on every run, and fresh ones in `make
+nightly`; and the proof that a slip would be noticed.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,18 @@ def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureF
     with capsys.disabled():
         print(f"\nrecordings: {SEEDS}")
     total = some(SEEDS)
-    assert not {failure.seed: failure.violations[0] for failure in total.failures}, "python -m tests.simulation.extracting --seed … shows one again"
+    assert not {failure.seed: failure.violations[0] for failure in total.failures}, (
+        "python -m tests.simulation.extracting --seed … shows one again"
+    )
     assert total.struck > len(SEEDS)
     assert total.sure > 3 * len(SEEDS)
 
 
 @pytest.mark.parametrize("slip", noticed.cases("extracting/", sorted(SLIPS)))
 def test_a_slip_in_recording_is_noticed(slip: str) -> None:
-    noticed.assert_shows(f"extracting/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).broken), range(NOTICED_WITHIN))
+    noticed.assert_shows(
+        f"extracting/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).broken), range(NOTICED_WITHIN)
+    )
 
 
 @cells("slip", sorted(SLIPS), shared=True)

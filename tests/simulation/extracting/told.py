@@ -15,14 +15,18 @@ from tests.simulation.sessions.run import Run
 from tests.simulation.sessions.told import Call as Asked
 
 HEARD, SOME, NOTES = "heard", "some", "notes"
-"""Stores: one that is told after each turn, one that a filter keeps a part from and that is told at every third, one that keeps facts under keys."""
+"""Stores: one that is told after each turn, one that a filter keeps a part from and
+that is told at every third, one that keeps facts under keys.
+"""
 LEAVES_OUT = "/0"
 """How texts end that the filter of `some` leaves out."""
 
 
 @dataclass(slots=True)
 class Said:
-    """One message that was handed in. `sure` once that was acknowledged by a recording, or a turn ended behind it."""
+    """One message that was handed in. `sure` once that was acknowledged by a recording,
+    or a turn ended behind it.
+    """
 
     text: str
     life: str
@@ -44,7 +48,9 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How far a store had come at a moment, as is noted, and what it had been told by then."""
+    """How far a store had come at a moment, as is noted, and what it had been told by
+    then.
+    """
 
     store: str
     life: str
@@ -59,13 +65,17 @@ class Told:
     """All of one run."""
 
     run: Run
-    stores: dict[str, Elsewhere] = field(default_factory=lambda: {name: Elsewhere(name) for name in (HEARD, SOME, NOTES)})
+    stores: dict[str, Elsewhere] = field(
+        default_factory=lambda: {name: Elsewhere(name) for name in (HEARD, SOME, NOTES)}
+    )
     said: dict[str, Said] = field(default_factory=dict)
     lives: dict[str, Life] = field(default_factory=dict)
     erasings: list[Asked] = field(default_factory=list)
     recordings: Iterator[int] = field(default_factory=count)
     floors: dict[int, tuple[float, dict[str, int]]] = field(default_factory=dict)
-    """By recording: when it was begun, and from where on each store was to be told then."""
+    """By recording: when it was begun, and from where on each store was to be told
+    then.
+    """
     seen: list[Seen] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
@@ -76,15 +86,26 @@ class Told:
         return [said for said in self.said.values() if said.life == life]
 
     def may_be_erased(self, said: Said) -> bool:
-        return self.lives[said.life].user == "ada" and any(not e.done or not e.is_over_before(said.begun) for e in self.erasings)
+        return self.lives[said.life].user == "ada" and any(
+            not e.done or not e.is_over_before(said.begun) for e in self.erasings
+        )
 
     def runs(self) -> Iterator[tuple[str, str, int, bool]]:
-        """What is noted of stores, as the memory's stores have it: store, life, mark, and whether something may wait."""
+        """What is noted of stores, as the memory's stores have it: store, life, mark,
+        and whether something may wait.
+        """
         for row in self.run.standing(RUNS):
-            yield str(row.fields["child_id"]), _life_of(row), int(str(row.fields["message_count"])), row.fields["status"] == "queued"
+            yield (
+                str(row.fields["child_id"]),
+                _life_of(row),
+                int(str(row.fields["message_count"])),
+                row.fields["status"] == "queued",
+            )
 
     def look(self) -> None:
-        """After every act: what is noted is remembered; and of what a store has not, it is noted that it may wait."""
+        """After every act: what is noted is remembered; and of what a store has not, it
+        is noted that it may wait.
+        """
         waiting = set()
         for name, life, mark, waits in self.runs():
             there = self.stores[name]
@@ -93,23 +114,39 @@ class Told:
                 waiting.add((name, life))
         for store in self.stores.values():
             lost = [said for said in self._untold(store) if (store.name, said.life) not in waiting]
-            self.broken += [f"'{said.text}' has not come to '{store.name}', and nothing is noted to wait for it" for said in lost]
+            self.broken += [
+                f"'{said.text}' has not come to '{store.name}', and nothing is noted to wait for it"
+                for said in lost
+            ]
 
     def _untold(self, store: Elsewhere) -> list[Said]:
         """What a store is owed."""
         heard = store.heard()
-        sure = [said for said in self.said.values() if said.sure and said.life in self.lives and said.is_for(store.name)]
+        sure = [
+            said
+            for said in self.said.values()
+            if said.sure and said.life in self.lives and said.is_for(store.name)
+        ]
         return [said for said in sure if said.text not in heard and not self.may_be_erased(said)]
 
     def noted(self, recording: int, life: str) -> None:
         """What a recording knows to have told is noted, where all goes well."""
         marks = {store: mark for store, of, mark, _ in self.runs() if of == life}
         for name, mark in marks.items():
-            known = max((call.numbers[-1] + 1 for call in self.stores[name].returned if call.recording == recording and call.numbers), default=0)
+            known = max(
+                (
+                    call.numbers[-1] + 1
+                    for call in self.stores[name].returned
+                    if call.recording == recording and call.numbers
+                ),
+                default=0,
+            )
             if mark < known:
-                self.broken.append(f"'{name}' is noted to have come to {mark}, and is known to have come to {known}")
+                self.broken.append(
+                    f"'{name}' is noted to have come to {mark}, and is known to have come to {known}"
+                )
 
-    # -- in the end ---------------------------------------------------------------------------------------------------
+    # -- in the end --------------------------------------------------------------------
 
     def judged(self, numbers: dict[str, dict[str, int]]) -> None:
         """Once nothing waits. `numbers`: of each life that is still there, by text."""
@@ -127,7 +164,9 @@ class Told:
             self.broken += [f"'{said.text}' was never told to '{store.name}'" for said in self._untold(store)]
 
     def _only_what_was_said_is_told(self, numbers: dict[str, dict[str, int]]) -> None:
-        """Each message under its number, and none that a filter leaves out, nor another life's."""
+        """Each message under its number, and none that a filter leaves out, nor another
+        life's.
+        """
         names: dict[tuple[str, int], str] = {}
         for name in (HEARD, SOME):
             for call in self.stores[name].calls:
@@ -138,18 +177,32 @@ class Told:
                     said = self.said[text]
                     if not said.is_for(name):
                         self.broken.append(f"'{name}' was told '{text}', which its filter leaves out")
-                    there = numbers.get(said.life, {}).get(text, names.setdefault((said.life, number), text) if said.life not in numbers else None)
+                    there = numbers.get(said.life, {}).get(
+                        text,
+                        names.setdefault((said.life, number), text) if said.life not in numbers else None,
+                    )
                     if there not in (number, text, None):
-                        self.broken.append(f"'{name}' was told '{text}' as number {number}, and that is {there}")
+                        self.broken.append(
+                            f"'{name}' was told '{text}' as number {number}, and that is {there}"
+                        )
 
     def _marks_are_reached(self, numbers: dict[str, dict[str, int]]) -> None:
         """No mark was ever beyond what its store had."""
         for seen in self.seen:
             store = self.stores[seen.store]
-            heard = {text for call in store.calls[: seen.calls] for text in call.texts} | set(list(store.kept.values())[: seen.kept])
+            heard = {text for call in store.calls[: seen.calls] for text in call.texts} | set(
+                list(store.kept.values())[: seen.kept]
+            )
             for text, number in numbers.get(seen.life, {}).items():
-                if number < seen.mark and text in self.said and self.said[text].is_for(seen.store) and text not in heard:
-                    self.broken.append(f"'{seen.store}' was noted to have come to {seen.mark}, and had not '{text}', number {number}")
+                if (
+                    number < seen.mark
+                    and text in self.said
+                    and self.said[text].is_for(seen.store)
+                    and text not in heard
+                ):
+                    self.broken.append(
+                        f"'{seen.store}' was noted to have come to {seen.mark}, and had not '{text}', number {number}"
+                    )
 
     def _in_order(self, store: Elsewhere) -> None:
         """What is told for the first time is behind all that was told before."""
@@ -167,28 +220,44 @@ class Told:
                 if (life, text) in first:
                     continue
                 if any(known > number for (of, _), known in first.items() if of == life):
-                    self.broken.append(f"'{store.name}' was told '{text}', number {number}, behind what came after it")
+                    self.broken.append(
+                        f"'{store.name}' was told '{text}', number {number}, behind what came after it"
+                    )
                 first[life, text] = number
 
     def _once(self, store: Elsewhere) -> None:
-        """What a recording knows to have told it does not tell again, nor what was noted when it began."""
+        """What a recording knows to have told it does not tell again, nor what was
+        noted when it began.
+        """
         sure: dict[int, int] = {}
         returned = {id(call) for call in store.returned}
         for call in store.calls:
-            floor = max(self.floors.get(call.recording, (0.0, {}))[1].get(store.name, 0), sure.get(call.recording, 0))
+            floor = max(
+                self.floors.get(call.recording, (0.0, {}))[1].get(store.name, 0), sure.get(call.recording, 0)
+            )
             if call.numbers and call.numbers[0] < floor:
-                self.broken.append(f"'{store.name}' has had everything before {floor}, and is told it again: {call}")
+                self.broken.append(
+                    f"'{store.name}' has had everything before {floor}, and is told it again: {call}"
+                )
             if id(call) in returned and call.numbers:
                 sure[call.recording] = call.numbers[-1] + 1
 
     def erased(self, rows: Sequence[tuple[Record, set[str]]]) -> None:
-        """Of a user who was erased nothing waits anywhere, and no recording that was begun since tells it."""
+        """Of a user who was erased nothing waits anywhere, and no recording that was
+        begun since tells it.
+        """
         for erasing in (each for each in self.erasings if each.done):
             done = erasing.ended or 0.0
-            gone = {life for life, one in self.lives.items() if one.user == "ada" and one.begun < erasing.begun}
-            texts = {said.text for said in self.said.values() if said.life in gone and said.begun < erasing.begun}
+            gone = {
+                life for life, one in self.lives.items() if one.user == "ada" and one.begun < erasing.begun
+            }
+            texts = {
+                said.text for said in self.said.values() if said.life in gone and said.begun < erasing.begun
+            }
             for row, found in rows:
-                self.broken += [f"'{text}' was erased with its user, and is in {row}" for text in sorted(found & texts)]
+                self.broken += [
+                    f"'{text}' was erased with its user, and is in {row}" for text in sorted(found & texts)
+                ]
             for store in self.stores.values():
                 for call in store.calls:
                     if texts & set(call.texts) and self.floors.get(call.recording, (0.0, {}))[0] > done:

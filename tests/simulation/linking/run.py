@@ -1,7 +1,9 @@
-"""Runs of the graph: several processes write entries, supersede, link, unlink, retire, delete, move and promote them, faults at every call.
+"""Runs of the graph: several processes write entries, supersede, link, unlink, retire,
+delete, move and promote them, faults at every call.
 
-No link comes to stand before its ends did. What is told meanwhile never names an end that is not told of too. Once nothing is under way any more,
-each question of the graph is asked of an engine and of a model in plain Python.
+No link comes to stand before its ends did. What is told meanwhile never names an end
+that is not told of too. Once nothing is under way any more, each question of the graph
+is asked of an engine and of a model in plain Python.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from unittest.mock import patch
 
 from memory.domain import ids
 from memory.domain.entry import EntryDraft
-from memory.domain.errors import Conflict, Contended, InvalidInput, InvalidScopePromotion, NotFound, StoreError
+from memory.domain.errors import (
+    Conflict,
+    Contended,
+    InvalidInput,
+    InvalidScopePromotion,
+    NotFound,
+    StoreError,
+)
 from memory.domain.scope import Scope
 from memory.orchestrator import graph
 from memory.orchestrator.collections import ENTRIES, RELATIONS
@@ -33,7 +42,15 @@ from tests.simulation.world import HOME
 
 TENANT, SCOPES = "acme", (Scope.session("s1"), Scope.user("ada"))
 WORKERS, ACTS_EACH, ROUNDS = 3, 9, 20
-STEPS = ("read.home", "write.home", "relate.home", "supersede.home", "relation.list", "delete.home", "owed.settle")
+STEPS = (
+    "read.home",
+    "write.home",
+    "relate.home",
+    "supersede.home",
+    "relation.list",
+    "delete.home",
+    "owed.settle",
+)
 """What faults strike more readily at."""
 WEIGHTS = {
     "relate": 11,
@@ -55,7 +72,9 @@ class Run(World):
     """Everything of one run that its workers share, and what was seen in the stores."""
 
     ids: list[str] = field(default_factory=list)
-    """Of every entry that is written sometime: they have keys, so that one can be linked to before it is there."""
+    """Of every entry that is written sometime: they have keys, so that one can be
+    linked to before it is there.
+    """
     born: set[str] = field(default_factory=set)
     linked: set[str] = field(default_factory=set)
     wanted: dict[tuple[str, str, str], str] = field(default_factory=dict)
@@ -73,12 +92,18 @@ class Run(World):
     asked: int = 0
 
     def look(self) -> None:
-        """No link stands before its ends did, and nothing gave way to what is not there."""
+        """No link stands before its ends did, and nothing gave way to what is not
+        there.
+        """
         rows = [row for server in self.servers for row in server.store.state.everything(ENTRIES.name)]
         homes = [row for row in rows if isinstance(row, Record) and row.role is Role.HOME]
         self.born.update(row.key.id for row in homes)
         for row in homes:
-            if row.fields.get("valid_to") is not None and row.key.id not in self.ended and not self.superseding.get(row.key.id, set()) & self.born:
+            if (
+                row.fields.get("valid_to") is not None
+                and row.key.id not in self.ended
+                and not self.superseding.get(row.key.id, set()) & self.born
+            ):
                 self.broken.append(f"{row.key.id} has ended, and nothing took its place")
         for link in (row for server in self.servers for row in server.store.state.everything(RELATIONS.name)):
             if isinstance(link, Record) and link.key.id not in self.linked:
@@ -108,14 +133,20 @@ class Linker(Worker[Run]):
         await self.engine.entries.write(TENANT, draft)
 
     def _draft(self, label: str) -> EntryDraft:
-        return EntryDraft(scope=SCOPES[seeded(self.run.seed, 9, *label.encode()).randrange(2)], content=f"Ada lives in {label}", key=label)
+        return EntryDraft(
+            scope=SCOPES[seeded(self.run.seed, 9, *label.encode()).randrange(2)],
+            content=f"Ada lives in {label}",
+            key=label,
+        )
 
     async def _supersede(self, label: str, random: Random) -> None:
         there = sorted(self.run.born)
         if there:
             draft, named = self._draft(label), random.sample(there, min(len(there), 1 + random.randrange(2)))
             for entry_id in named:
-                self.run.superseding.setdefault(entry_id, set()).add(ids.keyed_id(TENANT, draft.scope.text, label))
+                self.run.superseding.setdefault(entry_id, set()).add(
+                    ids.keyed_id(TENANT, draft.scope.text, label)
+                )
             await self.engine.superseding.write(TENANT, draft, Superseded(named))
 
     async def _relate(self, label: str, random: Random) -> None:
@@ -146,7 +177,9 @@ class Linker(Worker[Run]):
         await self.engine.erasure.erase_scope(TENANT, random.choice(SCOPES))
 
     async def _move(self, label: str, random: Random) -> None:
-        await self.engine.tiering.move(ENTRIES, Key(TENANT, self._any(random)), random.choice(("mid", "long")))
+        await self.engine.tiering.move(
+            ENTRIES, Key(TENANT, self._any(random)), random.choice(("mid", "long"))
+        )
 
     async def _promote(self, label: str, random: Random) -> None:
         entry_id, away = self._any(random), random.random() < 0.4
@@ -164,12 +197,16 @@ class Linker(Worker[Run]):
             gone = set(self.run.gone)
             for link in await self.engine.relations.related(TENANT):
                 if {link.source_id, link.target_id} & gone:
-                    self.run.broken.append(f"the link {link.id} is told of, and an end of it was deleted before")
+                    self.run.broken.append(
+                        f"the link {link.id} is told of, and an end of it was deleted before"
+                    )
         elif which < 0.6:
             whole = await self.engine.graphs.graph(Asked(TENANT, (), limit=random.choice((3, 200))))
             self.run.closed([one.id for one in whole.entries], whole.relations, "a graph")
         else:
-            around = await self.engine.graphs.expand(TENANT, self._any(random), depth=2, superseded=random.random() < 0.5)
+            around = await self.engine.graphs.expand(
+                TENANT, self._any(random), depth=2, superseded=random.random() < 0.5
+            )
             self.run.closed([node.entry.id for node in around.nodes], around.relations, "an expansion")
             if any(not {one.source_id, one.target_id} - around.retired for one in around.relations):
                 self.run.broken.append("an expansion tells of a link between two that are dimmed")
@@ -185,7 +222,9 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
         if link not in there and link not in world.cut and not {source, target} & world.deleted:
             world.broken.append(f"the link {link} was acknowledged, and is not there")
     scope = SCOPES[random.randrange(2)]
-    moments = [link.made for link in model.links] + [one.since for stood in model.entries.values() for one in stood]
+    moments = [link.made for link in model.links] + [
+        one.since for stood in model.entries.values() for one in stood
+    ]
     began = random.choice(sorted(moments) or [START]) + timedelta(seconds=random.random() ** 4)
 
     def same(what: str, found: object, wanted: object) -> None:
@@ -199,19 +238,41 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
         found = {one.id for one in await engine.relations.related(TENANT, shown=shown)}
         same(f"related {when}", found, model.related(as_of=as_of, known_at=known_at))
         for scopes in ((), (scope,)):
-            whole = await engine.graphs.graph(Asked(TENANT, scopes, limit=200, as_of=as_of, known_at=known_at))
+            whole = await engine.graphs.graph(
+                Asked(TENANT, scopes, limit=200, as_of=as_of, known_at=known_at)
+            )
             told = {one.id for one in whole.entries}, set(whole.retired), {one.id for one in whole.relations}
-            same(f"graph {when} {scopes}", told, model.graph(scopes=[one.text for one in scopes], as_of=as_of, known_at=known_at))
-    same("active", {one.id for one in await engine.relations.related(TENANT, shown=Shows())}, model.related(active=True))
+            same(
+                f"graph {when} {scopes}",
+                told,
+                model.graph(scopes=[one.text for one in scopes], as_of=as_of, known_at=known_at),
+            )
+    same(
+        "active",
+        {one.id for one in await engine.relations.related(TENANT, shown=Shows())},
+        model.related(active=True),
+    )
     for entry_id in sorted(model.entries):
         dimmed = entry_id not in model.visible()
-        for depth, superseded, within in ((1, False, None), (2, False, None), (2, True, None), (2, False, frozenset({scope.text}))):
+        for depth, superseded, within in (
+            (1, False, None),
+            (2, False, None),
+            (2, True, None),
+            (2, False, frozenset({scope.text})),
+        ):
             if dimmed and not superseded:
                 continue
-            around = await engine.graphs.expand(TENANT, entry_id, depth=depth, scopes=within, superseded=superseded)
-            reached = {node.entry.id: node.depth for node in around.nodes}, {one.id for one in around.relations}
+            around = await engine.graphs.expand(
+                TENANT, entry_id, depth=depth, scopes=within, superseded=superseded
+            )
+            reached = (
+                {node.entry.id: node.depth for node in around.nodes},
+                {one.id for one in around.relations},
+            )
             same(
-                f"expand {entry_id} {depth} {superseded} {within}", reached, model.expand(entry_id, depth, superseded=superseded, scopes=within or ())
+                f"expand {entry_id} {depth} {superseded} {within}",
+                reached,
+                model.expand(entry_id, depth, superseded=superseded, scopes=within or ()),
             )
             same("retired", around.retired, reached[0].keys() - model.visible())
         if not dimmed:
@@ -242,7 +303,9 @@ async def _all(world: Run) -> None:
     lives = [(acts, seeded(world.seed, 4, number)) for number, acts in enumerate(todo)]
     await at_work(world, lambda process: Linker(world, process), lives)
     auditor = world.process("auditor")
-    slices = 2 + len(world.linked) // SETTINGS.page  # as a sweep goes over the links, from a place in the middle until it has come round
+    slices = (
+        2 + len(world.linked) // SETTINGS.page
+    )  # as a sweep goes over the links, from a place in the middle until it has come round
     engine = await audited(world, auditor, 4 * CLOCK_ERROR, ROUNDS, slices)
     await judge(world, engine, auditor.clock(), seeded(world.seed, 10))
 

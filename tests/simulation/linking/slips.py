@@ -1,4 +1,6 @@
-"""Slips in links and the graph that a run must notice, by the name of what goes wrong then."""
+"""Slips in links and the graph that a run must notice, by the name of what goes wrong
+then.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from memory.orchestrator import dangling, entries, graph, relations, superseding
 from tests.support.slips import Slip
 
 _STORED = "await self._entries.births.put(one.store, [one], write.revive, write.consistency)"
-_RETIRED = "[await self._entries.retire(one.record.key.tenant, record.key.id, write.at) for record, _ in homes]"
+_RETIRED = (
+    "[await self._entries.retire(one.record.key.tenant, record.key.id, write.at) for record, _ in homes]"
+)
 
 SLIPS: dict[str, Slip] = {
     "a-link-comes-before-its-entry": Slip(
@@ -18,35 +22,66 @@ SLIPS: dict[str, Slip] = {
         "        return relation_of(made)\n",
     ),
     "others-are-retired-before-the-entry-is-there": Slip(
-        superseding, "Superseding._written", f"    else:\n        {_STORED}\n", f"    else:\n        {_RETIRED}\n        {_STORED}\n        return\n"
+        superseding,
+        "Superseding._written",
+        f"    else:\n        {_STORED}\n",
+        f"    else:\n        {_RETIRED}\n        {_STORED}\n        return\n",
     ),
-    "an-erased-end-stays-linked": Slip(dangling, "Dangling._drop", "if not parents <= there:", "if not parents & there:"),
-    "a-graph-tells-of-links-with-one-end": Slip(graph, "Graphs.graph", "_ends(row) <= ends and", "_ends(row) & ends and"),
-    "a-graph-forgets-who-superseded-whom": Slip(graph, "Graphs.graph", '"target_id", there, SUPERSEDES', '"target_id", (), SUPERSEDES'),
-    "a-graph-tells-of-links-made-later": Slip(graph, "Graphs.graph", "asked.known_at is None or row.created_at <= asked.known_at", "True"),
+    "an-erased-end-stays-linked": Slip(
+        dangling, "Dangling._drop", "if not parents <= there:", "if not parents & there:"
+    ),
+    "a-graph-tells-of-links-with-one-end": Slip(
+        graph, "Graphs.graph", "_ends(row) <= ends and", "_ends(row) & ends and"
+    ),
+    "a-graph-forgets-who-superseded-whom": Slip(
+        graph, "Graphs.graph", '"target_id", there, SUPERSEDES', '"target_id", (), SUPERSEDES'
+    ),
+    "a-graph-tells-of-links-made-later": Slip(
+        graph, "Graphs.graph", "asked.known_at is None or row.created_at <= asked.known_at", "True"
+    ),
     "what-is-dimmed-shows-all-its-links": Slip(
-        graph, "_may_show", 'hidden == 0 or (hidden == 1 and row.fields["relation"] == SUPERSEDES)', "hidden < 2"
+        graph,
+        "_may_show",
+        'hidden == 0 or (hidden == 1 and row.fields["relation"] == SUPERSEDES)',
+        "hidden < 2",
     ),
-    "what-is-dimmed-is-of-any-scope": Slip(graph, "Graphs._superseded", "(not scopes or entry.scope.text in scopes)", "True"),
+    "what-is-dimmed-is-of-any-scope": Slip(
+        graph, "Graphs._superseded", "(not scopes or entry.scope.text in scopes)", "True"
+    ),
     "an-expansion-goes-one-way": Slip(
         graph,
         "Graphs._step",
         '(("source_id", outgoing), ("target_id", incoming))',
         '(("source_id", outgoing), ("target_id", dict.fromkeys(begun, _Links())))',
     ),
-    "an-expansion-leaves-its-scopes": Slip(graph, "Graphs._look", "scopes is None or entry.scope.text in scopes", "True"),
-    "an-expansion-shows-all-that-is-retired": Slip(graph, "_Walk.counting", " and _may_show(row, self.retired)", ""),
+    "an-expansion-leaves-its-scopes": Slip(
+        graph, "Graphs._look", "scopes is None or entry.scope.text in scopes", "True"
+    ),
+    "an-expansion-shows-all-that-is-retired": Slip(
+        graph, "_Walk.counting", " and _may_show(row, self.retired)", ""
+    ),
     "a-second-step-begins-at-the-first-alone": Slip(
-        graph, "Graphs._step", "if node.depth == step - 1][:at_most]", "if node.depth == step - 1][: at_most or 1]"
+        graph,
+        "Graphs._step",
+        "if node.depth == step - 1][:at_most]",
+        "if node.depth == step - 1][: at_most or 1]",
     ),
     "links-at-a-moment-are-those-of-today": Slip(
-        relations, "Relations._counting", "as_of=shown.as_of, known_at=shown.known_at", "as_of=None, known_at=None"
+        relations,
+        "Relations._counting",
+        "as_of=shown.as_of, known_at=shown.known_at",
+        "as_of=None, known_at=None",
     ),
     "a-link-that-was-made-later-was-known": Slip(
         relations, "Relations._counting", "shown.known_at is None or row.created_at <= shown.known_at", "True"
     ),
-    "what-supersedes-is-hidden-with-what-it-hides": Slip(relations, "Relations._counting", "shown.superseded and", "False and"),
+    "what-supersedes-is-hidden-with-what-it-hides": Slip(
+        relations, "Relations._counting", "shown.superseded and", "False and"
+    ),
     "what-was-retired-is-seen-as-it-is": Slip(
-        entries, "Entries._seen", "record if retired or (is_current(record, now) if at is None else is_active(record, at, now)) else None", "record"
+        entries,
+        "Entries._seen",
+        "record if retired or (is_current(record, now) if at is None else is_active(record, at, now)) else None",
+        "record",
     ),
 }

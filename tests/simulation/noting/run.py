@@ -1,8 +1,11 @@
-"""Runs of scratchpads: the real engine on an in-memory store, several processes that append, clear and read, faults at every call.
+"""Runs of scratchpads: the real engine on an in-memory store, several processes that
+append, clear and read, faults at every call.
 
-Every row that ever stood is remembered by its place as soon as it does. What was acknowledged is in exactly one of them, what was refused in none,
-each says how large all is then, and a clearing takes what whoever cleared had seen. Of what is refused no part is left where nothing failed. Once
-nothing is owed any more what was cleared is gone, parts and all.
+Every row that ever stood is remembered by its place as soon as it does. What was
+acknowledged is in exactly one of them, what was refused in none, each says how large
+all is then, and a clearing takes what whoever cleared had seen. Of what is refused no
+part is left where nothing failed. Once nothing is owed any more what was cleared is
+gone, parts and all.
 """
 
 from __future__ import annotations
@@ -28,11 +31,21 @@ from tests.simulation.world import HOME
 
 TENANT, AGENT = "acme", "builder"
 CAP, PART_BYTES = 420, 64
-"""So small that a few appends fill it, and that what is longer than a line stands in parts."""
+"""So small that a few appends fill it, and that what is longer than a line stands in
+parts.
+"""
 WORKERS, ACTS_EACH, ROUNDS = 3, 8, 12
 MEETING = 60.0
 """Seconds from one moment at which workers meet to the next."""
-STEPS = ("scratchpad.end", "scratchpad.put", "scratchpad.part", "scratchpad.drop", "scratchpad.size", "scratchpad.read", "scratchpad.find")
+STEPS = (
+    "scratchpad.end",
+    "scratchpad.put",
+    "scratchpad.part",
+    "scratchpad.drop",
+    "scratchpad.size",
+    "scratchpad.read",
+    "scratchpad.find",
+)
 """What faults strike more readily at; and in some runs one of these at one of them."""
 FOCUSED = (Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.FROZEN, Fault.CRASH_AFTER, Fault.DUPLICATE)
 WEIGHTS = {"append": 9, "long": 5, "clear": 3, "read": 4, "sweep": 2}
@@ -76,21 +89,29 @@ class Run(World):
     """The last place of which somebody was told."""
 
     def standing(self) -> list[Record]:
-        return [row for row in self.servers[0].store.state.everything(SCRATCHPADS.name) if isinstance(row, Record)]
+        return [
+            row for row in self.servers[0].store.state.everything(SCRATCHPADS.name) if isinstance(row, Record)
+        ]
 
-    # -- what holds at every moment -----------------------------------------------------------------------------------
+    # -- what holds at every moment ----------------------------------------------------
 
     def look(self) -> None:
         rows = self.standing()
         by_key = {row.key: row for row in rows}
-        for row in sorted((row for row in rows if "place" in row.fields), key=lambda row: _number(row, "place")):
+        for row in sorted(
+            (row for row in rows if "place" in row.fields), key=lambda row: _number(row, "place")
+        ):
             place, nonce = _number(row, "place"), str(row.fields["nonce"])
-            keys = [scratchpads._part_key(row.partition, nonce, number) for number in range(_number(row, "parts"))]
+            keys = [
+                scratchpads._part_key(row.partition, nonce, number) for number in range(_number(row, "parts"))
+            ]
             parts = [_data(by_key[key]) for key in keys if key in by_key]
             if place not in self.seen:
                 self._came(place, row, parts)
             elif self.seen[place].said is None and len(parts) == len(keys):
-                self.seen[place] = replace(self.seen[place], said=b"".join(parts))  # who noted it has put again what a sweep had taken
+                self.seen[place] = replace(
+                    self.seen[place], said=b"".join(parts)
+                )  # who noted it has put again what a sweep had taken
             elif self.seen[place].nonce != nonce:
                 self.broken.append(f"at place {place} something else stands than did")
 
@@ -99,7 +120,14 @@ class Run(World):
         act = self.by_nonce[nonce]
         whole = not number or (len(parts) == number and sum(map(len, parts)) == _number(row, "bytes"))
         said = b"".join(parts) if number else _data(row)
-        seen = self.seen[place] = Seen(nonce, _number(row, "cleared"), _number(row, "bytes"), _number(row, "size"), number, said if whole else None)
+        seen = self.seen[place] = Seen(
+            nonce,
+            _number(row, "cleared"),
+            _number(row, "bytes"),
+            _number(row, "size"),
+            number,
+            said if whole else None,
+        )
         before = self.seen.get(place - 1)
         if place > 1 and before is None:
             self.broken.append(f"{act.label} stands at place {place}, and nothing before it")
@@ -111,11 +139,15 @@ class Run(World):
             self.broken.append(f"{act.label} stands as {said!r}")
         if seen.size > CAP:
             self.broken.append(f"with {act.label} there are {seen.size} bytes, of at most {CAP}")
-        if (size := sum(self.seen[at].length for at in range(seen.cleared + 1, place + 1) if at in self.seen)) != seen.size:
+        if (
+            size := sum(self.seen[at].length for at in range(seen.cleared + 1, place + 1) if at in self.seen)
+        ) != seen.size:
             self.broken.append(f"{act.label} says {seen.size} bytes, and there are {size}")
         taken = 0 if before is None else before.cleared
         if seen.cleared != (taken if act.text else max(act.saw or 0, taken)):
-            self.broken.append(f"with {act.label} all is cleared up to {seen.cleared}; it saw {act.saw}, and was after {taken}")
+            self.broken.append(
+                f"with {act.label} all is cleared up to {seen.cleared}; it saw {act.saw}, and was after {taken}"
+            )
 
     def left_of(self, act: Act) -> bool:
         """Whether parts of it stand."""
@@ -123,15 +155,19 @@ class Run(World):
         return any("place" not in row.fields and row.fields["nonce"] in nonces for row in self.standing())
 
     def _slept(self, act: Act) -> bool:
-        """Whether a sweep may have taken its parts before its row came: who appended puts them again."""
+        """Whether a sweep may have taken its parts before its row came: who appended
+        puts them again.
+        """
         return self.loop.time() - act.begun > SETTINGS.mark_life.total_seconds() / 2 - 2 * CLOCK_ERROR
 
     def content(self, place: int) -> tuple[bytes, int]:
-        """What stands there once the row at this place does, and how many appends of it cannot be read."""
+        """What stands there once the row at this place does, and how many appends of it
+        cannot be read.
+        """
         rows = [self.seen[at] for at in range(self.seen[place].cleared + 1, place + 1)] if place else []
         return b"".join(row.said or b"" for row in rows), sum(row.said is None for row in rows)
 
-    # -- what holds in the end ----------------------------------------------------------------------------------------
+    # -- what holds in the end ---------------------------------------------------------
 
     def judge(self, found: Scratchpad) -> None:
         self.look()
@@ -141,7 +177,17 @@ class Run(World):
                 self.broken.append(f"{act.label} was acknowledged, and is in {len(rows)} rows")
             if act.outcome == "refused" and rows:
                 self.broken.append(f"{act.label} was refused, and is there")
-            if act.text and len(copies := [row for row in self.seen.values() if row.said and f"[{act.label}]".encode() in row.said]) > 1:
+            if (
+                act.text
+                and len(
+                    copies := [
+                        row
+                        for row in self.seen.values()
+                        if row.said and f"[{act.label}]".encode() in row.said
+                    ]
+                )
+                > 1
+            ):
                 self.broken.append(f"{act.label} is there {len(copies)} times")
             if act.text and act.outcome == "done" and any(row.size != act.size for row in rows):
                 self.broken.append(f"{act.label} was told {act.size} bytes")
@@ -154,7 +200,9 @@ class Run(World):
         if left - {self.seen[place].nonce for place in standing}:
             self.broken.append("parts are left of which no row stands")
         if (found.content.encode(), found.damaged) != self.content(last):
-            self.broken.append(f"in the end {found.content!r} is read ({found.damaged}), and {self.content(last)} stands")
+            self.broken.append(
+                f"in the end {found.content!r} is read ({found.damaged}), and {self.content(last)} stands"
+            )
 
 
 class Writer(Worker[Run]):
@@ -199,12 +247,16 @@ class Writer(Worker[Run]):
                 self.run.broken.append(f"{label} was refused, and its parts are left though nothing failed")
 
     async def _long(self, label: str, random: Random) -> None:
-        await self._append(label, random, " " + " ".join(f"{label}:{n}" for n in range(8 + random.randrange(12))))
+        await self._append(
+            label, random, " " + " ".join(f"{label}:{n}" for n in range(8 + random.randrange(12)))
+        )
 
     async def _meet(self, label: str, random: Random) -> None:
         """All workers at one moment."""
         await asyncio.sleep(MEETING - self.run.loop.time() % MEETING + random.random() * 0.002)
-        await getattr(self, random.choice(("_append", "_append", "_long", "_long", "_clear", "_swept")))(label, random)
+        await getattr(self, random.choice(("_append", "_append", "_long", "_long", "_clear", "_swept")))(
+            label, random
+        )
 
     async def _clear(self, label: str, random: Random) -> None:
         act = self._begun(label)
@@ -263,7 +315,11 @@ def played(seed: int) -> Run:
 
 
 async def _all(world: Run) -> None:
-    await at_work(world, lambda process: Writer(world, process), [_acts(world.seed, number) for number in range(WORKERS)])
+    await at_work(
+        world,
+        lambda process: Writer(world, process),
+        [_acts(world.seed, number) for number in range(WORKERS)],
+    )
     comes_no_more = SETTINGS.mark_life.total_seconds() + 4 * CLOCK_ERROR  # parts of which no row came
     engine = await audited(world, world.process("auditor"), comes_no_more, ROUNDS)
     world.judge(await engine.scratchpads.read(TENANT, AGENT))

@@ -18,9 +18,15 @@ SLIPS: dict[str, Slip] = {
         "        async def unasked(end):\n            return self._says(end, data)\n"
         "        row = await self._put(partition, nonce, unasked)\n",
     ),
-    "a-clearing-takes-what-it-did-not-see": Slip(scratchpads, "Scratchpads.clear", "max(seen.place, end.cleared)", "max(end.place, end.cleared)"),
-    "a-clearing-gives-back-what-another-took": Slip(scratchpads, "Scratchpads.clear", "max(seen.place, end.cleared)", "seen.place"),
-    "after-a-clearing-all-counts-as-gone": Slip(scratchpads, "Scratchpads.clear", "await self._size_behind(partition, upto)", "0"),
+    "a-clearing-takes-what-it-did-not-see": Slip(
+        scratchpads, "Scratchpads.clear", "max(seen.place, end.cleared)", "max(end.place, end.cleared)"
+    ),
+    "a-clearing-gives-back-what-another-took": Slip(
+        scratchpads, "Scratchpads.clear", "max(seen.place, end.cleared)", "seen.place"
+    ),
+    "after-a-clearing-all-counts-as-gone": Slip(
+        scratchpads, "Scratchpads.clear", "await self._size_behind(partition, upto)", "0"
+    ),
     "an-append-whose-answer-was-lost-is-made-twice": Slip(
         scratchpads,
         "Scratchpads._put",
@@ -40,7 +46,10 @@ SLIPS: dict[str, Slip] = {
         "    try:\n        outcome = " + _PUT.replace("Absent()", f"{_WRITES}.Always()") + "\n",
     ),
     "who-is-slow-writes-where-a-clearing-deleted": Slip(
-        scratchpads, "Scratchpads._at_its_place", ' and (await self._end(row.partition)).place < _number(row, "place")', ""
+        scratchpads,
+        "Scratchpads._at_its_place",
+        ' and (await self._end(row.partition)).place < _number(row, "place")',
+        "",
     ),
     "parts-come-after-their-row": Slip(
         scratchpads,
@@ -50,23 +59,48 @@ SLIPS: dict[str, Slip] = {
         "        if len(data) > PART_BYTES:\n            parts = await self._lay(partition, nonce, data)\n",
     ),
     "parts-of-what-has-no-room-stay": Slip(
-        scratchpads, "Scratchpads._append", "        await self._take_back(nonce, parts)\n        raise", "        raise"
+        scratchpads,
+        "Scratchpads._append",
+        "        await self._take_back(nonce, parts)\n        raise",
+        "        raise",
     ),
     "parts-are-taken-back-of-what-may-yet-stand": Slip(
-        scratchpads, "Scratchpads._append", "except (ScratchpadFull, Conflict, Contended):", "except (ScratchpadFull, StoreError):"
+        scratchpads,
+        "Scratchpads._append",
+        "except (ScratchpadFull, Conflict, Contended):",
+        "except (ScratchpadFull, StoreError):",
     ),
-    "parts-whose-row-never-came-stay": Slip(scratchpads, "Scratchpads._lay", "owed=(Owed(PART, PART, {}),),", "owed=(),"),
-    "parts-go-though-their-row-stands": Slip(scratchpads, "Scratchpads._look_for_row", 'Gt("parts", 0)', 'Gt("parts", 9)'),
+    "parts-whose-row-never-came-stay": Slip(
+        scratchpads, "Scratchpads._lay", "owed=(Owed(PART, PART, {}),),", "owed=(),"
+    ),
+    "parts-go-though-their-row-stands": Slip(
+        scratchpads, "Scratchpads._look_for_row", 'Gt("parts", 0)', 'Gt("parts", 9)'
+    ),
     "parts-go-before-their-row-may-come": Slip(
-        scratchpads, "Scratchpads._look_for_row", "self._placement.settings.mark_life", "self._placement.settings.mark_life * 0"
+        scratchpads,
+        "Scratchpads._look_for_row",
+        "self._placement.settings.mark_life",
+        "self._placement.settings.mark_life * 0",
     ),
-    "what-was-cleared-is-never-deleted": Slip(scratchpads, "Scratchpads._put", 'if said["bytes"] else', "if True else"),
-    "a-clearing-deletes-one-row-too-many": Slip(scratchpads, "Scratchpads._drop_cleared", 'owed.data["upto"]', 'int(owed.data["upto"]) + 2'),
+    "what-was-cleared-is-never-deleted": Slip(
+        scratchpads, "Scratchpads._put", 'if said["bytes"] else', "if True else"
+    ),
+    "a-clearing-deletes-one-row-too-many": Slip(
+        scratchpads, "Scratchpads._drop_cleared", 'owed.data["upto"]', 'int(owed.data["upto"]) + 2'
+    ),
     "parts-outlast-what-was-cleared": Slip(
-        scratchpads, "Scratchpads._drop_cleared", 'await self._delete(pending.store, row, _parts_of(str(head.fields["nonce"])))', "pass"
+        scratchpads,
+        "Scratchpads._drop_cleared",
+        'await self._delete(pending.store, row, _parts_of(str(head.fields["nonce"])))',
+        "pass",
     ),
-    "the-end-is-the-oldest": Slip(scratchpads, "Scratchpads._end", 'Order("created_at", descending=True)', 'Order("created_at")'),
+    "the-end-is-the-oldest": Slip(
+        scratchpads, "Scratchpads._end", 'Order("created_at", descending=True)', 'Order("created_at")'
+    ),
     "a-slow-clock-puts-a-row-before-the-last": Slip(
-        scratchpads, "Scratchpads._put", "now if end.created_at is None else max(now, end.created_at + TICK)", "now"
+        scratchpads,
+        "Scratchpads._put",
+        "now if end.created_at is None else max(now, end.created_at + TICK)",
+        "now",
     ),
 }

@@ -23,7 +23,9 @@ def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> N
     rows = [row for world in worlds for row in world.seen.values()]
     assert sum(row.length == 0 for row in rows) > len(SEEDS) / 2, "clearings"
     assert sum(row.parts > 1 for row in rows) > len(SEEDS), "appends in parts"
-    assert sum(act.outcome == "refused" for world in worlds for act in world.acts) > len(SEEDS) / 2, "appends for which there is no room"
+    assert sum(act.outcome == "refused" for world in worlds for act in world.acts) > len(SEEDS) / 2, (
+        "appends for which there is no room"
+    )
 
 
 def test_a_seed_is_the_same_run_again() -> None:

@@ -1,4 +1,6 @@
-"""What a worker does where rules, quotas and holds are: one process with an engine of its own."""
+"""What a worker does where rules, quotas and holds are: one process with an engine of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import EntryDraft, EntryType
-from memory.domain.errors import Conflict, Contended, Held, InvalidInput, MemoryTiersError, NotFound, PartialWrite, QuotaExceeded, StoreError
+from memory.domain.errors import (
+    Conflict,
+    Contended,
+    Held,
+    InvalidInput,
+    MemoryTiersError,
+    NotFound,
+    PartialWrite,
+    QuotaExceeded,
+    StoreError,
+)
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
 from memory.orchestrator.allowance import Allowance
@@ -18,7 +30,16 @@ from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.ports.record import Key
 from tests.simulation.faults import Process, WorkerCrashed
-from tests.simulation.rules.given import FACT, MOST_OF_A_TICKET, PINNED, SCOPES, SESSIONS, TENANTS, TICKET, USER
+from tests.simulation.rules.given import (
+    FACT,
+    MOST_OF_A_TICKET,
+    PINNED,
+    SCOPES,
+    SESSIONS,
+    TENANTS,
+    TICKET,
+    USER,
+)
 from tests.simulation.rules.told import Call, Came, EndTold, Hold, Kind
 
 if TYPE_CHECKING:
@@ -51,7 +72,9 @@ class Worker:
         self.engine = world.engine(process)
 
     async def perform(self, act: str, label: str, random: Random) -> None:
-        """Do it, and note what was promised; whatever a store's failure leaves open stays open."""
+        """Do it, and note what was promised; whatever a store's failure leaves open
+        stays open.
+        """
         self._world.watch.look()
         tenant = TENANTS[0] if random.random() < 0.6 else TENANTS[1]
         try:
@@ -64,14 +87,16 @@ class Worker:
             raise WorkerCrashed(self._process.name)
 
     def _call(self, kind: Kind, tenant: str, about: str = "", many: int = 1) -> _Calling:
-        return _Calling(self._world, self._process, Call(kind, self._process.name, tenant, self._told.now(), about, many))
+        return _Calling(
+            self._world, self._process, Call(kind, self._process.name, tenant, self._told.now(), about, many)
+        )
 
     def _any(self, tenant: str, random: Random) -> Key | None:
         """An entry of the tenant of which somebody was told, one of the last mostly."""
         known = [key for key in self._told.acknowledged if key.tenant == tenant][-8:]
         return known[random.randrange(len(known))] if known else None
 
-    # -- entries ------------------------------------------------------------------------------------------------------
+    # -- entries -----------------------------------------------------------------------
 
     def _draft(self, scope: Scope, label: str, random: Random) -> EntryDraft:
         confidence = random.choice(CONFIDENCES)
@@ -135,13 +160,19 @@ class Worker:
             await self.engine.erasure.erase_scope(tenant, scope)
             call.came = Came.DONE
 
-    # -- holds --------------------------------------------------------------------------------------------------------
+    # -- holds -------------------------------------------------------------------------
 
     async def _hold(self, tenant: str, label: str, random: Random) -> None:
         key = self._any(tenant, random)
-        choices: list[tuple[Over, str]] = [("scope", random.choice(SCOPES).text), ("user", "ada"), ("tenant", tenant)]
+        choices: list[tuple[Over, str]] = [
+            ("scope", random.choice(SCOPES).text),
+            ("user", "ada"),
+            ("tenant", tenant),
+        ]
         choices += [("entry", key.id)] * 6 if key is not None else []
-        choices += [(hold.over, hold.of) for hold in self._told.holds if hold.tenant == tenant] * 2  # as another case may
+        choices += [
+            (hold.over, hold.of) for hold in self._told.holds if hold.tenant == tenant
+        ] * 2  # as another case may
         over, of = random.choice(choices)
         await self.hold(tenant, label, over, of)
 
@@ -149,7 +180,9 @@ class Worker:
         with self._call(Kind.HOLD, tenant, of) as call:
             scope = await self.engine.scope_of_entry(tenant, of) if over == "entry" else None
             self._told.holds.append(Hold(name, tenant, over, of, call))
-            await self.engine.erasure.holds.place(tenant, LegalHold(name, over, of, "a case", None, self._process.clock()), scope)
+            await self.engine.erasure.holds.place(
+                tenant, LegalHold(name, over, of, "a case", None, self._process.clock()), scope
+            )
             call.came = Came.DONE
 
     async def _release(self, tenant: str, label: str, random: Random) -> None:
@@ -164,17 +197,22 @@ class Worker:
             await self.engine.erasure.holds.release(hold.tenant, hold.name)
             call.came = Came.DONE
 
-    # -- maintenance --------------------------------------------------------------------------------------------------
+    # -- maintenance -------------------------------------------------------------------
 
     async def _end(self, tenant: str, label: str, random: Random) -> None:
         await self.end(tenant, random.choice(SESSIONS))
 
     async def end(self, tenant: str, session: Scope) -> PromotionReport:
-        stood = [record for record in self._world.watch.in_scope(tenant, session.text) if record.tier == "short"]
+        stood = [
+            record for record in self._world.watch.in_scope(tenant, session.text) if record.tier == "short"
+        ]
         with self._call(Kind.END, tenant, session.text) as call:
             report = await self.engine.end_session(tenant, session)
             call.came = Came.DONE
-        kept, copied = frozenset(one.entry_id for one in report.kept), frozenset((one.entry_id, one.to_scope) for one in report.copied)
+        kept, copied = (
+            frozenset(one.entry_id for one in report.kept),
+            frozenset((one.entry_id, one.to_scope) for one in report.copied),
+        )
         if not report.waiting:
             self._told.ends.append(EndTold(call, tuple(stood), kept, copied))
         return report
@@ -187,7 +225,9 @@ class Worker:
         """A sweep, while somebody edits what it may be about to delete."""
 
         async def edits() -> None:
-            known = [key for key in self._told.acknowledged if key.tenant == "zeta" and key in self._told.entries]
+            known = [
+                key for key in self._told.acknowledged if key.tenant == "zeta" and key in self._told.entries
+            ]
             for key in known[:4]:
                 await asyncio.sleep(random.random() * 0.004)
                 with suppress(MemoryTiersError):
@@ -201,7 +241,9 @@ class Worker:
             await self.maintain(Allowance(LITTLE, rate=random.choice((None, 40.0))))
 
     async def maintain(self, allowance: Allowance) -> bool:
-        """One round; whether there was more to do than it might, or somebody else was at it."""
+        """One round; whether there was more to do than it might, or somebody else was
+        at it.
+        """
         with self._call(Kind.SWEEP, "") as call:
             report = await self.engine.maintain(allowance)
             call.came = _came_of(report)
@@ -231,9 +273,13 @@ class _Calling:
         if self._process.dead:
             self._call.came = Came.OPEN
         elif isinstance(error, MemoryTiersError) and not isinstance(error, StoreError):
-            self._call.came = next((came for refused, came in _CAME.items() if isinstance(error, refused)), Came.OPEN)
+            self._call.came = next(
+                (came for refused, came in _CAME.items() if isinstance(error, refused)), Came.OPEN
+            )
 
 
 def _came_of(report: SweepReport) -> Came:
-    """Of one that met a store which did not answer, something may come yet: what it asked for may arrive late."""
+    """Of one that met a store which did not answer, something may come yet: what it
+    asked for may arrive late.
+    """
     return Came.OPEN if report.waiting else Came.DONE

@@ -1,4 +1,6 @@
-"""One act in a small scene, cut off at each of its calls of a store in turn: all that rules, quotas and holds promise holds afterwards."""
+"""One act in a small scene, cut off at each of its calls of a store in turn: all that
+rules, quotas and holds promise holds afterwards.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ SEED = 6
 
 
 def cut_off(act: str, fault: Fault) -> Iterator[Run]:
-    """The act, cut off at its first call, at its second, and so on, until it comes to its end."""
+    """The act, cut off at its first call, at its second, and so on, until it comes to
+    its end.
+    """
     for at in range(1, MOST_CALLS):
         plan = Cut(seed=at, at=at, fault=fault)
         world = world_of(SEED, plan, atomic=False, layout=(0, 1, 2))
@@ -55,6 +59,8 @@ async def _perform(world: Run, process: Process, acts: Sequence[str], operation:
         process.begin(operation)
         for scope in SCOPES if operation != OPERATION else ():
             for tenant in TENANTS:
-                await worker.write_some(tenant, scope, f"{scope} of {tenant}", seeded(1, *scope.text.encode()), 2)
+                await worker.write_some(
+                    tenant, scope, f"{scope} of {tenant}", seeded(1, *scope.text.encode()), 2
+                )
         for number, act in enumerate(acts):
             await worker.perform(act, f"{process.name}.{number}", seeded(1, number, *act.encode()))

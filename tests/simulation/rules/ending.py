@@ -1,5 +1,7 @@
-"""After the last fault: two workers make rounds of maintenance in turn, as small as there are in some runs; then nothing stays that a rule covers,
-and nothing is left of what has gone."""
+"""After the last fault: two workers make rounds of maintenance in turn, as small as
+there are in some runs; then nothing stays that a rule covers, and nothing is left of
+what has gone.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
     from tests.simulation.rules.run import Run
 
 LONG_ENOUGH, SINCE = timedelta(hours=4), timedelta(hours=1)
-"""So long that rules may take most of what was written; then some of it is edited, which makes it younger for some rules, and time passes."""
+"""So long that rules may take most of what was written; then some of it is edited,
+which makes it younger for some rules, and time passes.
+"""
 ROUNDS, QUIET_ROUNDS = 120, 4
 BETWEEN = 60.0
 """Seconds between rounds: longer than the lease of a worker that has died."""
@@ -73,7 +77,9 @@ async def in_the_end(world: Run) -> None:
 async def rounds_in_turn(world: Run, workers: Sequence[Worker], allowance: Allowance, when: str) -> None:
     """Until several found nothing more; then what was covered when they began is gone."""
     begun, quiet = world.told.now(), 0
-    slices = len(list(world.watch.rows(ENTRY_VERSIONS))) // RULED.page  # of kept versions each process goes through one a round
+    slices = (
+        len(list(world.watch.rows(ENTRY_VERSIONS))) // RULED.page
+    )  # of kept versions each process goes through one a round
     for number in range(ROUNDS):
         await asyncio.sleep(BETWEEN)
         quiet = 0 if await workers[number % 2].maintain(allowance) else quiet + 1
@@ -81,19 +87,32 @@ async def rounds_in_turn(world: Run, workers: Sequence[Worker], allowance: Allow
         if quiet == QUIET_ROUNDS + 2 * slices:
             break
     world.say(f"--- {number + 1} rounds ---")
-    world.told.broken += [f"after {number + 1} rounds, {when}{what}" for what in nothing_covered_stays(world, begun)]
+    world.told.broken += [
+        f"after {number + 1} rounds, {when}{what}" for what in nothing_covered_stays(world, begun)
+    ]
 
 
 def ended_by_rule(world: Run, waited: Set[Key]) -> Iterator[str]:
-    """The entries of sessions that have ended by rule are no longer where they waited for that."""
+    """The entries of sessions that have ended by rule are no longer where they waited
+    for that.
+    """
     for key in waited:
-        if (record := world.watch.entries().get(key)) is not None and record.tier == "short" and not expired(record, world.told.now()):
+        if (
+            (record := world.watch.entries().get(key)) is not None
+            and record.tier == "short"
+            and not expired(record, world.told.now())
+        ):
             yield f"the session of {key.id} has ended by rule, and it is where it was: {record}"
 
 
 def _of_logs(world: Run) -> set[Partition]:
-    """The scopes of the sessions in whose logs there is anything: nothing is said in them, so that is their end."""
-    return {Partition(row.key.tenant, f"session:{row.scope.partition(':')[2]}") for row in world.watch.rows(MESSAGES)}
+    """The scopes of the sessions in whose logs there is anything: nothing is said in
+    them, so that is their end.
+    """
+    return {
+        Partition(row.key.tenant, f"session:{row.scope.partition(':')[2]}")
+        for row in world.watch.rows(MESSAGES)
+    }
 
 
 def _not_ended(world: Run) -> set[Partition]:
@@ -103,7 +122,9 @@ def _not_ended(world: Run) -> set[Partition]:
 
 
 async def _edited(world: Run, worker: Worker) -> None:
-    """Every other entry; while a sweep is about to delete some of them, after it has asked for what it may delete mostly."""
+    """Every other entry; while a sweep is about to delete some of them, after it has
+    asked for what it may delete mostly.
+    """
     await asyncio.sleep(seeded(world.seed, 12).random() * 0.06)
     for key in sorted(world.watch.entries(), reverse=True)[::2]:
         with suppress(NotFound):  # it has expired, or is gone
@@ -118,7 +139,9 @@ async def _ended_again(world: Run, worker: Worker) -> None:
             world.watch.look()
             again = await worker.end(tenant, session)
             if again.copied or again.moved:
-                world.told.broken.append(f"the end of {session} of {tenant} has more to do when it is repeated: {again}")
+                world.told.broken.append(
+                    f"the end of {session} of {tenant} has more to do when it is repeated: {again}"
+                )
             world.watch.look()
 
 
@@ -129,12 +152,20 @@ async def _one_more(world: Run, worker: Worker) -> None:
         await worker.write_some(tenant, USER, f"last of {tenant}", seeded(world.seed, 11))
         world.watch.look()
         there = world.watch.in_scope(tenant, USER.text)
-        free = [record for record in there if record.key in before and not is_pinned(record) and not _is_held(world.told, record, world.told.now())]
+        free = [
+            record
+            for record in there
+            if record.key in before
+            and not is_pinned(record)
+            and not _is_held(world.told, record, world.told.now())
+        ]
         if len(there) > MOST_OF_A_USER and free:
-            world.told.broken.append(f"{len(there)} entries are in {USER} of {tenant}, and these may go: {free}")
+            world.told.broken.append(
+                f"{len(there)} entries are in {USER} of {tenant}, and these may go: {free}"
+            )
 
 
-# -- what a rule covers ---------------------------------------------------------------------------------------------------
+# -- what a rule covers ----------------------------------------------------------------
 
 
 def nothing_covered_stays(world: Run, since: float) -> Iterator[str]:
@@ -161,7 +192,11 @@ def _is_held(told: Told, record: Record, since: float) -> bool:
 def _crowd(world: Run) -> Iterator[Record]:
     """What is beyond the newest of each workspace; of the same age, whichever."""
     for tenant in TENANTS:
-        there = sorted(world.watch.in_scope(tenant, WORKSPACE.text), key=lambda record: (record.tier, record.created_at, record.key.id), reverse=True)
+        there = sorted(
+            world.watch.in_scope(tenant, WORKSPACE.text),
+            key=lambda record: (record.tier, record.created_at, record.key.id),
+            reverse=True,
+        )
         of_tier = Counter[str]()
         for record in there:
             of_tier[record.tier] += 1
@@ -182,7 +217,7 @@ def _versions(world: Run, since: float) -> Iterator[str]:
             yield f"versions of {key.id} are kept for too long: {old}"
 
 
-# -- what is left ---------------------------------------------------------------------------------------------------------
+# -- what is left ----------------------------------------------------------------------
 
 
 def nothing_is_left(world: Run) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""What the operator of a run has written: rules, quotas and lengths of time; and, in plain Python, what they come to for a record."""
+"""What the operator of a run has written: rules, quotas and lengths of time; and, in
+plain Python, what they come to for a record.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ TENANTS = ("acme", "zeta")
 WITH_ADA, ALONE = "s1", "s2"
 """A session with a user, and one with nobody."""
 SESSIONS = (Scope.session(WITH_ADA), Scope.session(ALONE))
-USER, WORKSPACE, TICKET, ORG = Scope.user("ada"), Scope.workspace("w1"), Scope.object("ticket", "t1"), Scope.org("o1")
+USER, WORKSPACE, TICKET, ORG = (
+    Scope.user("ada"),
+    Scope.workspace("w1"),
+    Scope.object("ticket", "t1"),
+    Scope.org("o1"),
+)
 SCOPES = (*SESSIONS, USER, WORKSPACE, TICKET)
 """Where entries are written."""
 
@@ -29,20 +36,31 @@ NEWEST, PAST = 1, timedelta(hours=2)
 RETENTION: tuple[dict[str, Any], ...] = (
     {"name": "pinned", "then": "keep", "when": {"tag": PINNED}},
     {"name": "old", "types": ["feedback"], "when": {"older_than": OLD}},
-    {"name": "unsure", "tenants": ["zeta"], "tiers": ["short", "mid"], "when": {"idle_for": UNSURE, "not": {"confidence_at_least": SURE}}},
+    {
+        "name": "unsure",
+        "tenants": ["zeta"],
+        "tiers": ["short", "mid"],
+        "when": {"idle_for": UNSURE, "not": {"confidence_at_least": SURE}},
+    },
     {"name": "quiet", "what": "sessions", "then": "end", "when": {"idle_for": QUIET}},
     {"name": "newest", "what": "versions", "tenants": ["acme"], "keep_versions": NEWEST},
     {"name": "past", "what": "versions", "tenants": ["zeta"], "versions_for": PAST},
 )
 CROWDED = {"name": "crowd", "scope_kinds": ["workspace"], "when": {"scope_over": {"count": CROWD}}}
-"""A rule of some runs: stores are gone through for it, and asked for what rules take where there is none of its kind."""
+"""A rule of some runs: stores are gone through for it, and asked for what rules take
+where there is none of its kind.
+"""
 
 SETTLED, SHARED = timedelta(hours=4), 0.5
 PROMOTION = [
     PromotionRule(name="facts", on="session_end", source="short", target="long", tags=(FACT,)),
     PromotionRule(name="rest", on="session_end", source="short", target="mid"),
-    PromotionRule.model_validate({"name": "known", "on": "session_end", "to_scope": "user", "when": {"not": {"tag": FACT}}}),
-    PromotionRule.model_validate({"name": "shared", "on": "session_end", "to_scope": ORG.text, "when": {"confidence_at_least": SHARED}}),
+    PromotionRule.model_validate(
+        {"name": "known", "on": "session_end", "to_scope": "user", "when": {"not": {"tag": FACT}}}
+    ),
+    PromotionRule.model_validate(
+        {"name": "shared", "on": "session_end", "to_scope": ORG.text, "when": {"confidence_at_least": SHARED}}
+    ),
     PromotionRule.model_validate(
         {
             "name": "settled",
@@ -60,7 +78,9 @@ QUOTAS = (
     Quota(name="tickets", scope_kinds=(ScopeKind.OBJECT,), entries=MOST_OF_A_TICKET),
     Quota(name="users", scope_kinds=(ScopeKind.USER,), entries=MOST_OF_A_USER, then="evict"),
 )
-"""Below sixteen, so exact but for what several processes have under way; see decision 047."""
+"""Below sixteen, so exact but for what several processes have under way; see decision
+047.
+"""
 
 GRACE = timedelta(hours=1)
 RULED = replace(SETTINGS, expired_grace=GRACE)
@@ -68,7 +88,9 @@ RULED = replace(SETTINGS, expired_grace=GRACE)
 
 def retention_of(seed: int) -> tuple[RetentionRule, ...]:
     """The rules of a run."""
-    return tuple(RetentionRule.model_validate(rule) for rule in (*RETENTION, *([CROWDED] if crowded(seed) else [])))
+    return tuple(
+        RetentionRule.model_validate(rule) for rule in (*RETENTION, *([CROWDED] if crowded(seed) else []))
+    )
 
 
 def crowded(seed: int) -> bool:
@@ -96,7 +118,9 @@ def deletes(record: Record, now: datetime) -> bool:
     if record.fields["type"] == "feedback" and now - record.created_at >= OLD:
         return True
     unsure = (confidence_of(record) or 0) < SURE and record.tier != "long"
-    return record.key.tenant == "zeta" and unsure and now - max(record.created_at, record.updated_at) >= UNSURE
+    return (
+        record.key.tenant == "zeta" and unsure and now - max(record.created_at, record.updated_at) >= UNSURE
+    )
 
 
 def expires(record: Record, now: datetime) -> bool:
@@ -106,10 +130,16 @@ def expires(record: Record, now: datetime) -> bool:
 
 def settles(record: Record, now: datetime) -> bool:
     """Whether a sweep moves an entry of the middle tier on."""
-    return record.key.tenant == "acme" and (confidence_of(record) or 0) < SHARED and now - record.created_at >= SETTLED
+    return (
+        record.key.tenant == "acme"
+        and (confidence_of(record) or 0) < SHARED
+        and now - record.created_at >= SETTLED
+    )
 
 
 def copies_of(record: Record) -> set[str]:
     """The scopes into which the end of its session copies an entry."""
-    known = {USER.text} if FACT not in tags_of(record) and record.scope == f"session:{WITH_ADA}" else set[str]()
+    known = (
+        {USER.text} if FACT not in tags_of(record) and record.scope == f"session:{WITH_ADA}" else set[str]()
+    )
     return known | ({ORG.text} if (confidence_of(record) or 0) >= SHARED else set())

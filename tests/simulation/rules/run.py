@@ -1,6 +1,8 @@
-"""Runs of rules: the real engine with retention, quotas, holds and promotion by rule, on in-memory stores, faults at every call of a store.
+"""Runs of rules: the real engine with retention, quotas, holds and promotion by rule,
+on in-memory stores, faults at every call of a store.
 
-Hours pass between what workers do. Some of them are at maintenance, in small rounds and in turn, and die over it.
+Hours pass between what workers do. Some of them are at maintenance, in small rounds and
+in turn, and die over it.
 """
 
 from __future__ import annotations
@@ -90,7 +92,11 @@ class Run:
             self.say(f"{name} {what}")
 
         return Process(
-            name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.calm if calm else self.plan, trace if self.traced else None
+            name,
+            self.loop,
+            SimulatedClock(self.loop, error, CLOCK_ERROR),
+            self.calm if calm else self.plan,
+            trace if self.traced else None,
         )
 
     def say(self, what: str) -> None:
@@ -98,14 +104,23 @@ class Run:
             self.trace.append(f"{self.loop.time():10.4f} {what}")
 
 
-def world_of(seed: int, plan: FaultPlan, *, atomic: bool, layout: tuple[int, int, int], traced: bool = False) -> Run:
+def world_of(
+    seed: int, plan: FaultPlan, *, atomic: bool, layout: tuple[int, int, int], traced: bool = False
+) -> Run:
     loop = SimulatedLoop(seed * 1000 + 9)
     able = replace(HOME, atomic=atomic)
 
     def durable(number: int) -> Server:
-        return Server(InMemoryStore(f"store-{number}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time())))
+        return Server(
+            InMemoryStore(
+                f"store-{number}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time())
+            )
+        )
 
-    made = {number: durable(number) if number >= 0 else volatile(seed, atomic=atomic) for number in dict.fromkeys(layout)}
+    made = {
+        number: durable(number) if number >= 0 else volatile(seed, atomic=atomic)
+        for number in dict.fromkeys(layout)
+    }
     told = Told(loop.time)
     watch = Watch(told, [server.store for number, server in made.items() if number >= 0])
     return Run(seed, loop, plan, [made[number] for number in layout], traced, told, watch)
@@ -115,7 +130,11 @@ def run_rules(seed: int, *, traced: bool = False) -> Run:
     """One run; the same seed is the same run."""
     random = seeded(seed, 6)
     step, fault = random.choice([(step, fault) for step in AIMED for fault in Fault if can_meet(step, fault)])
-    plan = FaultPlan(seed=seed, rate=random.choice((0.0, 0.01, 0.03, 0.06)), focus=(step, fault.value) if random.random() < 0.8 else ("", ""))
+    plan = FaultPlan(
+        seed=seed,
+        rate=random.choice((0.0, 0.01, 0.03, 0.06)),
+        focus=(step, fault.value) if random.random() < 0.8 else ("", ""),
+    )
     world = world_of(seed, plan, atomic=random.random() < 0.5, layout=random.choice(LAYOUTS), traced=traced)
     try:
         run(world.loop, _all(world))
@@ -146,7 +165,9 @@ async def begin(world: Run) -> None:
 
 
 async def _worker(world: Run, number: int) -> None:
-    """One worker through its acts. When its process dies, another takes its place, with nothing but the stores."""
+    """One worker through its acts. When its process dies, another takes its place, with
+    nothing but the stores.
+    """
     random = seeded(world.seed, 3, number)
     todo = [(f"w{number}.{n}", "write" if n == 0 else random.choice(ACTS)) for n in range(OPERATIONS)]
     life = 0

@@ -1,8 +1,21 @@
-"""Slips in what acts by rules that a run of rules must notice, by the name of what goes wrong then."""
+"""Slips in what acts by rules that a run of rules must notice, by the name of what goes
+wrong then.
+"""
 
 from __future__ import annotations
 
-from memory.orchestrator import allowance, derivation, erasure, holds, judging, lease, maintenance, promotion, quotas, retention
+from memory.orchestrator import (
+    allowance,
+    derivation,
+    erasure,
+    holds,
+    judging,
+    lease,
+    maintenance,
+    promotion,
+    quotas,
+    retention,
+)
 from memory.policies import promotion as promotion_rules
 from memory.policies import retention as retention_rules
 from memory.policies import single_conditions
@@ -10,12 +23,21 @@ from tests.support.slips import Slip
 
 SLIPS: dict[str, Slip] = {
     # rules of retention
-    "age-is-counted-from-the-last-change": Slip(judging, "facts_of", 'created_at=own["created_at"]', 'created_at=own["updated_at"]'),
-    "idleness-is-counted-from-the-beginning": Slip(judging, "facts_of", 'updated_at=own["updated_at"]', 'updated_at=own["created_at"]'),
-    "a-rule-asks-an-hour-ahead": Slip(
-        retention, "Retention.by_sweep", "now = self._placement.now()", "now = self._placement.now() + timedelta(hours=1)"
+    "age-is-counted-from-the-last-change": Slip(
+        judging, "facts_of", 'created_at=own["created_at"]', 'created_at=own["updated_at"]'
     ),
-    "a-rule-takes-what-was-edited-since-it-was-asked": Slip(erasure, "Erasure._delete_at", " and row.version == at[row.key]", ""),
+    "idleness-is-counted-from-the-beginning": Slip(
+        judging, "facts_of", 'updated_at=own["updated_at"]', 'updated_at=own["created_at"]'
+    ),
+    "a-rule-asks-an-hour-ahead": Slip(
+        retention,
+        "Retention.by_sweep",
+        "now = self._placement.now()",
+        "now = self._placement.now() + timedelta(hours=1)",
+    ),
+    "a-rule-takes-what-was-edited-since-it-was-asked": Slip(
+        erasure, "Erasure._delete_at", " and row.version == at[row.key]", ""
+    ),
     "a-rule-leaves-copies-versions-and-links": Slip(
         erasure,
         "Erasure._delete_at",
@@ -23,17 +45,29 @@ SLIPS: dict[str, Slip] = {
         "deletions = [replace(self.deletion(collection, record, store, self._placement.next_version(record.version)), owed=()) for record in going]",
     ),
     "a-scope-keeps-one-too-few": Slip(
-        single_conditions, "ScopeOver.judged", "getattr(facts.rank, self.measure) > self.most", "getattr(facts.rank, self.measure) >= self.most"
+        single_conditions,
+        "ScopeOver.judged",
+        "getattr(facts.rank, self.measure) > self.most",
+        "getattr(facts.rank, self.measure) >= self.most",
     ),
     "a-rule-that-keeps-comes-last": Slip(
-        retention_rules, "retained", "for rule in rules:", "for rule in sorted(rules, key=lambda rule: rule.then == 'keep'):"
+        retention_rules,
+        "retained",
+        "for rule in rules:",
+        "for rule in sorted(rules, key=lambda rule: rule.then == 'keep'):",
     ),
     "one-kept-version-too-few-stays": Slip(
-        retention, "Retention._beyond", "self._judged_version(head, next(newer), now)", "self._judged_version(head, next(newer) + 1, now)"
+        retention,
+        "Retention._beyond",
+        "self._judged_version(head, next(newer), now)",
+        "self._judged_version(head, next(newer) + 1, now)",
     ),
     "a-grace-is-not-kept": Slip(maintenance, "Maintenance._due", "now - grace)", "now)"),
     "a-session-ends-without-its-entries": Slip(
-        retention, "Retention._end", "(await self._end_session(tenant, Scope.session(session_id))).waiting", "[]"
+        retention,
+        "Retention._end",
+        "(await self._end_session(tenant, Scope.session(session_id))).waiting",
+        "[]",
     ),
     # holds
     "a-hold-is-read-once": Slip(
@@ -45,11 +79,19 @@ SLIPS: dict[str, Slip] = {
         "            read[tuple(keys)] = await archive.get(HOLDS, list(dict.fromkeys(keys)))\n"
         "        found = read[tuple(keys)]\n",
     ),
-    "a-hold-is-read-before-and-not-when-something-is-deleted": Slip(erasure, "Erasure._delete_at", "await self.holds.over(going)", "{}"),
+    "a-hold-is-read-before-and-not-when-something-is-deleted": Slip(
+        erasure, "Erasure._delete_at", "await self.holds.over(going)", "{}"
+    ),
     "a-caller-deletes-what-is-held": Slip(erasure, "Erasure._delete", "if not despite_holds:", "if False:"),
-    "a-scope-is-erased-though-it-is-held": Slip(erasure, "Erasure.erase", "await self.holds.refuse_partition(partition)", "pass"),
-    "an-entry-that-is-held-goes-with-its-scope": Slip(holds, "Holds.refuse_partition", "if whole:", "if False:"),
-    "a-hold-over-a-user-is-not-over-their-sessions": Slip(holds, "Holds._subjects", "if of_sessions:", "if False:"),
+    "a-scope-is-erased-though-it-is-held": Slip(
+        erasure, "Erasure.erase", "await self.holds.refuse_partition(partition)", "pass"
+    ),
+    "an-entry-that-is-held-goes-with-its-scope": Slip(
+        holds, "Holds.refuse_partition", "if whole:", "if False:"
+    ),
+    "a-hold-over-a-user-is-not-over-their-sessions": Slip(
+        holds, "Holds._subjects", "if of_sessions:", "if False:"
+    ),
     "a-hold-over-an-entry-is-not-over-what-it-said": Slip(
         holds, "_of_entries", '("entry_id", "source_id", "target_id")', '("source_id", "target_id")'
     ),
@@ -59,11 +101,20 @@ SLIPS: dict[str, Slip] = {
     "a-released-hold-holds-on": Slip(holds, "Holds.release", "if other != name", "if True"),
     # quotas
     "writes-of-one-process-do-not-wait-for-each-other": Slip(
-        quotas, "Quotas.admitted", "await turns.enter_async_context(self._locks.setdefault(place, asyncio.Lock()))", "pass"
+        quotas,
+        "Quotas.admitted",
+        "await turns.enter_async_context(self._locks.setdefault(place, asyncio.Lock()))",
+        "pass",
     ),
-    "a-quota-counts-what-was-there-alone": Slip(quotas, "Quotas._count", "more and there + more > quota.most", "more and there > quota.most"),
-    "a-quota-counts-one-store": Slip(quotas, "Quotas._held", "self._placement.topology.homes:", "self._placement.topology.homes[-1:]:"),
-    "the-newest-is-evicted": Slip(quotas, "Quotas._evict", "for store, head in candidates:", "for store, head in candidates[::-1]:"),
+    "a-quota-counts-what-was-there-alone": Slip(
+        quotas, "Quotas._count", "more and there + more > quota.most", "more and there > quota.most"
+    ),
+    "a-quota-counts-one-store": Slip(
+        quotas, "Quotas._held", "self._placement.topology.homes:", "self._placement.topology.homes[-1:]:"
+    ),
+    "the-newest-is-evicted": Slip(
+        quotas, "Quotas._evict", "for store, head in candidates:", "for store, head in candidates[::-1]:"
+    ),
     "nothing-is-evicted": Slip(quotas, "Quotas._evict_behind", "await self._evict(place, written)", "pass"),
     "too-many-are-evicted": Slip(quotas, "Quotas._evict", "over -= size", "over -= size / 2"),
     # copies and moves
@@ -73,14 +124,25 @@ SLIPS: dict[str, Slip] = {
         'ids.derived_id(tenant, target.text, "promote", entry_id)',
         'ids.derived_id(tenant, target.text, "promote", entry_id, repr(datetime.now()))',
     ),
-    "a-copy-that-was-deleted-is-made-again": Slip(promotion, "Promotion._copy", "revive=False", "revive=True"),
+    "a-copy-that-was-deleted-is-made-again": Slip(
+        promotion, "Promotion._copy", "revive=False", "revive=True"
+    ),
     "everything-is-copied": Slip(promotion_rules, "copied", "rule.reason(facts, now)", "rule.describe()"),
-    "an-end-copies-the-first-of-a-page": Slip(promotion, "Promotion._copy", "for one in judged for", "for one in judged[:1] for"),
-    "a-sweep-moves-what-its-filter-lets-through": Slip(promotion_rules, "decide", "rule.reason(facts, now)", "rule.describe()"),
+    "an-end-copies-the-first-of-a-page": Slip(
+        promotion, "Promotion._copy", "for one in judged for", "for one in judged[:1] for"
+    ),
+    "a-sweep-moves-what-its-filter-lets-through": Slip(
+        promotion_rules, "decide", "rule.reason(facts, now)", "rule.describe()"
+    ),
     # rounds and workers
-    "a-round-spends-itself-on-what-is-held": Slip(retention, "Retention.by_sweep", "free = await self._free(portion)", "free = portion"),
+    "a-round-spends-itself-on-what-is-held": Slip(
+        retention, "Retention.by_sweep", "free = await self._free(portion)", "free = portion"
+    ),
     "what-is-looked-at-counts-as-done": Slip(allowance, "Allowance.over", "if not count:", "if False:"),
     "a-dead-worker-s-lease-lasts": Slip(
-        lease, "Lease._taken", 'now < stands.fields["until"] <= now + 2 * length', 'now < stands.fields["until"] + 10_000 * length'
+        lease,
+        "Lease._taken",
+        'now < stands.fields["until"] <= now + 2 * length',
+        'now < stands.fields["until"] + 10_000 * length',
     ),
 }

@@ -1,4 +1,6 @@
-"""Rules, quotas, holds and workers under simulation: the same seeds on every run, and fresh ones in `make nightly`; and proof of the judge."""
+"""Rules, quotas, holds and workers under simulation: the same seeds on every run, and
+fresh ones in `make nightly`; and proof of the judge.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def test_no_promise_of_rules_is_broken_under_faults(capsys: pytest.CaptureFixtur
     with capsys.disabled():
         print(f"\nrules: {SEEDS}")
     total = some(SEEDS)
-    assert not {failure.seed: failure.violations[0] for failure in total.failures}, "make simulate RULES=1 SEED=… shows one again"
+    assert not {failure.seed: failure.violations[0] for failure in total.failures}, (
+        "make simulate RULES=1 SEED=… shows one again"
+    )
     assert total.struck > len(SEEDS)
     assert total.gone > len(SEEDS)
     assert total.had_more >= least(len(SEEDS), 0.6)
@@ -39,7 +43,9 @@ def test_a_run_meets_what_it_is_about() -> None:
     assert len(total.never()) < len(AIMED) / 4
 
 
-@pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, ("hold", "release"), ("end",))) for act in CUT])
+@pytest.mark.parametrize(
+    "act", [pytest.param(act, marks=beyond(act, ("hold", "release"), ("end",))) for act in CUT]
+)
 @pytest.mark.thorough
 def test_an_act_that_is_cut_off_at_any_call_leaves_nothing_broken(act: str) -> None:
     with silence(), repeatable(1):
@@ -59,7 +65,9 @@ _EXPECTED = [
 
 @pytest.mark.parametrize("slip", noticed.cases("rules/", sorted(SLIPS)))
 def test_a_slip_in_what_acts_by_rules_is_noticed(slip: str) -> None:
-    noticed.assert_shows(f"rules/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN))
+    noticed.assert_shows(
+        f"rules/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN)
+    )
 
 
 @cells("slip", sorted(SLIPS), shared=True)

@@ -1,4 +1,6 @@
-"""What the workers of a run asked for and were told, and what was seen of the stores meanwhile."""
+"""What the workers of a run asked for and were told, and what was seen of the stores
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Came(StrEnum):
 
 @dataclass(slots=True)
 class Call:
-    """Something that a process asked for. `ended` where it came back, failed, or its process died."""
+    """Something that a process asked for. `ended` where it came back, failed, or its
+    process died.
+    """
 
     kind: Kind
     by: str
@@ -53,7 +57,9 @@ class Call:
 
     @property
     def over(self) -> float:
-        """From when on nothing more comes of it. An erasure that failed is owed until nothing is."""
+        """From when on nothing more comes of it. An erasure that failed is owed until
+        nothing is.
+        """
         if self.came is not Came.OPEN:
             return self.ended
         return inf if self.kind is Kind.ERASE else self.ended + LATE
@@ -85,7 +91,10 @@ class Hold:
 
     def possible(self, since: float, until: float) -> bool:
         """Whether it may have stood at some moment of it."""
-        gone = any(release.came is Came.DONE and self.placed.over <= release.begun and release.ended < since for release in self.releases)
+        gone = any(
+            release.came is Came.DONE and self.placed.over <= release.begun and release.ended < since
+            for release in self.releases
+        )
         return self.placed.begun <= until and not gone
 
     def holds(self, record: Record) -> bool:
@@ -93,11 +102,19 @@ class Hold:
         if record.key.tenant != self.tenant:
             return False
         named = {record.key.id, record.fields.get("entry_id")}
-        return self.over == "tenant" or (self.over == "entry" and self.of in named) or self.takes_in(record.scope)
+        return (
+            self.over == "tenant"
+            or (self.over == "entry" and self.of in named)
+            or self.takes_in(record.scope)
+        )
 
     def takes_in(self, scope: str) -> bool:
         """Whether all of a scope is held."""
-        return self.over == "tenant" or (self.over == "scope" and scope == self.of) or (self.over == "user" and scope in ("user:ada", "session:s1"))
+        return (
+            self.over == "tenant"
+            or (self.over == "scope" and scope == self.of)
+            or (self.over == "user" and scope in ("user:ada", "session:s1"))
+        )
 
 
 @dataclass(slots=True)
@@ -126,7 +143,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class EndTold:
-    """What somebody was told of the end of a session: the entries of which it says something, and the copies that were made."""
+    """What somebody was told of the end of a session: the entries of which it says
+    something, and the copies that were made.
+    """
 
     call: Call
     stood: tuple[Record, ...]

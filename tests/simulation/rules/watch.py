@@ -1,4 +1,6 @@
-"""Looks into the stores, below the port, whenever a worker begins or ends something: what stands there, what has gone, what has moved."""
+"""Looks into the stores, below the port, whenever a worker begins or ends something:
+what stands there, what has gone, what has moved.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Watch:
             before = told.entries.get(key)
             if before is not None and before.gone > now and before.record.tier != record.tier:
                 if not is_onward(before.record.tier, record.tier):
-                    told.broken.append(f"{key.id} has gone back from '{before.record.tier}' to '{record.tier}'")
+                    told.broken.append(
+                        f"{key.id} has gone back from '{before.record.tier}' to '{record.tier}'"
+                    )
                 told.moved.append(Moved(before.record, record.tier, before.last, now))
         self._note(told.entries, entries, now, "entry")
         self._note(told.versions, {row.key: row for row in self.rows(ENTRY_VERSIONS)}, now, "version")
@@ -37,8 +41,15 @@ class Watch:
             told.counts[partition].append((now, counted[partition]))
 
     def entries(self) -> dict[Key, Record]:
-        """The entries, each as it is at home. A copy that is on its way is one once its source has let go of it."""
-        marked = {(row.key, row.to) for store in self._stores for row in store.state.everything(ENTRIES.name) if isinstance(row, Mark)}
+        """The entries, each as it is at home. A copy that is on its way is one once its
+        source has let go of it.
+        """
+        marked = {
+            (row.key, row.to)
+            for store in self._stores
+            for row in store.state.everything(ENTRIES.name)
+            if isinstance(row, Mark)
+        }
         found: dict[Key, Record] = {}
         for row in self.rows(ENTRIES, Role.HOME, Role.ARRIVING):
             if row.role is Role.HOME or ((row.key, row.tier) in marked and row.key not in found):
@@ -61,7 +72,9 @@ class Watch:
             if before is None:
                 seen[key] = Seen(record, now, now)
             elif before.gone <= now:
-                self._told.broken.append(f"{what} {key.id} was gone at {before.gone:.3f}, and stands again at {now:.3f}: {record}")
+                self._told.broken.append(
+                    f"{what} {key.id} was gone at {before.gone:.3f}, and stands again at {now:.3f}: {record}"
+                )
                 before.gone, before.last, before.record = float("inf"), now, record
             else:
                 before.record, before.last = record, now

@@ -1,4 +1,6 @@
-"""What a worker does with a session, and what it is told: one process with an engine of its own."""
+"""What a worker does with a session, and what it is told: one process with an engine of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,19 @@ TENANT, SESSION, ADA = "acme", "s/1", "ada"
 SYSTEM = Message(role=Role.SYSTEM, content="Be brief.")
 SAYING = "say say say batch batch name name name update call "
 CHANGING = "exclude restore clear roll_back compact compact policy replace erase end archive "
-ACTS = [*(2 * (SAYING + CHANGING + "read read read sweep onward lists fork ")).split(), "delete", "erase_user"]
+ACTS = [
+    *(2 * (SAYING + CHANGING + "read read read sweep onward lists fork ")).split(),
+    "delete",
+    "erase_user",
+]
 TEXT = re.compile(r"w\d+\.\w+(?:/\w+)?")
 """Whatever is said in a run."""
 
 
 class Distiller:
-    """The callback of a process, a model's stand-in: it never says the same twice, and fails now and then while there are faults."""
+    """The callback of a process, a model's stand-in: it never says the same twice, and
+    fails now and then while there are faults.
+    """
 
     def __init__(self, world: Run) -> None:
         self._world = world
@@ -61,11 +69,15 @@ class Worker:
         self._handle: Conversation | None = None
         self._checkpoint: Checkpoint | None = None
         self._count: dict[str, int] = {}
-        """By life: how many messages there were when this process was last acknowledged one."""
+        """By life: how many messages there were when this process was last acknowledged
+        one.
+        """
 
     async def handle(self) -> Conversation:
         if self._handle is None:
-            self._handle = await self.engine.conversations.open(TENANT, SessionDraft(SESSION, SYSTEM, user=ADA), create=True)
+            self._handle = await self.engine.conversations.open(
+                TENANT, SessionDraft(SESSION, SYSTEM, user=ADA), create=True
+            )
         return self._handle
 
     def forget(self) -> None:
@@ -73,7 +85,9 @@ class Worker:
         self._handle = None
 
     async def perform(self, act: str, label: str, random: Random) -> None:
-        """Do it, note what was promised; whatever a store's failure leaves open stays open."""
+        """Do it, note what was promised; whatever a store's failure leaves open stays
+        open.
+        """
         if random.random() < 0.15:
             self._handle = None
         self._world.first_put.pop(self._process.name, None)
@@ -92,7 +106,7 @@ class Worker:
         if self._process.dead:
             raise WorkerCrashed(self._process.name)
 
-    # -- saying -------------------------------------------------------------------------------------------------------
+    # -- saying ------------------------------------------------------------------------
 
     async def _append(self, session: Conversation, life: str, messages: list[Message]) -> None:
         said = Said(self._told.now(), life=life, texts=tuple(message.text for message in messages))
@@ -101,12 +115,16 @@ class Worker:
             try:
                 stored = await session.append(messages)
             except StoreError:
-                again = len(messages) == 1 or self._world.servers[-1].store.capabilities.atomic  # of several without ids some would be there twice
+                again = (
+                    len(messages) == 1 or self._world.servers[-1].store.capabilities.atomic
+                )  # of several without ids some would be there twice
                 if not again or seeded(self._world.seed, 10, *said.texts[0].encode()).random() < 0.5:
                     raise
                 stored = await session.append(messages)  # as many a caller does
         for message in stored:
-            self._told.says(life, str(message.id), Saying(said.begun, said.ended, done=True, text=message.text))
+            self._told.says(
+                life, str(message.id), Saying(said.begun, said.ended, done=True, text=message.text)
+            )
         self._told.has(life, *(str(message.id) for message in stored))
         if session.log.seen is not None:
             self._count[life] = session.log.seen.state.after.number
@@ -115,7 +133,11 @@ class Worker:
         await self._append(session, life, [Message(role=Role.USER, content=label)])
 
     async def _batch(self, session: Conversation, life: str, label: str, random: Random) -> None:
-        await self._append(session, life, [Message(role=Role.USER, content=f"{label}/{n}") for n in range(random.randint(2, 5))])
+        await self._append(
+            session,
+            life,
+            [Message(role=Role.USER, content=f"{label}/{n}") for n in range(random.randint(2, 5))],
+        )
 
     async def _name(self, session: Conversation, life: str, label: str, random: Random) -> None:
         name = f"m{random.randrange(5)}"
@@ -127,7 +149,9 @@ class Worker:
         """A log so long that its beginning is not read with its end."""
         for each in ("one", "two"):
             await self._name(session, life, f"{label}/{each}", random)
-        await self._append(session, life, [Message(role=Role.USER, content=f"{label}/{n}") for n in range(100)])
+        await self._append(
+            session, life, [Message(role=Role.USER, content=f"{label}/{n}") for n in range(100)]
+        )
 
     async def _update(self, session: Conversation, life: str, label: str, random: Random) -> None:
         name = f"m{random.randrange(5)}"
@@ -135,13 +159,19 @@ class Worker:
             await session.update(name, {"content": label})
 
     async def _call(self, session: Conversation, life: str, label: str, random: Random) -> None:
-        call = Message(role=Role.ASSISTANT, content=f"{label}/call", tool_calls=[ToolCall(id=label, name="look", arguments="{}")])
+        call = Message(
+            role=Role.ASSISTANT,
+            content=f"{label}/call",
+            tool_calls=[ToolCall(id=label, name="look", arguments="{}")],
+        )
         await self._append(session, life, [call])
         if random.random() < 0.3:
             await self._append(session, life, [Message(role=Role.USER, content=f"{label}/meanwhile")])
-        await self._append(session, life, [Message(role=Role.TOOL, content=f"{label}/result", tool_call_id=label)])
+        await self._append(
+            session, life, [Message(role=Role.TOOL, content=f"{label}/result", tool_call_id=label)]
+        )
 
-    # -- what leaves the window, and comes back -----------------------------------------------------------------------
+    # -- what leaves the window, and comes back ----------------------------------------
 
     def _any(self, life: str, random: Random) -> str:
         names: list[str] = [*self._told.ids.get(life, ()), "m0"]
@@ -174,11 +204,16 @@ class Worker:
         taking = self._told.takes("compaction", Taking(self._told.now(), life=life))
         self._told.done[life, label] = False
         with self._told.calling(taking):
-            made = await session.compact(self._summarise(taking, random), keep_last=random.randrange(4), reason=label)
+            made = await session.compact(
+                self._summarise(taking, random), keep_last=random.randrange(4), reason=label
+            )
         self._told.done[life, label] = made.reason == label
 
     async def _policy(self, session: Conversation, life: str, label: str, random: Random) -> None:
-        taking, policy = self._told.takes("compaction", Taking(self._told.now(), life=life)), MessageThreshold(most=3, keep_last=random.randrange(3))
+        taking, policy = (
+            self._told.takes("compaction", Taking(self._told.now(), life=life)),
+            MessageThreshold(most=3, keep_last=random.randrange(3)),
+        )
         with self._told.calling(taking):
             await session.compact_if_needed(policy, self._summarise(taking, random))
 
@@ -199,7 +234,10 @@ class Worker:
         taking = Taking(self._told.now(), life=life, knew=self._told.now(), kept=kept, read=read)
         self._told.takes("replace", taking)
         await asyncio.sleep(random.random() * 0.2)  # whoever has read it thinks about it
-        sayings = [self._told.says(life, str(message.id), Saying(taking.begun, text=message.text)) for message in shown]
+        sayings = [
+            self._told.says(life, str(message.id), Saying(taking.begun, text=message.text))
+            for message in shown
+        ]
         said = Said(taking.begun, life=life, texts=(label,), beside=taking.kept, knew=knew)
         self._told.said.append(said)
         with self._told.calling(taking):
@@ -210,7 +248,7 @@ class Worker:
                 for call in (said, *sayings):
                     call.ended = self._told.now()
 
-    # -- erasing ------------------------------------------------------------------------------------------------------
+    # -- erasing -----------------------------------------------------------------------
 
     async def _erase(self, session: Conversation, life: str, label: str, random: Random) -> None:
         name = self._any(life, random)
@@ -234,7 +272,7 @@ class Worker:
         for each in there:
             self._told.ended.setdefault(each, self._told.now())
 
-    # -- its life -----------------------------------------------------------------------------------------------------
+    # -- its life ----------------------------------------------------------------------
 
     async def _end(self, session: Conversation, life: str, label: str, random: Random) -> None:
         self._told.closed[life, "ended"] += await session.close("ended")
@@ -256,9 +294,13 @@ class Worker:
     async def _fork(self, session: Conversation, life: str, label: str, random: Random) -> None:
         at = self._any(life, random) if random.random() < 0.5 else None
         draft, messages = await session.as_of(at)
-        fork = self._told.forks[label] = Fork(self._told.now(), texts=tuple(message.text for message in messages))
+        fork = self._told.forks[label] = Fork(
+            self._told.now(), texts=tuple(message.text for message in messages)
+        )
         with self._told.calling(fork):
-            forked = await self.engine.conversations.create(TENANT, SessionDraft(label, draft.system, user=ADA))
+            forked = await self.engine.conversations.create(
+                TENANT, SessionDraft(label, draft.system, user=ADA)
+            )
             fork.life = forked.log.life.incarnation
             await forked.begin(messages)
 
@@ -268,11 +310,15 @@ class Worker:
         record = await self.engine.conversations.sessions.record(TENANT, SESSION)
         behind, known = self.engine.conversations.sessions._behind, self._count.get(life, 0)
         raised = self._world.servers[-1].store.state.generation(record.partition)
-        lives = record.body["incarnation"] == life and raised <= (record.generation or 0)  # no deletion of it is under way
+        lives = record.body["incarnation"] == life and raised <= (
+            record.generation or 0
+        )  # no deletion of it is under way
         if lives and not behind and any(info.message_count < known for info in page.sessions):
-            self._told.broken.append(f"{label}: a list tells {page.sessions}, and there were {known} messages")
+            self._told.broken.append(
+                f"{label}: a list tells {page.sessions}, and there were {known} messages"
+            )
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     async def _read(self, session: Conversation, life: str, label: str, random: Random) -> None:
         since = self._told.now()
@@ -280,7 +326,9 @@ class Worker:
         cut = await session.context(ContextAsked(budget=random.randrange(10, 120)))
         items_since = self._told.now()
         items = await everything(session)
-        info = await session.info()  # raises where the life ended meanwhile: then some of it may have been gone already
+        info = (
+            await session.info()
+        )  # raises where the life ended meanwhile: then some of it may have been gone already
         self._told.read(life, items_since, items, label)
         self._told.window(life, since, shown, label)
         if shown.version == cut.version:

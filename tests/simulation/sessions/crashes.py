@@ -1,4 +1,6 @@
-"""One act in a small scene, cut off at each of its calls of a store in turn: who was there before goes on, and all that was promised holds."""
+"""One act in a small scene, cut off at each of its calls of a store in turn: who was
+there before goes on, and all that was promised holds.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Cut(FaultPlan):
     at: int = 0
     fault: Fault = Fault.CRASH_AFTER
 
-    def draw(self, where: tuple[int, int], step: str, possible: tuple[Fault, ...], store: str = "") -> Fault | None:
+    def draw(
+        self, where: tuple[int, int], step: str, possible: tuple[Fault, ...], store: str = ""
+    ) -> Fault | None:
         if where != (OPERATION, self.at) or self.fault not in possible:
             return None
         self.struck.append(Struck(where, step, self.fault))
@@ -38,7 +42,9 @@ class Cut(FaultPlan):
 
 
 def cut_off(act: str, fault: Fault, *, atomic: bool = True) -> Iterator[Run]:
-    """The act, cut off at its first call, at its second, and so on, until it comes to its end."""
+    """The act, cut off at its first call, at its second, and so on, until it comes to
+    its end.
+    """
     for at in range(1, MOST_CALLS):
         plan = Cut(seed=at, at=at, fault=fault)
         world = world_of(7, plan, atomic=atomic, servers=1, cache=False)
@@ -60,8 +66,12 @@ async def _scene(world: Run, act: str) -> None:
     await in_the_end(world)
 
 
-async def _live(world: Run, process: Process, acts: Sequence[str], worker: Worker | None = None, struck: str = "") -> Worker:
-    """The acts one after the other; the one to be struck is the operation that the plan strikes."""
+async def _live(
+    world: Run, process: Process, acts: Sequence[str], worker: Worker | None = None, struck: str = ""
+) -> Worker:
+    """The acts one after the other; the one to be struck is the operation that the plan
+    strikes.
+    """
     worker = worker or Worker(world, process)
     await process.lives(_perform(world, process, worker, acts, struck), as_one_operation=True)
     return worker

@@ -1,4 +1,6 @@
-"""After the last fault: what is owed is carried out, and then everything that was promised holds at once."""
+"""After the last fault: what is owed is carried out, and then everything that was
+promised holds at once.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ async def in_the_end(world: Run) -> None:
     _, events = await session.log.window()
     window = {str(event.message.id) for event in events.values() if event.message is not None}
     if window != {log.name(place) for place in log.window}:
-        world.told.broken.append(f"the window shows {sorted(window)}, and is {sorted(log.name(place) for place in log.window)}")
+        world.told.broken.append(
+            f"the window shows {sorted(window)}, and is {sorted(log.name(place) for place in log.window)}"
+        )
     _record_follows(world, log)
     _entries(world, life, log)
     for label in world.told.forks:
@@ -64,26 +68,38 @@ async def settle(world: Run, worker: Worker) -> None:
         await asyncio.sleep(100)  # longer than any lease
         report = await worker.engine.maintenance.sweep()
         await worker.engine.conversations.onward.asked()
-        stays = len(report.stays) > len(worker.engine.setbacks.known)  # that a store was set back stays so until it is healed
-        if report.ran and not (report.finished or report.still_owed or report.moved or report.waiting or stays):
+        stays = len(report.stays) > len(
+            worker.engine.setbacks.known
+        )  # that a store was set back stays so until it is healed
+        if report.ran and not (
+            report.finished or report.still_owed or report.moved or report.waiting or stays
+        ):
             return
     world.told.broken.append(f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
 
 
 def _log(world: Run, life: str) -> LogCheck:
-    """The log of the session that lives. Of its former lives nothing is left in any store."""
+    """The log of the session that lives. Of its former lives nothing is left in any
+    store.
+    """
     rows = [row for row in world.standing(MESSAGES) if row.scope == scope_of(SESSION)]
     mine = {place_key(TENANT, life, int(str(row.fields["place"]))): row for row in rows}
     for row in rows:
         if mine.get(row.key) is not row:
             world.told.broken.append(f"of a session that was deleted {row} is left")
     log = LogCheck(world.told, life, has_system=True)
-    log.go_through(sorted((row for row in rows if mine.get(row.key) is row), key=lambda row: int(str(row.fields["place"]))))
+    log.go_through(
+        sorted(
+            (row for row in rows if mine.get(row.key) is row), key=lambda row: int(str(row.fields["place"]))
+        )
+    )
     return log
 
 
 def _record_follows(world: Run, log: LogCheck) -> None:
-    """Nothing is owed: the session's own record has the status that its log has come to. What else lists show may be behind where a process died."""
+    """Nothing is owed: the session's own record has the status that its log has come
+    to. What else lists show may be behind where a process died.
+    """
     (record,) = (row for row in world.standing(SESSIONS) if row.key == session_key(TENANT, SESSION))
     body: Any = record.body
     status: Any = record.fields["status"]
@@ -91,7 +107,9 @@ def _record_follows(world: Run, log: LogCheck) -> None:
         world.told.broken.append(f"lists say that the session is {status}, and it is {log.status}")
     place, counted = body.get("place", 0), body.get("messages", 1)
     if place > max(log.rows, default=1) or counted > log.number:
-        world.told.broken.append(f"lists tell of {counted} messages up to {place}, and there are {log.number} up to {max(log.rows, default=1)}")
+        world.told.broken.append(
+            f"lists tell of {counted} messages up to {place}, and there are {log.number} up to {max(log.rows, default=1)}"
+        )
 
 
 async def _lists(world: Run, auditor: Worker, log: LogCheck) -> None:
@@ -99,8 +117,17 @@ async def _lists(world: Run, auditor: Worker, log: LogCheck) -> None:
     session, since = await auditor.handle(), auditor.engine.placement.now()
     await session.resume()
     await session.append([Message(role=Role.USER, content="At last.")])
-    (info,) = (await auditor.engine.conversations.sessions.list(TENANT, asked={"session_id": SESSION}, limit=5)).sessions
-    first = next((row for _, row in sorted(log.rows.items()) if row.fields.get("message_role") == "user" and row.fields["event"] == "message"), None)
+    (info,) = (
+        await auditor.engine.conversations.sessions.list(TENANT, asked={"session_id": SESSION}, limit=5)
+    ).sessions
+    first = next(
+        (
+            row
+            for _, row in sorted(log.rows.items())
+            if row.fields.get("message_role") == "user" and row.fields["event"] == "message"
+        ),
+        None,
+    )
     body: Any = {"message": {"content": "At last."}} if first is None else first.body
     told, true = (
         [info.status, info.message_count, info.compaction_count, info.preview],
@@ -110,11 +137,13 @@ async def _lists(world: Run, auditor: Worker, log: LogCheck) -> None:
         world.told.broken.append(f"lists tell {told} as of {info.updated_at}, and it is {true} at {since}")
 
 
-# -- onward -----------------------------------------------------------------------------------------------------------
+# -- onward ----------------------------------------------------------------------------
 
 
 def _entries(world: Run, life: str, log: LogCheck) -> None:
-    """Of each event by which messages leave there are the entries of one answer, each once; of sessions that are gone there are none."""
+    """Of each event by which messages leave there are the entries of one answer, each
+    once; of sessions that are gone there are none.
+    """
     living = {life, *(fork.life for fork in world.told.forks.values())}
     made: dict[int, list[str]] = {place: [] for place in log.leaving}
     for row in world.standing(ENTRIES):
@@ -136,7 +165,12 @@ def _of_one_answer(world: Run, log: LogCheck, place: int, left: list[int], told:
     answers = Counter((match[1], match[3]) for match in map(_ANSWER.match, told) if match is not None)
     if len(answers) > 1:
         world.told.broken.append(f"what left by {place} was made entries of by {sorted(answers)}")
-    spoken = [each for each in left if log.rows[each].fields["event"] == "message" and _data(log.rows[each]).get("in_history") is not False]
+    spoken = [
+        each
+        for each in left
+        if log.rows[each].fields["event"] == "message"
+        and _data(log.rows[each]).get("in_history") is not False
+    ]
     if all(log.was_taken_out(each) for each in spoken) or world.told.users:
         return  # nothing to be made of it; or the entries of its user were erased
     if any(log.is_redacted(each) for each in (place, *spoken)):
@@ -154,13 +188,17 @@ def _data(row: Record) -> Any:
     return row.body.get("data") or {}
 
 
-# -- what is erased ---------------------------------------------------------------------------------------------------
+# -- what is erased --------------------------------------------------------------------
 
 
 def _nothing_is_left(world: Run, log: LogCheck) -> None:
-    """What was erased is in no record of any store, but for copies that another session was given of it before; nor in the window."""
+    """What was erased is in no record of any store, but for copies that another session
+    was given of it before; nor in the window.
+    """
     erased = world.told.erased()
-    if left := [place for place in log.window if log.is_redacted(place) and not log.may_be_in_a_summary(place)]:
+    if left := [
+        place for place in log.window if log.is_redacted(place) and not log.may_be_in_a_summary(place)
+    ]:
         world.told.broken.append(f"{left} were erased, and are in the window")
     for row in _everything_standing(world):
         for text in sorted(texts_in(row) & erased.keys()):
@@ -183,7 +221,9 @@ def _everything_standing(world: Run) -> Iterator[Record]:
 
 
 async def _forked(world: Run, auditor: Worker, label: str) -> None:
-    """A fork has what it was made of, or the beginning of it; it is gone where its user was erased."""
+    """A fork has what it was made of, or the beginning of it; it is gone where its user
+    was erased.
+    """
     fork = world.told.forks[label]
     try:
         session = await auditor.engine.conversations.open(TENANT, SessionDraft(label, SYSTEM), create=False)

@@ -1,4 +1,6 @@
-"""The log of a session as its store has it in the end, record by record, judged by a fold of its own."""
+"""The log of a session as its store has it in the end, record by record, judged by a
+fold of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ class LogCheck:
     def __init__(self, told: Told, life: str, *, has_system: bool) -> None:
         self._told, self._life = told, life
         self._who = f"log of {life[-4:]}"
-        self.number, self.version, self.turn, self.compactions, self.status, self.onward = int(has_system), 1, 0, 0, "active", 0
+        self.number, self.version, self.turn, self.compactions, self.status, self.onward = (
+            int(has_system),
+            1,
+            0,
+            0,
+            "active",
+            0,
+        )
         self.window: set[int] = set()
         self.rows: dict[int, Record] = {}
         self._labels: Counter[str] = Counter()
@@ -29,9 +38,13 @@ class LogCheck:
         self._archived: set[int] = set()
         self._gone_onward: set[int] = set()
         self.leaving: dict[int, list[int]] = {}
-        """By the place of the event: the messages that went onward by it, and by none before it."""
+        """By the place of the event: the messages that went onward by it, and by none
+        before it.
+        """
         self._excluded: dict[int, list[int]] = {}
-        """Messages that were taken out otherwise than by a compaction, and at which places."""
+        """Messages that were taken out otherwise than by a compaction, and at which
+        places.
+        """
         self._restored: set[int] = set()
 
     def go_through(self, rows: Sequence[Record]) -> None:
@@ -49,7 +62,9 @@ class LogCheck:
                 self._wrong(f"'{label}' is there {self._labels[label]} times")
         for (of, status), often in self._told.closed.items():
             if of == self._life and self._closed[status] < often:
-                self._wrong(f"it came to be {status} {self._closed[status]} times, and {often} were acknowledged")
+                self._wrong(
+                    f"it came to be {status} {self._closed[status]} times, and {often} were acknowledged"
+                )
 
     def name(self, place: int) -> str:
         row = self.rows[place]
@@ -59,11 +74,17 @@ class LogCheck:
         return bool(_data(self.rows[place]).get("redacted"))
 
     def was_taken_out(self, place: int) -> bool:
-        """Whether a message was ever taken out of the window by hand: but by a compaction, or a cut."""
-        return any(self.rows[by].fields["event"] != "replace" for by in self._excluded.get(place, ())) or self.is_redacted(place)
+        """Whether a message was ever taken out of the window by hand: but by a
+        compaction, or a cut.
+        """
+        return any(
+            self.rows[by].fields["event"] != "replace" for by in self._excluded.get(place, ())
+        ) or self.is_redacted(place)
 
     def may_be_in_a_summary(self, place: int) -> bool:
-        """docs/plan.md, issue 12, 7: excluded, erased, and taken back by who had read it before, all while one compaction was under way."""
+        """docs/plan.md, issue 12, 7: excluded, erased, and taken back by who had read
+        it before, all while one compaction was under way.
+        """
         return place in self._excluded and place in self._restored
 
     def _wrong(self, what: str) -> None:
@@ -90,7 +111,10 @@ class LogCheck:
             self._turned(place, event, data, shown)
         self.version += shown != self.window
         body: Any = row.body
-        told, true = body["after"], [self.number, self.version, self.turn, self.compactions, self.status, self.onward]
+        told, true = (
+            body["after"],
+            [self.number, self.version, self.turn, self.compactions, self.status, self.onward],
+        )
         if [told[0], told[1], told[2], told[3], told[5], told[8]] != true:
             self._wrong(f"after {place} it is told {told}, and is {true}")
 
@@ -120,7 +144,9 @@ class LogCheck:
                 self._wrong(f"place {place} takes {data['place']} back, which a summary stands for")
 
     def _rolled_back(self, place: int, data: Any) -> None:
-        """What had left the window comes back, and what compactions had taken out and was not in it has not been said."""
+        """What had left the window comes back, and what compactions had taken out and
+        was not in it has not been said.
+        """
         back, late = set(_places(data.get("back", ()))), set(_places(data.get("late", ())))
         if wrong := late - self._archived:
             self._wrong(f"place {place} takes {sorted(wrong)} from a compaction, which had not taken them")
@@ -140,26 +166,45 @@ class LogCheck:
             self.onward = place if data.get("leaves") else self.onward
 
     def _is_begun(self, place: int, row: Record) -> bool:
-        """Whether it is of messages that were said together, some of which came before the session was closed: what was begun is ended. Of one that
-        was erased since: whether it may be."""
+        """Whether it is of messages that were said together, some of which came before
+        the session was closed: what was begun is ended. Of one that was erased since:
+        whether it may be.
+        """
         before = {at: row for at, row in self.rows.items() if at < place}
-        texts, standing = {self._text(each) for each in before.values()}, {self._text(each) for each in self.rows.values()}
-        begun = [set(said.texts) for said in self._told.said if texts & set(said.texts) or any(self._is_of(said, at) for at in before)]
+        texts, standing = (
+            {self._text(each) for each in before.values()},
+            {self._text(each) for each in self.rows.values()},
+        )
+        begun = [
+            set(said.texts)
+            for said in self._told.said
+            if texts & set(said.texts) or any(self._is_of(said, at) for at in before)
+        ]
         return any(self._text(row) in said or (self.is_redacted(place) and said - standing) for said in begun)
 
     def _is_of(self, said: Said, place: int) -> bool:
-        """Whether a replacement put it: what it handed back, and was not there any more."""
-        return place > said.knew and bool(said.beside) and (self.name(place) in said.beside or self.is_redacted(place))
+        """Whether a replacement put it: what it handed back, and was not there any
+        more.
+        """
+        return (
+            place > said.knew
+            and bool(said.beside)
+            and (self.name(place) in said.beside or self.is_redacted(place))
+        )
 
     def _text(self, row: Record) -> str:
         body: Any = row.body
         return str((body.get("message") or {}).get("content"))
 
     def _taken(self, place: int, event: str, left: Iterable[int], data: Any) -> None:
-        """No call takes what was said while it was under way: what it did not know of, and what it was to keep."""
+        """No call takes what was said while it was under way: what it did not know of,
+        and what it was to keep.
+        """
         takings = [taking for taking in self._told.takings.get(event, ()) if taking.life == self._life]
         if not any(all(self._may_take(taking, each) for each in left) for taking in takings):
-            self._wrong(f"place {place} ({event}, {data.get('reason')}) takes what no call of its kind knew of: {sorted(left)}")
+            self._wrong(
+                f"place {place} ({event}, {data.get('reason')}) takes what no call of its kind knew of: {sorted(left)}"
+            )
 
     def _may_take(self, taking: Taking, place: int) -> bool:
         begun = self._told.begun(self._life, self.name(place), self._text(self.rows[place]))
@@ -183,22 +228,39 @@ class LogCheck:
                 self._told.limits["an erased message stays in a summary"] += 1
             else:
                 self._wrong(f"the summary at {place} is of {redacted} too, which were erased")
-        elif body["message"]["content"].split(" | ")[0] != "summary of " + " ".join(sorted(self.name(p) for p in left)):
+        elif body["message"]["content"].split(" | ")[0] != "summary of " + " ".join(
+            sorted(self.name(p) for p in left)
+        ):
             made = body["message"]["content"]
-            self._wrong(f"the summary at {place} is not of what it stands for, {sorted(self.name(p) for p in left)}, but says '{made}'")
+            self._wrong(
+                f"the summary at {place} is not of what it stands for, {sorted(self.name(p) for p in left)}, but says '{made}'"
+            )
         if data.get("reason") == BY_POLICY:
             self._keeps_the_last_user_message(place, left)
 
     def _keeps_the_last_user_message(self, place: int, left: set[int]) -> None:
-        """It keeps the one that was the last when it was decided: one that has left the window since was that, where there is one."""
-        users = [at for at in self.window if self.rows[at].fields["event"] == "message" and self.rows[at].fields.get("message_role") == "user"]
+        """It keeps the one that was the last when it was decided: one that has left the
+        window since was that, where there is one.
+        """
+        users = [
+            at
+            for at in self.window
+            if self.rows[at].fields["event"] == "message"
+            and self.rows[at].fields.get("message_role") == "user"
+        ]
         last = max(users, default=0)
-        since = [at for at, by in self._excluded.items() if at > last and self.rows[at].fields.get("message_role") == "user" and max(by) > at]
+        since = [
+            at
+            for at, by in self._excluded.items()
+            if at > last and self.rows[at].fields.get("message_role") == "user" and max(by) > at
+        ]
         if last in left and not since:
             self._wrong(f"the policy's compaction at {place} takes the last user message, {last}")
 
     def _leave(self, place: int, leaving: set[int], data: Any) -> None:
-        """What leaves by this event is made entries of by it, and by no other: what was cut off and came back went by the cut."""
+        """What leaves by this event is made entries of by it, and by no other: what was
+        cut off and came back went by the cut.
+        """
         leaves = set(_places(data.get("leaves", ())))
         if leaves != leaving:
             self._wrong(f"by {place} go onward {sorted(leaves)}, and left {sorted(leaving)}")

@@ -1,4 +1,6 @@
-"""Many seeds of sessions on several processes, and one seed exactly; what slips are noticed by."""
+"""Many seeds of sessions on several processes, and one seed exactly; what slips are
+noticed by.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs of sessions: the real engine on in-memory stores, several workers in one conversation, faults at every call of a store."""
+"""Runs of sessions: the real engine on in-memory stores, several workers in one
+conversation, faults at every call of a store.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ WORKERS, OPERATIONS = 3, 14
 
 @dataclass(slots=True)
 class Run:
-    """Everything of one run that its workers share. The last of the servers has the sessions."""
+    """Everything of one run that its workers share. The last of the servers has the
+    sessions.
+    """
 
     seed: int
     loop: SimulatedLoop
@@ -44,7 +48,9 @@ class Run:
     told: Told
     trace: list[str] = field(default_factory=list)
     first_put: dict[str, Taking] = field(default_factory=dict)
-    """By process: the call whose first put into a log is waited for. What comes into the log later is not known to it."""
+    """By process: the call whose first put into a log is waited for. What comes into
+    the log later is not known to it.
+    """
     backups: list[Snapshot] | None = None
     """Earlier moments of the store that has the sessions, where it is set back."""
 
@@ -55,12 +61,22 @@ class Run:
         short, mid = clients[0], clients[-1]
         bits = seeded(self.seed, 5, *process.name.encode()).getrandbits
         topology = Topology(short=short, mid=mid, long=mid)
-        return Engine(topology, clock=process.clock, settings=replace(SETTINGS, page=20), random_bits=bits, onward=onward)
+        return Engine(
+            topology,
+            clock=process.clock,
+            settings=replace(SETTINGS, page=20),
+            random_bits=bits,
+            onward=onward,
+        )
 
     def process(self, name: str, error: float = 0.0) -> Process:
         def trace(what: str) -> None:
             self.trace.append(f"{self.loop.time():10.4f} {name} {what}")
-            if what.startswith("log.append") and " -> " not in what and (taking := self.first_put.pop(name, None)) is not None:
+            if (
+                what.startswith("log.append")
+                and " -> " not in what
+                and (taking := self.first_put.pop(name, None)) is not None
+            ):
                 taking.knew = self.loop.time()
 
         return Process(name, self.loop, SimulatedClock(self.loop, error, CLOCK_ERROR), self.plan, trace)
@@ -68,15 +84,28 @@ class Run:
     def standing(self, collection: Collection) -> Iterator[Record]:
         """The live records of all stores, as their disks have them."""
         for server in self.servers:
-            yield from (row for row in server.store.state.everything(collection.name) if isinstance(row, Record))
+            yield from (
+                row for row in server.store.state.everything(collection.name) if isinstance(row, Record)
+            )
 
 
 def world_of(seed: int, plan: FaultPlan, *, atomic: bool, servers: int, cache: bool) -> Run:
-    """The sessions are in the last of the servers; before it stands nothing, a store of the short tier, or one that forgets."""
+    """The sessions are in the last of the servers; before it stands nothing, a store of
+    the short tier, or one that forgets.
+    """
     loop = SimulatedLoop(seed * 1000 + 7)
     able = replace(HOME, atomic=atomic)
-    made = [Server(InMemoryStore(f"store-{n}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time()))) for n in range(servers)]
-    return Run(seed, loop, plan, [volatile(seed, atomic=atomic), *made[1:]] if cache else made, Told(loop.time))
+    made = [
+        Server(
+            InMemoryStore(
+                f"store-{n}", capabilities=able, clock=lambda: START + timedelta(seconds=loop.time())
+            )
+        )
+        for n in range(servers)
+    ]
+    return Run(
+        seed, loop, plan, [volatile(seed, atomic=atomic), *made[1:]] if cache else made, Told(loop.time)
+    )
 
 
 def run_sessions(seed: int) -> Run:
@@ -118,9 +147,14 @@ async def _part(world: Run, workers: list[str], part: str) -> None:
 
 
 async def _worker(world: Run, name: str, number: int, part: str) -> None:
-    """One worker through its acts. When its process dies, another takes its place, with nothing but the stores."""
+    """One worker through its acts. When its process dies, another takes its place, with
+    nothing but the stores.
+    """
     random = seeded(world.seed, 3, number, *part.encode())
-    todo = [(f"{name}.{part}{n}", random.choice(ACTS)) for n in range(OPERATIONS if world.backups is None else OPERATIONS // 2)]
+    todo = [
+        (f"{name}.{part}{n}", random.choice(ACTS))
+        for n in range(OPERATIONS if world.backups is None else OPERATIONS // 2)
+    ]
     if world.seed % 4 == 1 and number == 0:
         todo.insert(0, (f"{name}.long", "lengthen"))
     life = 0

@@ -1,8 +1,12 @@
-"""The store that has the sessions is taken back to an earlier moment, as from a backup, and new processes go on.
+"""The store that has the sessions is taken back to an earlier moment, as from a backup,
+and new processes go on.
 
-What was acknowledged since that moment may be gone, and what was erased since may be back. What stands there then is a beginning like any other: to
-processes that remember nothing of what came since, everything is promised of it, and of what follows. To one that remembers more, not all is: nobody
-can tell a log that was set back from one that never went on (docs/plan.md, issue 12, 5). What holds then, and what cannot, says `test_setback.py`.
+What was acknowledged since that moment may be gone, and what was erased since may be
+back. What stands there then is a beginning like any other: to processes that remember
+nothing of what came since, everything is promised of it, and of what follows. To one
+that remembers more, not all is: nobody can tell a log that was set back from one that
+never went on (docs/plan.md, issue 12, 5). What holds then, and what cannot, says
+`test_setback.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ if TYPE_CHECKING:
 
 
 async def set_back(world: Run) -> None:
-    """To one of the moments that were kept, or to before the first; half of the time it is healed then, as by `memory doctor --repair`.
+    """To one of the moments that were kept, or to before the first; half of the time it
+    is healed then, as by `memory doctor --repair`.
 
     Of what was told before, nothing is promised any more.
     """
@@ -47,5 +52,9 @@ async def set_back(world: Run) -> None:
     with suppress(NotFound):
         session = await reader.engine.conversations.open(TENANT, SessionDraft(SESSION, SYSTEM), create=False)
         told.given[session.log.life.incarnation] = (await session.log.load()).state.place
-        items = [item for item in await everything(session) if not (item.is_summary or item.is_redacted or item.message.id == "system")]
+        items = [
+            item
+            for item in await everything(session)
+            if not (item.is_summary or item.is_redacted or item.message.id == "system")
+        ]
         told.stands(session.log.life.incarnation, [item.message for item in items])

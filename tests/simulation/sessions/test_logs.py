@@ -12,17 +12,38 @@ from tests.simulation.sessions.told import Said, Told
 LIFE = "life"
 
 
-def _row(place: int, event: str, after: tuple[int, int, int, int, str], *, text: str = "", name: str = "", **data: Any) -> Record:
+def _row(
+    place: int,
+    event: str,
+    after: tuple[int, int, int, int, str],
+    *,
+    text: str = "",
+    name: str = "",
+    **data: Any,
+) -> Record:
     """`after`: the number, version, turn and compactions of the log, and its status."""
     number, version, turn, compactions, status = after
-    fields: dict[str, Any] = {"place": place, "event": event, "message_id": name or None, "message_role": "assistant" if text else None}
-    body = {"message": {"content": text}, "data": data, "after": [number, version, turn, compactions, status, 0, 0, 0, 0]}
+    fields: dict[str, Any] = {
+        "place": place,
+        "event": event,
+        "message_id": name or None,
+        "message_role": "assistant" if text else None,
+    }
+    body = {
+        "message": {"content": text},
+        "data": data,
+        "after": [number, version, turn, compactions, status, 0, 0, 0, 0],
+    }
     moment = START.replace(second=place)
-    return Record(Key("acme", f"row {place}"), "conversation:s", place, moment, moment, fields=fields, body=body)
+    return Record(
+        Key("acme", f"row {place}"), "conversation:s", place, moment, moment, fields=fields, body=body
+    )
 
 
 def _archived_between(said: Said) -> list[str]:
-    """Of a replacement, one message is put, the session is archived, and then comes the other: what is found wrong."""
+    """Of a replacement, one message is put, the session is archived, and then comes the
+    other: what is found wrong.
+    """
     told = Told(lambda: 0.0, said=[said])
     told.done[LIFE, "new"] = True
     rows = [

@@ -1,4 +1,6 @@
-"""Sessions under simulation: the same seeds on every run, and fresh ones in `make nightly`; and the proof that a slip would be noticed."""
+"""Sessions under simulation: the same seeds on every run, and fresh ones in `make
+nightly`; and the proof that a slip would be noticed.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,19 @@ SEEDS = seeds(ci=60, quick=15, nightly=1_000)
 NOTICED_WITHIN = 1_000
 EVERYONES, IN_CI = {"say", "compact"}, {"batch", "roll_back", "end"}
 """The acts that are cut off in everyone's run."""
-_CRASHES, _OTHERS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER), (Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.CANCELLED)
+_CRASHES, _OTHERS = (
+    (Fault.CRASH_BEFORE, Fault.CRASH_AFTER),
+    (Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.CANCELLED),
+)
 
 
 def test_no_invariant_of_sessions_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nsessions: {SEEDS}")
     total = some(SEEDS)
-    assert not {failure.seed: failure.violations[0] for failure in total.failures}, "make simulate SESSIONS=1 SEED=… shows one again"
+    assert not {failure.seed: failure.violations[0] for failure in total.failures}, (
+        "make simulate SESSIONS=1 SEED=… shows one again"
+    )
     assert total.struck > len(SEEDS)
     assert total.acknowledged > 3 * len(SEEDS)
 
@@ -51,14 +58,23 @@ def _cut_off_everywhere(act: str, faults: tuple[Fault, ...], *, atomic: bool) ->
     with silence(), repeatable(1):
         for fault in faults:
             worlds = list(cut_off(act, fault, atomic=atomic))
-            assert not {(world.plan.struck[0].step, fault): world.told.broken[0] for world in worlds if world.told.broken}
+            assert not {
+                (world.plan.struck[0].step, fault): world.told.broken[0]
+                for world in worlds
+                if world.told.broken
+            }
             assert [len(world.plan.struck) for world in worlds] == [*[1] * (len(worlds) - 1), 0]
             assert len(worlds) > 1 or fault is Fault.ERROR_AFTER
 
 
 @pytest.mark.parametrize("slip", noticed.cases("sessions/", sorted(SLIPS)))
 def test_a_slip_in_conversations_is_noticed(slip: str) -> None:
-    noticed.assert_shows(f"sessions/{slip}", partial(slipped, slip), lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN))
+    noticed.assert_shows(
+        f"sessions/{slip}",
+        partial(slipped, slip),
+        lambda seed: bool(one(seed).told.broken),
+        range(NOTICED_WITHIN),
+    )
 
 
 @cells("slip", sorted(SLIPS), shared=True)
@@ -80,6 +96,8 @@ def test_a_run_of_sessions_is_replayed_to_the_letter() -> None:
 
 
 def test_the_steps_of_sessions_are_read_from_the_engine_and_are_not_those_of_entries() -> None:
-    assert {"log.append", "onward.note", "redact.find", "user.begin", "session.create"} <= set(session_steps())
+    assert {"log.append", "onward.note", "redact.find", "user.begin", "session.create"} <= set(
+        session_steps()
+    )
     assert not {step for step in session_steps() if {step, step.partition(".")[0]} & NOT_PLAYED}
     assert "log.append" not in named_steps()

@@ -1,4 +1,6 @@
-"""A store that is set back under a process that remembers more than it holds: what holds, and what cannot (docs/plan.md, issue 12, 5)."""
+"""A store that is set back under a process that remembers more than it holds: what
+holds, and what cannot (docs/plan.md, issue 12, 5).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.support.repeatable import repeatable
 
 @dataclass
 class Shown:
-    """What the process that remembers and one that has just begun show in the end: texts by number, and the window."""
+    """What the process that remembers and one that has just begun show in the end:
+    texts by number, and the window.
+    """
 
     remembers: tuple[list[tuple[int, str]], list[str]]
     begins: tuple[list[tuple[int, str]], list[str]]
@@ -30,7 +34,9 @@ class Shown:
 
 async def _shown(session: Conversation) -> tuple[list[tuple[int, str]], list[str]]:
     items = await everything(session)
-    return [(item.number, item.message.text) for item in items[1:]], [m.text for m in (await session.context()).messages[1:]]
+    return [(item.number, item.message.text) for item in items[1:]], [
+        m.text for m in (await session.context()).messages[1:]
+    ]
 
 
 async def _opened(world: Run, name: str) -> Conversation:
@@ -40,7 +46,9 @@ async def _opened(world: Run, name: str) -> Conversation:
 
 
 async def _scene(world: Run, lost: int, others: int) -> Shown:
-    """One process says five messages, which are backed up, and then some more, which are lost; a new one says some, and then the first again."""
+    """One process says five messages, which are backed up, and then some more, which
+    are lost; a new one says some, and then the first again.
+    """
     one = await _opened(world, "one")
     await one.append([Message(role=Role.USER, content=f"kept {n}") for n in range(5)])
     backup = world.servers[-1].store.state.snapshot()
@@ -64,7 +72,9 @@ def test_after_a_setback_every_message_that_is_acknowledged_is_there_once(lost: 
         shown = run(world.loop, _scene(world, lost, others))
     kept = [f"kept {n}" for n in range(5)]
     assert shown.at_once[:5] == kept
-    assert set(shown.at_once[5:]) <= {f"lost {n}" for n in range(lost)}, "what was lost may be shown for a minute by who remembers it"
+    assert set(shown.at_once[5:]) <= {f"lost {n}" for n in range(lost)}, (
+        "what was lost may be shown for a minute by who remembers it"
+    )
     for history, window in (shown.remembers, shown.begins):
         said = [text for _, text in history]
         assert said[:5] == kept
@@ -73,4 +83,6 @@ def test_after_a_setback_every_message_that_is_acknowledged_is_there_once(lost: 
         assert set(kept) <= set(window)
         numbers = [number for number, _ in history]
         assert numbers[:5] == [2, 3, 4, 5, 6]
-        assert set(range(2, 7)) <= set(numbers), "behind them numbers may have a hole, or be told twice: nobody can tell that the log was set back"
+        assert set(range(2, 7)) <= set(numbers), (
+            "behind them numbers may have a hole, or be told twice: nobody can tell that the log was set back"
+        )

@@ -1,8 +1,11 @@
-"""Runs of entries that take the place of others: the real engine on in-memory stores, several workers on a few entries, faults at every call.
+"""Runs of entries that take the place of others: the real engine on in-memory stores,
+several workers on a few entries, faults at every call.
 
-Every entry that supersedes others is written under a key, so that its id is known whatever becomes of the call. What stands in the stores is looked
-at after each of their calls: nothing is linked from, nor retired for, what is not there yet. Once nothing is owed any more, what was acknowledged
-has happened as a whole, and what was refused has not.
+Every entry that supersedes others is written under a key, so that its id is known
+whatever becomes of the call. What stands in the stores is looked at after each of their
+calls: nothing is linked from, nor retired for, what is not there yet. Once nothing is
+owed any more, what was acknowledged has happened as a whole, and what was refused has
+not.
 """
 
 from __future__ import annotations
@@ -34,14 +37,36 @@ WORKERS, ACTS_EACH, ROUNDS = 3, 7, 12
 MEETING = 60.0
 """Seconds from one moment at which workers meet to the next."""
 MISSING = "0195d3b0-7e2a-7cc0-8000-000000000000"
-STEPS = ("read.home", "write.home", "supersede.home", "relate.home", "update.home", "version.keep", "owed.settle", "replica.deliver")
+STEPS = (
+    "read.home",
+    "write.home",
+    "supersede.home",
+    "relate.home",
+    "update.home",
+    "version.keep",
+    "owed.settle",
+    "replica.deliver",
+)
 """What faults strike more readily at."""
-WEIGHTS = {"supersede": 8, "missing": 1, "check": 3, "upsert": 5, "update": 2, "invalidate": 1, "delete": 1, "move": 2, "sweep": 2, "again": 1}
+WEIGHTS = {
+    "supersede": 8,
+    "missing": 1,
+    "check": 3,
+    "upsert": 5,
+    "update": 2,
+    "invalidate": 1,
+    "delete": 1,
+    "move": 2,
+    "sweep": 2,
+    "again": 1,
+}
 
 
 @dataclass(slots=True)
 class Write:
-    """One entry that was asked to take the place of others; `named` of None: of whatever is near it."""
+    """One entry that was asked to take the place of others; `named` of None: of
+    whatever is near it.
+    """
 
     entry_id: str
     named: tuple[str, ...] | None
@@ -70,7 +95,9 @@ class Run(World):
     def standing(self, collection: Collection) -> list[Record]:
         found: list[Record] = []
         for server in self.servers:
-            found += [row for row in server.store.state.everything(collection.name) if isinstance(row, Record)]
+            found += [
+                row for row in server.store.state.everything(collection.name) if isinstance(row, Record)
+            ]
         return found
 
     @property
@@ -78,7 +105,7 @@ class Run(World):
         """Whether everything is in one atomic store."""
         return len(self.servers) == 1 and self.servers[0].store.capabilities.atomic
 
-    # -- what holds at every moment -----------------------------------------------------------------------------------
+    # -- what holds at every moment ----------------------------------------------------
 
     def look(self) -> None:
         homes = [row for row in self.standing(ENTRIES) if row.role is Role.HOME]
@@ -89,7 +116,9 @@ class Run(World):
             if link not in self.linked and link[0] not in self.born:
                 self.broken.append(f"{link} is a link of what is not there yet")
             if link not in self.linked and row.created_at != self.born.get(link[0]):
-                self.broken.append(f"{link} was made at {row.created_at}, and its entry is true from {self.born.get(link[0])} on")
+                self.broken.append(
+                    f"{link} was made at {row.created_at}, and its entry is true from {self.born.get(link[0])} on"
+                )
             self.linked.add(link)
         for row in homes:
             self._ends(row)
@@ -104,21 +133,39 @@ class Run(World):
             self.broken.append(f"{row.key.id} ended at {before}, and by now at {end}")
         if end is None or end == before or row.key.id in self.ended:
             return
-        by = [write for write in self.writes if row.key.id in (write.shown if write.named is None else write.named)]
-        by = [write for write in by if end == max(_moment(row, "valid_from"), self.born.get(write.entry_id, datetime.max.replace(tzinfo=end.tzinfo)))]
+        by = [
+            write
+            for write in self.writes
+            if row.key.id in (write.shown if write.named is None else write.named)
+        ]
+        by = [
+            write
+            for write in by
+            if end
+            == max(
+                _moment(row, "valid_from"),
+                self.born.get(write.entry_id, datetime.max.replace(tzinfo=end.tzinfo)),
+            )
+        ]
         if not by:
             self.broken.append(f"{row.key.id} ended at {end}, which is the moment of nothing that stands")
-        elif not any((write.entry_id, row.key.id) in self.linked or write.entry_id in self.deleted for write in by):
+        elif not any(
+            (write.entry_id, row.key.id) in self.linked or write.entry_id in self.deleted for write in by
+        ):
             self.broken.append(f"{row.key.id} ended before anything was linked to it")
 
-    # -- what holds in the end ----------------------------------------------------------------------------------------
+    # -- what holds in the end ---------------------------------------------------------
 
     def judge(self) -> None:
         self.look()
         homes = {row.key.id: row for row in self.standing(ENTRIES) if row.role is Role.HOME}
         for write in self.writes:
             stood = write.entry_id in self.born
-            if write.outcome == "refused" and stood and not any(other is not write and other.entry_id == write.entry_id for other in self.writes):
+            if (
+                write.outcome == "refused"
+                and stood
+                and not any(other is not write and other.entry_id == write.entry_id for other in self.writes)
+            ):
                 self.broken.append(f"{write.entry_id} was refused, and it was there")
             if write.outcome == "done" and not stood:
                 self.broken.append(f"{write.entry_id} was acknowledged, and never was there")
@@ -133,11 +180,15 @@ class Run(World):
     def _each_ended(self, homes: dict[str, Record]) -> None:
         """In one batch who is linked to an entry has ended it, too."""
         linked = Counter(str(row.fields["target_id"]) for row in self.standing(RELATIONS))
-        versions = [(str(row.fields["entry_id"]), row) for row in self.standing(ENTRY_VERSIONS)] + list(homes.items())
+        versions = [(str(row.fields["entry_id"]), row) for row in self.standing(ENTRY_VERSIONS)] + list(
+            homes.items()
+        )
         ended = Counter(entry_id for entry_id, row in versions if row.fields.get("valid_to") is not None)
         for entry_id in linked.keys() - self.deleted:
             if linked[entry_id] > ended[entry_id]:
-                self.broken.append(f"{entry_id} has {linked[entry_id]} in its place, and was ended {ended[entry_id]} times")
+                self.broken.append(
+                    f"{entry_id} has {linked[entry_id]} in its place, and was ended {ended[entry_id]} times"
+                )
 
     def _gave_way(self, write: Write, entry_id: str, homes: dict[str, Record]) -> None:
         row, link = homes.get(entry_id), (write.entry_id, entry_id)
@@ -146,13 +197,19 @@ class Run(World):
         elif row is None or {write.entry_id, entry_id} & self.deleted:
             return
         elif row.fields.get("valid_to") is None:
-            self.broken.append(f"{entry_id} is still true, in whose place {write.entry_id} was written ({write.outcome})")
+            self.broken.append(
+                f"{entry_id} is still true, in whose place {write.entry_id} was written ({write.outcome})"
+            )
         elif link not in self.linked and (self.at_once or self._alone(write, entry_id)):
             self.broken.append(f"{link} is missing")
 
     def _alone(self, write: Write, entry_id: str) -> bool:
         """Whether nobody else was begun to end it."""
-        others = [one for one in self.writes if one.entry_id != write.entry_id and entry_id in (one.shown if one.named is None else one.named)]
+        others = [
+            one
+            for one in self.writes
+            if one.entry_id != write.entry_id and entry_id in (one.shown if one.named is None else one.named)
+        ]
         return not others and entry_id not in self.ended
 
     def _upserted(self, homes: dict[str, Record]) -> None:
@@ -160,7 +217,11 @@ class Run(World):
             entry_id = ids.keyed_id(TENANT, SCOPES[0].text, key)
             if entry_id in self.ended or entry_id not in homes:
                 continue
-            kept = [row.texts.get("content") for row in self.standing(ENTRY_VERSIONS) if row.fields["entry_id"] == entry_id]
+            kept = [
+                row.texts.get("content")
+                for row in self.standing(ENTRY_VERSIONS)
+                if row.fields["entry_id"] == entry_id
+            ]
             if lost := set(said) - {*kept, homes[entry_id].texts.get("content")}:
                 self.broken.append(f"of {key} the versions {sorted(lost)} are lost")
 
@@ -192,10 +253,16 @@ class Writer(Worker[Run]):
         if self.run.seed % 2:
             await self._upsert(label, random)
         elif self.run.born:
-            await self._write(EntryDraft(scope=SCOPES[self.run.seed // 2 % 2], content=f"Ada lives in {label}", key=label), [min(self.run.born)])
+            await self._write(
+                EntryDraft(scope=SCOPES[self.run.seed // 2 % 2], content=f"Ada lives in {label}", key=label),
+                [min(self.run.born)],
+            )
 
     async def _missing(self, label: str, random: Random) -> None:
-        await self._write(EntryDraft(scope=random.choice(SCOPES), content=f"Ada lives in {label}", key=label), [*self._known(random), MISSING])
+        await self._write(
+            EntryDraft(scope=random.choice(SCOPES), content=f"Ada lives in {label}", key=label),
+            [*self._known(random), MISSING],
+        )
 
     async def _again(self, label: str, random: Random) -> None:
         """The same call once more, by anybody."""
@@ -204,9 +271,13 @@ class Writer(Worker[Run]):
             await self._write(draft, named)
 
     async def _write(self, draft: EntryDraft, named: Sequence[str]) -> None:
-        write = Write(ids.keyed_id(TENANT, draft.scope.text, draft.key or ""), tuple(named), begun=self.run.loop.time())
+        write = Write(
+            ids.keyed_id(TENANT, draft.scope.text, draft.key or ""), tuple(named), begun=self.run.loop.time()
+        )
         ended = set(self.run.ended)
-        others = {one for other in self.run.writes for one in (other.shown if other.named is None else other.named)}
+        others = {
+            one for other in self.run.writes for one in (other.shown if other.named is None else other.named)
+        }
         self.run.writes.append(write)
         try:
             if named:
@@ -216,8 +287,16 @@ class Writer(Worker[Run]):
             write.outcome = "done"
         except (Conflict, InvalidInput) as error:
             write.outcome = "refused"
-            since = {one for other in self.run.writes if other is not write for one in (other.shown if other.named is None else other.named)}
-            if not {*named} & (ended | self.run.ended | others | since | {MISSING}) and write.entry_id not in self.run.deleted:
+            since = {
+                one
+                for other in self.run.writes
+                if other is not write
+                for one in (other.shown if other.named is None else other.named)
+            }
+            if (
+                not {*named} & (ended | self.run.ended | others | since | {MISSING})
+                and write.entry_id not in self.run.deleted
+            ):
                 self.run.broken.append(f"{write.entry_id} was refused, though all of {named} stand: {error}")
 
     async def _check(self, label: str, random: Random) -> None:
@@ -230,11 +309,23 @@ class Writer(Worker[Run]):
         async def decide(asked: EntryDraft, entries: list[Entry]) -> object:
             write.shown = tuple(one.id for one in entries)
             self.run.broken += [
-                f"{one.id} is newer than what was checked" for one in entries if created_at is not None and one.created_at >= created_at
+                f"{one.id} is newer than what was checked"
+                for one in entries
+                if created_at is not None and one.created_at >= created_at
             ]
-            self.run.broken += [f"{one.id} is of {one.scope}, asked for {scope}" for one in entries if one.scope != scope]
+            self.run.broken += [
+                f"{one.id} is of {one.scope}, asked for {scope}" for one in entries if one.scope != scope
+            ]
             await asyncio.sleep(random.random() ** 4 * 2)
-            return random.choice(("keep", "supersede", Verdict("merge", content=f"merged {label}"), Verdict("supersede", ids=[MISSING]), None))
+            return random.choice(
+                (
+                    "keep",
+                    "supersede",
+                    Verdict("merge", content=f"merged {label}"),
+                    Verdict("supersede", ids=[MISSING]),
+                    None,
+                )
+            )
 
         try:
             _, checked = await self.engine.checking.write(TENANT, draft, decide)
@@ -249,10 +340,14 @@ class Writer(Worker[Run]):
         key = "current"
         entry_id = ids.keyed_id(TENANT, SCOPES[0].text, key)
         try:
-            await self.engine.entries.upsert(TENANT, EntryDraft(scope=SCOPES[0], content=f"value {label}", key=key))
+            await self.engine.entries.upsert(
+                TENANT, EntryDraft(scope=SCOPES[0], content=f"value {label}", key=key)
+            )
             self.run.upserts.setdefault(key, []).append(f"value {label}")
         except Conflict:
-            if entry_id not in self.run.ended and not any(entry_id in (one.named or one.shown) for one in self.run.writes):
+            if entry_id not in self.run.ended and not any(
+                entry_id in (one.named or one.shown) for one in self.run.writes
+            ):
                 self.run.broken.append(f"{key} was said to be retired")
 
     async def _update(self, label: str, random: Random) -> None:
@@ -262,7 +357,11 @@ class Writer(Worker[Run]):
     async def _invalidate(self, label: str, random: Random) -> None:
         for entry_id in self._known(random):
             self.run.ended.add(entry_id)
-            when = self.process.clock() + timedelta(seconds=random.random() * 500) if random.random() < 0.5 else None
+            when = (
+                self.process.clock() + timedelta(seconds=random.random() * 500)
+                if random.random() < 0.5
+                else None
+            )
             with suppress(InvalidInput):  # it may begin later, by another clock
                 await self.engine.entries.invalidate(TENANT, entry_id, when)
 
@@ -290,7 +389,11 @@ def played(seed: int) -> Run:
 
 
 async def _all(world: Run) -> None:
-    await at_work(world, lambda process: Writer(world, process), [_acts(world.seed, number) for number in range(WORKERS)])
+    await at_work(
+        world,
+        lambda process: Writer(world, process),
+        [_acts(world.seed, number) for number in range(WORKERS)],
+    )
     await audited(world, world.process("auditor"), 0, ROUNDS)
     world.judge()
 

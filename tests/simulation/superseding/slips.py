@@ -1,4 +1,6 @@
-"""Slips in how entries take the place of others that a run must notice, by the name of what goes wrong then."""
+"""Slips in how entries take the place of others that a run must notice, by the name of
+what goes wrong then.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from memory.orchestrator import checking, entries, superseding
 from tests.support.slips import Slip
 
 _STORED = "await self._entries.births.put(one.store, [one], write.revive, write.consistency)"
-_RETIRED = "[await self._entries.retire(one.record.key.tenant, record.key.id, write.at) for record, _ in homes]"
+_RETIRED = (
+    "[await self._entries.retire(one.record.key.tenant, record.key.id, write.at) for record, _ in homes]"
+)
 _LINKED = """[
             await self._placement.write_one(
                 "relate.home", archive, Put(RELATIONS, self._relations.link(one.record, "supersedes", record.key.id, made=write.at), Absent())
@@ -16,10 +20,16 @@ _LINKED = """[
 
 SLIPS: dict[str, Slip] = {
     "others-are-retired-before-the-entry-is-stored": Slip(
-        superseding, "Superseding._written", f"    else:\n        {_STORED}\n", f"    else:\n        {_RETIRED}\n        {_STORED}\n"
+        superseding,
+        "Superseding._written",
+        f"    else:\n        {_STORED}\n",
+        f"    else:\n        {_RETIRED}\n        {_STORED}\n",
     ),
     "a-link-comes-before-its-entry": Slip(
-        superseding, "Superseding._written", f"    else:\n        {_STORED}\n", f"    else:\n        {_LINKED}\n        {_STORED}\n"
+        superseding,
+        "Superseding._written",
+        f"    else:\n        {_STORED}\n",
+        f"    else:\n        {_LINKED}\n        {_STORED}\n",
     ),
     "ids-are-checked-once-it-is-written": Slip(
         superseding,
@@ -38,8 +48,12 @@ SLIPS: dict[str, Slip] = {
         "if shown is not None:\n            return None\n        if write.tried",
         "if True:\n            return None\n        if write.tried",
     ),
-    "what-remains-is-owed-to-nobody": Slip(superseding, "Superseding._written", "one.owe(Owed(", "one.steps and one.owe(Owed("),
-    "what-remains-does-not-outlast-an-edit": Slip(superseding, "Superseding.__init__", "Until.DELETED", "Until.EDITED"),
+    "what-remains-is-owed-to-nobody": Slip(
+        superseding, "Superseding._written", "one.owe(Owed(", "one.steps and one.owe(Owed("
+    ),
+    "what-remains-does-not-outlast-an-edit": Slip(
+        superseding, "Superseding.__init__", "Until.DELETED", "Until.EDITED"
+    ),
     "a-step-is-done-once-one-of-several-is": Slip(
         superseding,
         "Superseding._supersede",
@@ -53,7 +67,10 @@ SLIPS: dict[str, Slip] = {
         "retired = True",
     ),
     "others-are-retired-without-a-link": Slip(
-        superseding, "Superseding._supersede", 'await self._relations.make(source, SUPERSEDES, entry_id, at, data.get("said"))', "pass"
+        superseding,
+        "Superseding._supersede",
+        'await self._relations.make(source, SUPERSEDES, entry_id, at, data.get("said"))',
+        "pass",
     ),
     "others-are-retired-before-they-are-linked": Slip(
         superseding,
@@ -61,18 +78,31 @@ SLIPS: dict[str, Slip] = {
         "        try:\n            source = ",
         "        await self._entries.retire(key.tenant, entry_id, at, version)\n        try:\n            source = ",
     ),
-    "one-batch-is-kept-in-part": Slip(superseding, "Superseding._write_at_once", "together=True", "together=False"),
+    "one-batch-is-kept-in-part": Slip(
+        superseding, "Superseding._write_at_once", "together=True", "together=False"
+    ),
     "two-that-supersede-the-same-both-do": Slip(
         superseding,
         "Superseding._write_at_once",
         "puts += [*replacing, ",
         "puts += [*(__import__('dataclasses').replace(put, when=__import__('memory.ports.writes').ports.writes.Always()) for put in replacing), ",
     ),
-    "each-of-the-three-has-a-moment-of-its-own": Slip(superseding, "Superseding._supersede", 'moment(data["at"])', "self._placement.now()"),
-    "an-end-is-put-off": Slip(entries, "retired_at", "max(start, at) if end is None else min(end, max(start, at))", "max(start, at)"),
-    "a-candidate-is-newer-than-the-entry": Slip(checking, "Checking._near", " and one.created_at < new.created_at", ""),
-    "an-upsert-is-answered-though-another-was-faster": Slip(
-        entries, "Entries._upserted", "return None if stored is None else entry_of(stored)", "return entry_of(stored or new)"
+    "each-of-the-three-has-a-moment-of-its-own": Slip(
+        superseding, "Superseding._supersede", 'moment(data["at"])', "self._placement.now()"
     ),
-    "an-upsert-begins-a-new-life-over-what-is-there": Slip(entries, "Entries._upserted", "if is_expired(record, now):", "if record.version % 2:"),
+    "an-end-is-put-off": Slip(
+        entries, "retired_at", "max(start, at) if end is None else min(end, max(start, at))", "max(start, at)"
+    ),
+    "a-candidate-is-newer-than-the-entry": Slip(
+        checking, "Checking._near", " and one.created_at < new.created_at", ""
+    ),
+    "an-upsert-is-answered-though-another-was-faster": Slip(
+        entries,
+        "Entries._upserted",
+        "return None if stored is None else entry_of(stored)",
+        "return entry_of(stored or new)",
+    ),
+    "an-upsert-begins-a-new-life-over-what-is-there": Slip(
+        entries, "Entries._upserted", "if is_expired(record, now):", "if record.version % 2:"
+    ),
 }

@@ -1,4 +1,6 @@
-"""Entries that take the place of others, under simulation; and the proof that a slip would be noticed."""
+"""Entries that take the place of others, under simulation; and the proof that a slip
+would be noticed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_seed_is_the_same_run_again() -> None:
     for seed in range(0, 12, 3):
         first, second = one(played, seed), one(played, seed)
-        assert (first.plan.struck, first.ends, first.linked) == (second.plan.struck, second.ends, second.linked)
+        assert (first.plan.struck, first.ends, first.linked) == (
+            second.plan.struck,
+            second.ends,
+            second.linked,
+        )
 
 
 @pytest.mark.parametrize("slip", noticed.cases("superseding/", sorted(SLIPS)))

@@ -1,9 +1,11 @@
-"""Runs of artifacts: the facade over the real engine, several processes that put, replace, stream, list and delete files of two sessions, which are
-deleted and created again; entries point to the files; there is room for some only; faults at every call.
+"""Runs of artifacts: the facade over the real engine, several processes that put,
+replace, stream, list and delete files of two sessions, which are deleted and created
+again; entries point to the files; there is room for some only; faults at every call.
 
-The stores are watched: no artifact ever stands before its bytes do, takes another's id, or goes unless somebody deletes it, and no more is counted
-or stands than there is room for. Who reads is told what stood at some moment of the call. Once nothing is owed any more, chunks and room are of what
-stands alone, and nothing points to what is gone.
+The stores are watched: no artifact ever stands before its bytes do, takes another's id,
+or goes unless somebody deletes it, and no more is counted or stands than there is room
+for. Who reads is told what stood at some moment of the call. Once nothing is owed any
+more, chunks and room are of what stands alone, and nothing points to what is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +24,15 @@ from memory.adapters.wrappers.retry import Retry
 from memory.adapters.wrappers.timeout import Timeout
 from memory.domain import ids
 from memory.domain.artifact import Artifact
-from memory.domain.errors import Conflict, Contended, CorruptRecord, InvalidInput, NotFound, QuotaExceeded, StoreError
+from memory.domain.errors import (
+    Conflict,
+    Contended,
+    CorruptRecord,
+    InvalidInput,
+    NotFound,
+    QuotaExceeded,
+    StoreError,
+)
 from memory.domain.scope import Scope
 from memory.facade.config import MemoryConfig
 from memory.facade.memory import Memory
@@ -38,7 +48,18 @@ from tests.simulation.lives import at_work, audited, loop_of, memory_over, plan_
 from tests.simulation.loop import OWNER, seeded
 from tests.simulation.setup import SETTINGS
 from tests.simulation.uploading import saying
-from tests.simulation.uploading.told import MOST, TENANT, Call, Deletion, Place, Pointing, Run, Upload, Watched, labels_of
+from tests.simulation.uploading.told import (
+    MOST,
+    TENANT,
+    Call,
+    Deletion,
+    Place,
+    Pointing,
+    Run,
+    Upload,
+    Watched,
+    labels_of,
+)
 from tests.simulation.world import HOME
 
 SESSIONS, PATHS = ("s1", "s2"), ("a.txt", "out/b.txt")
@@ -49,7 +70,9 @@ WORKERS, ACTS_EACH, ROUNDS = 3, 10, 20
 MEETING = 60.0
 """Seconds from one moment at which workers meet to the next."""
 BREATH = SETTINGS.mark_life.total_seconds() / 2.5
-"""Seconds that a slow stream may take from one portion to the next: a writer that goes on renews its lease within them."""
+"""Seconds that a slow stream may take from one portion to the next: a writer that goes
+on renews its lease within them.
+"""
 STEPS = (
     *(
         "artifacts.reserved",
@@ -61,11 +84,29 @@ STEPS = (
         "artifacts.name",
         "artifacts.shut_out",
     ),
-    *("artifacts.delete", "artifacts.drop", "artifacts.read", "artifacts.find", "artifacts.list", "referrers.find", "referrers.clear", "owed.settle"),
+    *(
+        "artifacts.delete",
+        "artifacts.drop",
+        "artifacts.read",
+        "artifacts.find",
+        "artifacts.list",
+        "referrers.find",
+        "referrers.clear",
+        "owed.settle",
+    ),
     *("session.read", "session.create", "erase.begin", "erase.raise", "erase.delete", "erase.end"),
 )
 """What faults strike more readily at; and in some runs one of these at one of them."""
-FOCUSED = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.FROZEN, Fault.PARTIAL, Fault.DUPLICATE, Fault.CANCELLED)
+FOCUSED = (
+    Fault.CRASH_BEFORE,
+    Fault.CRASH_AFTER,
+    Fault.ERROR_AFTER,
+    Fault.TIMEOUT,
+    Fault.FROZEN,
+    Fault.PARTIAL,
+    Fault.DUPLICATE,
+    Fault.CANCELLED,
+)
 WEIGHTS = {
     "put": 9,
     "stream": 5,
@@ -93,7 +134,11 @@ class BrokenOff(Exception):
 class World(Run):
     def client(self, server: Server, process: Process) -> Store:
         store = Run.client(self, server, process)
-        return Retry(Timeout(store, 8.0), attempts=3, backoff=0.1, clock=process.clock) if self.seed % 3 == 0 else store
+        return (
+            Retry(Timeout(store, 8.0), attempts=3, backoff=0.1, clock=process.clock)
+            if self.seed % 3 == 0
+            else store
+        )
 
     def engine(self, process: Process, **options: Any) -> Engine:
         return Run.engine(self, process, quotas=[FILES], **options)
@@ -131,7 +176,7 @@ class Client(saying.Saying[World]):
     def _place(self, random: Random) -> Place:
         return random.choice(SESSIONS), random.choice(PATHS)
 
-    # -- putting ------------------------------------------------------------------------------------------------------
+    # -- putting -----------------------------------------------------------------------
 
     async def _put(self, label: str, random: Random) -> None:
         await self._uploaded(label, self._place(random), random.choice(SIZES))
@@ -139,7 +184,10 @@ class Client(saying.Saying[World]):
     async def _stream(self, label: str, random: Random) -> None:
         """Bytes of which nobody says how many there are, in pieces of any size."""
         await self._uploaded(
-            label, self._place(random), random.choice(SIZES[2:]), partial(_pieces, random=random, longest=random.choice((0.0, 0.01, 3.0)))
+            label,
+            self._place(random),
+            random.choice(SIZES[2:]),
+            partial(_pieces, random=random, longest=random.choice((0.0, 0.01, 3.0))),
         )
 
     async def _slow(self, label: str, random: Random) -> None:
@@ -167,22 +215,33 @@ class Client(saying.Saying[World]):
         now = self.run.loop.time()
         await asyncio.sleep(MEETING - now % MEETING + random.random() * 0.002)
         if self.run.seed % 2:
-            await self._uploaded(label, self._place(random), 45, random.choice((None, partial(_pieces, random=random))))
+            await self._uploaded(
+                label, self._place(random), 45, random.choice((None, partial(_pieces, random=random)))
+            )
         elif random.random() < 0.3:
             await self._deleted_there(label, ("s1", PATHS[0]), random)
         else:
-            await self._uploaded(label, ("s1", PATHS[0]), 23, random.choice((None, partial(_pieces, random=random))))
+            await self._uploaded(
+                label, ("s1", PATHS[0]), 23, random.choice((None, partial(_pieces, random=random)))
+            )
 
     async def _handed_in(self, upload: Upload, given: Any, known: bool) -> Artifact:
         media_type = f"text/{upload.label}"
         if given is None:
             return await self.memory.artifacts.put(*upload.place, upload.data, media_type=media_type)
-        async with aclosing(given(upload)) as given_out, aclosing(upload.timed(given_out, self.run.loop.time)) as pieces:
+        async with (
+            aclosing(given(upload)) as given_out,
+            aclosing(upload.timed(given_out, self.run.loop.time)) as pieces,
+        ):
             if known:  # as of a file
-                return await self.engine.conversations.manifests.put(TENANT, *upload.place, media_type, pieces, len(upload.data))
+                return await self.engine.conversations.manifests.put(
+                    TENANT, *upload.place, media_type, pieces, len(upload.data)
+                )
             return await self.memory.artifacts.put(*upload.place, pieces, media_type=media_type)
 
-    async def _uploaded(self, label: str, place: Place, size: int, given: Any = None, *, known: bool = False) -> None:
+    async def _uploaded(
+        self, label: str, place: Place, size: int, given: Any = None, *, known: bool = False
+    ) -> None:
         begun = self.run.loop.time()
         data = (f"{label}=" * size).encode()[:size]
         upload = self.run.uploads[label] = Upload(label, begun, place=place, data=data, since=begun)
@@ -196,11 +255,19 @@ class Client(saying.Saying[World]):
             upload.outcome = "refused"
             self._refused(upload, error)
         except NotFound:
-            if len(lives := self.run.had_life(place[0], begun)) == 1 and None not in lives and not self.run.is_going(place[0]):
+            if (
+                len(lives := self.run.had_life(place[0], begun)) == 1
+                and None not in lives
+                and not self.run.is_going(place[0])
+            ):
                 self._wrong(f"{label} is told that there is no session {place[0]}, and there was")
         except StoreError as error:
             waited = max(upload.pause, upload.ended - upload.since)
-            if "put it again" in str(error) and waited < BREATH + LATEST and len(self.run.had_life(place[0], begun)) == 1:
+            if (
+                "put it again" in str(error)
+                and waited < BREATH + LATEST
+                and len(self.run.had_life(place[0], begun)) == 1
+            ):
                 self._wrong(f"{label} is told that it was too slow, and waited {waited:.1f} seconds at most")
             raise
         else:
@@ -222,7 +289,7 @@ class Client(saying.Saying[World]):
         if (made.id, made.size, labels_of([made])) != (upload.came, len(upload.data), [upload.label]):
             self._wrong(f"{upload.label} is told of {made}, and stood as {upload.came}")
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     async def _read(self, label: str, random: Random) -> None:
         """By path or by id, all at once or slowly: the bytes of one upload."""
@@ -230,7 +297,11 @@ class Client(saying.Saying[World]):
         which: Any = random.choice(known) if known and random.random() < 0.4 else place
 
         def stood() -> list[str | None]:
-            return [one.label for one in self.run.during(place, begun)] if which is place else self.run.of_artifact(which, begun)
+            return (
+                [one.label for one in self.run.during(place, begun)]
+                if which is place
+                else self.run.of_artifact(which, begun)
+            )
 
         found, pause = b"", random.choice((0.0, 0.01, 20.0))
         try:
@@ -275,7 +346,7 @@ class Client(saying.Saying[World]):
             if len(stayed) == 1 and times != (None not in stayed):
                 self._wrong(f"{label} is listed {place} {times} times, and {stayed} stood there")
 
-    # -- deleting -----------------------------------------------------------------------------------------------------
+    # -- deleting ----------------------------------------------------------------------
 
     async def _delete(self, label: str, random: Random) -> None:
         known = sorted(self.run.ids)
@@ -320,10 +391,12 @@ class Client(saying.Saying[World]):
         with suppress(Conflict):
             await self.memory.sessions.create(session)
 
-    # -- pointing -----------------------------------------------------------------------------------------------------
+    # -- pointing ----------------------------------------------------------------------
 
     def _any(self, random: Random) -> str | None:
-        there = sorted({one for shown in self.run.shown.values() if (one := shown[-1].artifact_id) is not None})
+        there = sorted(
+            {one for shown in self.run.shown.values() if (one := shown[-1].artifact_id) is not None}
+        )
         known = there if there and random.random() < 0.8 else sorted(self.run.ids)
         return random.choice(known) if known else None
 
@@ -371,7 +444,9 @@ class Client(saying.Saying[World]):
                 await self.engine.tiering.move(ENTRIES, Key(TENANT, entry_id), random.choice(("mid", "long")))
 
     async def _look_up(self, label: str, random: Random) -> None:
-        """What an entry tells of its artifact is what that is, and nothing of one that is gone."""
+        """What an entry tells of its artifact is what that is, and nothing of one that
+        is gone.
+        """
         entry_id, begun, struck = self._entry(random), self.run.loop.time(), len(self.run.plan.struck)
         entry = None if entry_id is None else await self.memory.get(entry_id)
         if entry is None or entry.artifact_id is None:
@@ -386,7 +461,7 @@ class Client(saying.Saying[World]):
     def _is_any_down(self) -> bool:
         return any(server.down_until > 0 for server in self.run.servers)
 
-    # -- maintenance --------------------------------------------------------------------------------------------------
+    # -- maintenance -------------------------------------------------------------------
 
     async def _sweep(self, label: str, random: Random) -> None:
         await asyncio.sleep(random.random() ** 2 * random.choice((0.01, 3.0, 100.0)))
@@ -420,7 +495,11 @@ def is_damaging(seed: int) -> bool:
 
 @contextmanager
 def small() -> Iterator[None]:
-    with saying.small(), patch.object(manifests, "CHUNK_BYTES", CHUNK_BYTES), patch.object(manifests, "PORTION", PORTION):
+    with (
+        saying.small(),
+        patch.object(manifests, "CHUNK_BYTES", CHUNK_BYTES),
+        patch.object(manifests, "PORTION", PORTION),
+    ):
         yield
 
 
@@ -444,7 +523,11 @@ def played(seed: int) -> World:
 
 async def _all(world: World) -> None:
     await _begin(world)
-    await at_work(world, lambda process: Client(world, process), [_acts(world.seed, number) for number in range(WORKERS)])
+    await at_work(
+        world,
+        lambda process: Client(world, process),
+        [_acts(world.seed, number) for number in range(WORKERS)],
+    )
     if is_damaging(world.seed):  # nobody may have met it since
         await _repaired(world)
     lapsed = SETTINGS.mark_life.total_seconds() + 4 * CLOCK_ERROR
@@ -475,14 +558,21 @@ async def _repaired(world: World) -> None:
     OWNER.set(process)
     engine = world.engine(process)
     await engine.open()
-    for differs in [(await engine.healing.compare(repair=True)).error, *(await engine.healing.compare()).differs]:
+    for differs in [
+        (await engine.healing.compare(repair=True)).error,
+        *(await engine.healing.compare()).differs,
+    ]:
         if differs:
             world.broken.append(f"once it was repaired {differs}")
 
 
 def _acts(seed: int, number: int) -> tuple[list[tuple[str, str]], Random]:
     random = seeded(seed, 3, number)
-    weights = WEIGHTS | (saying.WEIGHTS if saying.is_in(seed) else {}) | ({"damage": 6} if is_damaging(seed) else {})
+    weights = (
+        WEIGHTS
+        | (saying.WEIGHTS if saying.is_in(seed) else {})
+        | ({"damage": 6} if is_damaging(seed) else {})
+    )
     kinds, odds = list(weights), list(weights.values())
     acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
     acts.append((f"w{number}.last", "wait"))
@@ -498,7 +588,9 @@ async def _read_back(world: World, memory: Memory) -> None:
         if world.lives[session][-1][1] is None:
             continue
         listed = {one.path: one for one in (await memory.artifacts.list(session)).artifacts}
-        if {path: one.id for path, one in listed.items()} != {path: one.artifact_id for path, one in wanted.items()}:
+        if {path: one.id for path, one in listed.items()} != {
+            path: one.artifact_id for path, one in wanted.items()
+        }:
             world.broken.append(f"in the end {listed} are listed of {session}, and {wanted} stand")
         for path, one in wanted.items():
             if await memory.artifacts.read((session, path)) != world.uploads[str(one.label)].data:
@@ -511,8 +603,12 @@ async def _altered(world: World, memory: Memory) -> None:
         shown = world.during((session, path), inf)[-1]
         if shown.label is None or not world.uploads[shown.label].data:
             continue
-        manifest = next(row for row in world.manifests.values() if row.fields["artifact_id"] == shown.artifact_id)
-        chunk = next(row for row in world.standing(ARTIFACTS) if row.fields["upload"] == manifest.fields["upload"])
+        manifest = next(
+            row for row in world.manifests.values() if row.fields["artifact_id"] == shown.artifact_id
+        )
+        chunk = next(
+            row for row in world.standing(ARTIFACTS) if row.fields["upload"] == manifest.fields["upload"]
+        )
         await _alter(memory._engine, chunk)
         with suppress(CorruptRecord):
             await memory.artifacts.read((session, path))

@@ -1,4 +1,6 @@
-"""Messages with large texts among artifacts, in the same little room: said, changed, erased, and copied by forks."""
+"""Messages with large texts among artifacts, in the same little room: said, changed,
+erased, and copied by forks.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ STEPS = ("artifacts.hold", "log.append", "log.change")
 
 @contextmanager
 def small() -> Iterator[None]:
-    with patch.object(door, "LARGE_TEXT_BYTES", LARGE_TEXT_BYTES), patch.object(artifacts, "CHUNK_CHARACTERS", CHUNK_CHARACTERS):
+    with (
+        patch.object(door, "LARGE_TEXT_BYTES", LARGE_TEXT_BYTES),
+        patch.object(artifacts, "CHUNK_CHARACTERS", CHUNK_CHARACTERS),
+    ):
         yield
 
 
@@ -52,7 +57,9 @@ class Saying(Worker[R]):
         if random.random() < 0.3:  # until its lease ends, where a fault keeps it
             await asyncio.sleep(random.random())
         try:
-            await self.memory.session(said.session, create=False).append(Message(id=label, role="user", content=told))
+            await self.memory.session(said.session, create=False).append(
+                Message(id=label, role="user", content=told)
+            )
         except QuotaExceeded as error:
             said.outcome = "refused"
             self._is_refused(said, error)
@@ -103,7 +110,9 @@ class Saying(Worker[R]):
         """All that a session says, once more; and mostly it is deleted then."""
         forked = Said(label, self.run.loop.time(), session=f"f{label}")
         try:
-            await self.memory.session(random.choice(("s1", "s2")), create=False).fork(session_id=forked.session)
+            await self.memory.session(random.choice(("s1", "s2")), create=False).fork(
+                session_id=forked.session
+            )
             await asyncio.sleep(random.random() * 5)
         except QuotaExceeded as error:
             self._is_refused(forked, error)
@@ -114,7 +123,9 @@ class Saying(Worker[R]):
 
 
 async def read_back(run: Run, memory: Memory) -> None:
-    """What stands of what was said is what was acknowledged; what was refused, or erased, is not there."""
+    """What stands of what was said is what was acknowledged; what was refused, or
+    erased, is not there.
+    """
     live = {session: lives[-1][1] for session, lives in run.lives.items()}
     for session, incarnation in live.items():
         if incarnation is None:
@@ -123,7 +134,11 @@ async def read_back(run: Run, memory: Memory) -> None:
         found = {str(item.message.id): item.message.text for item in history if not item.is_redacted}
         for name, told in found.items():
             said = run.said[name]
-            if said.outcome in ("refused", "erased") and session == said.session and incarnation in run.had_life(session, said.begun):
+            if (
+                said.outcome in ("refused", "erased")
+                and session == said.session
+                and incarnation in run.had_life(session, said.begun)
+            ):
                 run.broken.append(f"{name} was {said.outcome}, and is said in {session}")
             if told not in said.texts and not run.torn:
                 run.broken.append(f"{name} says {told!r} in {session}, and was said to say {said.texts}")

@@ -26,7 +26,9 @@ def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> N
     assert {len(world.servers) for world in worlds} == {1, 2, 3}
     uploads = [upload for world in worlds for upload in world.uploads.values()]
     assert sum(upload.came is not None for upload in uploads) > 3 * len(SEEDS)
-    assert sum(upload.outcome == "refused" for upload in uploads) > len(SEEDS) / 2, "uploads for which there is no room"
+    assert sum(upload.outcome == "refused" for upload in uploads) > len(SEEDS) / 2, (
+        "uploads for which there is no room"
+    )
     saying = [world for world in worlds if is_in(world.seed)]
     assert_shown(saying, 0.7, partial(came_to, "done"), "messages with large texts")
     assert_shown(saying, 0.5, partial(came_to, "refused"), "such for which there is no room")

@@ -1,4 +1,6 @@
-"""What stood in the stores of a run of artifacts, moment by moment, and what its clients were told: nobody may be told what never stood."""
+"""What stood in the stores of a run of artifacts, moment by moment, and what its
+clients were told: nobody may be told what never stood.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Watched(InMemoryStore):
 
 @dataclass(slots=True)
 class Call:
-    """Something that was asked for. It has `ended` where it came back, failed, was given up, or its process died."""
+    """Something that was asked for. It has `ended` where it came back, failed, was
+    given up, or its process died.
+    """
 
     label: str
     begun: float
@@ -71,7 +75,9 @@ class Upload(Call):
     pause: float = 0.0
     """The longest from one such moment to the next."""
 
-    async def timed(self, pieces: AsyncIterator[bytes], now: Callable[[], float]) -> AsyncGenerator[bytes, None]:
+    async def timed(
+        self, pieces: AsyncIterator[bytes], now: Callable[[], float]
+    ) -> AsyncGenerator[bytes, None]:
         async for piece in pieces:
             self.pause, self.since = max(self.pause, now() - self.since), now()
             yield piece
@@ -109,7 +115,9 @@ class Pointing(Call):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a session has under a path from a moment on: the label of an upload and the id of the artifact; nothing where both are None."""
+    """What a session has under a path from a moment on: the label of an upload and the
+    id of the artifact; nothing where both are None.
+    """
 
     since: float
     label: str | None = None
@@ -124,7 +132,9 @@ class Run(World):
     deletions: list[Deletion] = field(default_factory=list)
     said: dict[str, Said] = field(default_factory=dict)
     unrefused: int = 0
-    """How many bytes came into messages that are there: they count, and are not refused."""
+    """How many bytes came into messages that are there: they count, and are not
+    refused.
+    """
     torn: set[str] = field(default_factory=set)
     """Uploads that messages came to name when they had perhaps been given up."""
     reserved_at: dict[str, float] = field(default_factory=dict)
@@ -144,7 +154,9 @@ class Run(World):
     damaged: int = 0
     """How often the balance was damaged."""
     missed: int = 0
-    """How many bytes were about to be reserved then: they are counted once they are met."""
+    """How many bytes were about to be reserved then: they are counted once they are
+    met.
+    """
     pointed: set[tuple[str, str]] = field(default_factory=set)
     """Every entry that ever pointed to an artifact."""
     trace: list[str] = field(default_factory=list)
@@ -153,7 +165,12 @@ class Run(World):
         return lambda what: self.trace.append(f"{self.loop.time():.4f} {name} {what}")
 
     def standing(self, collection: Collection) -> list[Record]:
-        return [row for server in self.servers for row in server.store.state.everything(collection.name) if isinstance(row, Record)]
+        return [
+            row
+            for server in self.servers
+            for row in server.store.state.everything(collection.name)
+            if isinstance(row, Record)
+        ]
 
     def damage(self) -> None:
         """A disk damages the balance."""
@@ -162,10 +179,12 @@ class Run(World):
             if isinstance(server.store.state.standing(RESERVATIONS.name, key), Record):
                 server.store.state.damage(RESERVATIONS.name, key)
                 self.damaged += 1
-                sizes = [(one, one.size) for one in self.said.values()] + [(one, len(one.data)) for one in self.uploads.values()]
+                sizes = [(one, one.size) for one in self.said.values()] + [
+                    (one, len(one.data)) for one in self.uploads.values()
+                ]
                 self.missed += sum(size for one, size in sizes if one.may_act(self.loop.time()))
 
-    # -- what holds at every moment -----------------------------------------------------------------------------------
+    # -- what holds at every moment ----------------------------------------------------
 
     def look(self) -> None:
         self._look_at_room()
@@ -181,7 +200,11 @@ class Run(World):
         self._look_at_places(now)
         if (size := sum(int(str(row.fields["size"])) for row in self.manifests.values())) > MOST:
             self.broken.append(f"artifacts of {size} bytes stand, of at most {MOST}")
-        self.pointed |= {(row.key.id, str(row.fields["artifact_id"])) for row in self.standing(ENTRIES) if row.fields.get("artifact_id") is not None}
+        self.pointed |= {
+            (row.key.id, str(row.fields["artifact_id"]))
+            for row in self.standing(ENTRIES)
+            if row.fields.get("artifact_id") is not None
+        }
 
     def _look_at_room(self) -> None:
         rows, now = self.standing(RESERVATIONS), self.loop.time()
@@ -195,7 +218,9 @@ class Run(World):
         self.reserved = reserved
 
     def _look_at_parts(self) -> None:
-        """No large text of a message stands before its room is reserved; and whose row came so late that it was perhaps given up."""
+        """No large text of a message stands before its room is reserved; and whose row
+        came so late that it was perhaps given up.
+        """
         now = self.loop.time()
         for row in self.reserved.values():
             self.reserved_at.setdefault(str(row.fields["upload"]), now)
@@ -204,11 +229,17 @@ class Run(World):
             if row.fields.get("digest") is not None and name not in self.reserved_at:
                 self.broken.append(f"of upload {name} chunks stand, and no room is reserved")
         named = {name for row in self.standing(MESSAGES) for name in uploads_of(artifacts_of(row))}
-        self.torn |= {name for name in named - self.named_by_messages if now - self.reserved_at.get(name, 0.0) > PART_LEASE}
+        self.torn |= {
+            name
+            for name in named - self.named_by_messages
+            if now - self.reserved_at.get(name, 0.0) > PART_LEASE
+        }
         self.named_by_messages |= named
 
     def _look_at_sessions(self) -> None:
-        stood = {str(row.fields["session_id"]): str(row.body["incarnation"]) for row in self.standing(SESSIONS)}
+        stood = {
+            str(row.fields["session_id"]): str(row.body["incarnation"]) for row in self.standing(SESSIONS)
+        }
         for session in stood.keys() | self.lives.keys():
             lives = self.lives.setdefault(session, [(0.0, None)])
             if lives[-1][1] != stood.get(session):
@@ -237,7 +268,10 @@ class Run(World):
         if upload.came is not None:
             self.broken.append(f"{what} came twice")
         self._is_said_to_be(upload, artifact, what)
-        if before is not None and (before.fields["artifact_id"], before.created_at) != (artifact.id, artifact.created_at):
+        if before is not None and (before.fields["artifact_id"], before.created_at) != (
+            artifact.id,
+            artifact.created_at,
+        ):
             self.broken.append(f"{what} is another artifact than the one in whose place it is")
         if before is None and artifact.id in self.ids:
             self.broken.append(f"{what} has the id of one that was deleted")
@@ -253,11 +287,16 @@ class Run(World):
 
     def _bytes_of(self, manifest: Record) -> bytes:
         name, chunks = str(manifest.fields["upload"]), {row.key.id: row for row in self.standing(ARTIFACTS)}
-        ids = [_chunk_id(TENANT, manifest.scope, name, number) for number in range(int(str(manifest.body["chunks"])))]
+        ids = [
+            _chunk_id(TENANT, manifest.scope, name, number)
+            for number in range(int(str(manifest.body["chunks"])))
+        ]
         return b"".join(_data(chunks[one]) for one in ids if one in chunks)
 
     def _reserved_for(self, name: str) -> object:
-        return next((row.fields["bytes"] for row in self.reserved.values() if row.fields["upload"] == name), -1)
+        return next(
+            (row.fields["bytes"] for row in self.reserved.values() if row.fields["upload"] == name), -1
+        )
 
     def _went(self, row: Record, now: float) -> None:
         artifact, upload = artifact_of(row), self.uploads[_label(artifact_of(row))]
@@ -272,7 +311,7 @@ class Run(World):
                 return
         self.broken.append(f"{upload.label} is there no more, and nobody deleted it")
 
-    # -- what somebody may be told ------------------------------------------------------------------------------------
+    # -- what somebody may be told -----------------------------------------------------
 
     def during(self, place: Place, begun: float) -> list[Shown]:
         """What the session had under the path at some moment since then."""
@@ -290,20 +329,32 @@ class Run(World):
         return {life for _, life in lives[first:]}
 
     def of_artifact(self, artifact_id: str, begun: float) -> list[str | None]:
-        """The uploads that the artifact was since then, one after the other; None where it was not there."""
+        """The uploads that the artifact was since then, one after the other; None where
+        it was not there.
+        """
         shown = self.during(self.ids[artifact_id], begun)
         return [one.label if one.artifact_id == artifact_id else None for one in shown]
 
     def data_of(self, labels: Iterable[str | None]) -> Iterator[bytes]:
         return (self.uploads[label].data for label in labels if label is not None)
 
-    # -- what holds in the end ----------------------------------------------------------------------------------------
+    # -- what holds in the end ---------------------------------------------------------
 
     def judge(self) -> None:
         self.look()
         manifests = [*self.manifests.values()]
-        self.broken += unsettled(self.standing(RESERVATIONS), manifests, self.standing(ARTIFACTS), self.standing(MESSAGES), self.torn)
-        for row in (row for row in self.manifests.values() if row.fields["incarnation"] != self.lives[artifact_of(row).session_id][-1][1]):
+        self.broken += unsettled(
+            self.standing(RESERVATIONS),
+            manifests,
+            self.standing(ARTIFACTS),
+            self.standing(MESSAGES),
+            self.torn,
+        )
+        for row in (
+            row
+            for row in self.manifests.values()
+            if row.fields["incarnation"] != self.lives[artifact_of(row).session_id][-1][1]
+        ):
             self.broken.append(f"{artifact_of(row).path} is left of a session that was deleted")
         self._judge_sessions()
         there = {str(row.fields["artifact_id"]) for row in self.manifests.values()}
@@ -314,17 +365,28 @@ class Run(World):
 
     def _judge_sessions(self) -> None:
         live = {scope_of(session) for session, lives in self.lives.items() if lives[-1][1] is not None}
-        left = [row.key.id for kind in (MANIFESTS, ARTIFACTS) for row in self.standing(kind) if row.scope not in live]
+        left = [
+            row.key.id
+            for kind in (MANIFESTS, ARTIFACTS)
+            for row in self.standing(kind)
+            if row.scope not in live
+        ]
         if left:
             self.broken.append(f"{left} are left of sessions that were deleted")
 
     def _came_late(self, entry_id: str, died: float) -> bool:
-        """Whether a write, an edit or a move of the entry was under way when the artifact was deleted, or later."""
+        """Whether a write, an edit or a move of the entry was under way when the
+        artifact was deleted, or later.
+        """
         return any(one.entry_id == entry_id and one.may_act(died) for one in self.pointings)
 
     def let_go(self) -> int:
         """How many entries point no more to what is gone."""
-        pointing = {(row.key.id, str(row.fields["artifact_id"])) for row in self.standing(ENTRIES) if row.fields.get("artifact_id") is not None}
+        pointing = {
+            (row.key.id, str(row.fields["artifact_id"]))
+            for row in self.standing(ENTRIES)
+            if row.fields.get("artifact_id") is not None
+        }
         there = {row.key.id for row in self.standing(ENTRIES)}
         return sum(to in self.died and entry_id in there for entry_id, to in self.pointed - pointing)
 

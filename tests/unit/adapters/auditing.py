@@ -1,4 +1,6 @@
-"""What every store's audit is asked: it finds nothing where nothing is wrong, names what was damaged, and makes it anew beside running writers."""
+"""What every store's audit is asked: it finds nothing where nothing is wrong, names
+what was damaged, and makes it anew beside running writers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ WORDS = "apple", "banana", "cherry"
 
 
 async def a_little_of_everything(store: Store) -> None:
-    """Records 1 to 9 that say a word each, among them edited ones, and what deletions and departures leave."""
+    """Records 1 to 9 that say a word each, among them edited ones, and what deletions
+    and departures leave.
+    """
     await done(store, *[put(record(n, texts={"title": "old", "content": "old words"})) for n in range(1, 14)])
     await done(store, put(record(14, texts={"content": "old words"}, expires_at=T0)))
     for n in range(1, 10):
@@ -45,7 +49,9 @@ async def everything_is_found(store: Store) -> None:
 
 
 async def damage_is_named_and_mended(store: Store, damage: Damage, *, by_readers: bool = False) -> None:
-    """`by_readers`: whoever goes through all of it, as an audit does in the end, mends it in passing."""
+    """`by_readers`: whoever goes through all of it, as an audit does in the end, mends
+    it in passing.
+    """
     await a_little_of_everything(store)
     await damage()
     for n in (1, 10, 12):
@@ -79,6 +85,8 @@ async def damage_is_named_and_mended(store: Store, damage: Damage, *, by_readers
 
 async def many_records_are_audited_page_by_page(store: Store) -> None:
     for start in range(0, 10_000, 500):
-        await done(store, *[put(record(n, texts={"content": f"word{n} of many"})) for n in range(start, start + 500)])
+        await done(
+            store, *[put(record(n, texts={"content": f"word{n} of many"})) for n in range(start, start + 500)]
+        )
     found = await store.audit()
     assert (found.checked >= 10_000, found.problems) == (True, ())

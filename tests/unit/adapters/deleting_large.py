@@ -1,4 +1,6 @@
-"""What a deletion holds of records that may be large: few of them at once, on any store that goes through them in portions."""
+"""What a deletion holds of records that may be large: few of them at once, on any store
+that goes through them in portions.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,12 @@ from memory.ports.query import Query, within
 from memory.ports.store import Store
 
 
-async def few_that_may_be_large_are_held_at_once(store: Store, reading: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`reading` is the module that goes through what is to be deleted. Of what has no bytes many are held: each portion costs its round trips."""
+async def few_that_may_be_large_are_held_at_once(
+    store: Store, reading: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`reading` is the module that goes through what is to be deleted. Of what has no
+    bytes many are held: each portion costs its round trips.
+    """
     held: list[int] = []
 
     async def watched(portion: Iterable[Any]) -> AsyncIterator[Any]:

@@ -1,4 +1,6 @@
-"""No error of a driver leaves an adapter: whatever its driver may raise, and its driver's drivers, is one of ours."""
+"""No error of a driver leaves an adapter: whatever its driver may raise, and its
+driver's drivers, is one of ours.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from memory.domain.errors import MemoryTiersError
 from memory.ports.base import BaseStore
 
 DRIVERS = {
-    "qdrant": ("qdrant.store.QdrantStore", "qdrant://h", ["qdrant_client.http.exceptions", "qdrant_client.common.client_exceptions", "httpx"]),
+    "qdrant": (
+        "qdrant.store.QdrantStore",
+        "qdrant://h",
+        ["qdrant_client.http.exceptions", "qdrant_client.common.client_exceptions", "httpx"],
+    ),
     "redis": ("redis.store.RedisStore", "redis://h", ["redis.exceptions"]),
     "mongo": ("mongo.store.MongoStore", "mongodb://h", ["pymongo.errors", "bson.errors"]),
     "postgresql": ("sql.postgresql.store.PostgresStore", "postgresql://h/db", ["asyncpg.exceptions"]),
@@ -51,8 +57,14 @@ def test_every_exception_of_a_driver_is_translated(driver: str) -> None:
         kind
         for where in modules
         for _, kind in inspect.getmembers(importlib.import_module(where), inspect.isclass)
-        if issubclass(kind, Exception) and not issubclass(kind, Warning) and kind.__module__.split(".")[0] == where.split(".")[0]
+        if issubclass(kind, Exception)
+        and not issubclass(kind, Warning)
+        and kind.__module__.split(".")[0] == where.split(".")[0]
     }
     assert len(kinds) > 5
-    leaking = [k.__qualname__ for k in kinds if k.__name__ not in _NO_ERRORS and not isinstance(store._translate(_raised(k)), MemoryTiersError)]
+    leaking = [
+        k.__qualname__
+        for k in kinds
+        if k.__name__ not in _NO_ERRORS and not isinstance(store._translate(_raised(k)), MemoryTiersError)
+    ]
     assert leaking == []

@@ -1,4 +1,6 @@
-"""Where URLs of stores on this machine point, by one rule, and that a store says where it is."""
+"""Where URLs of stores on this machine point, by one rule, and that a store says where
+it is.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_every_scheme_of_this_machine_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("scheme", EVERY_LOCAL)
-async def test_a_store_is_where_its_url_says_and_tells_the_whole_path(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_is_where_its_url_says_and_tells_the_whole_path(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, home = tmp_path / "here", tmp_path / "home"
     here.mkdir()
     home.mkdir()
@@ -56,7 +60,9 @@ async def test_a_store_is_where_its_url_says_and_tells_the_whole_path(scheme: st
         f"{scheme}://localhost/{absolute}3": f"{absolute}3",
         f"{scheme}:~/two": home / "two",
         f"{scheme}:///~/three": home / "three",
-        ("sqlite:///four" if scheme == "sqlite" else f"{scheme}://{absolute}4"): here / "four" if scheme == "sqlite" else f"{absolute}4",
+        ("sqlite:///four" if scheme == "sqlite" else f"{scheme}://{absolute}4"): here / "four"
+        if scheme == "sqlite"
+        else f"{absolute}4",
     }
     for url, path in wanted.items():
         assert await _where(url) == str(path), url
@@ -67,7 +73,9 @@ async def test_a_store_is_where_its_url_says_and_tells_the_whole_path(scheme: st
 async def test_a_relative_path_stays_where_it_was_when_the_process_changes_its_folder(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also for locks and files that are opened later: in the other folder there is a store of the same name."""
+    """Also for locks and files that are opened later: in the other folder there is a
+    store of the same name.
+    """
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (there, here):
         folder.mkdir()
@@ -91,7 +99,14 @@ async def test_a_relative_path_stays_where_it_was_when_the_process_changes_its_f
 
 @pytest.mark.parametrize("scheme", LOCAL_SCHEMES)
 def test_what_names_no_path_of_this_machine_is_refused(scheme: str) -> None:
-    for url in (f"{scheme}:", f"{scheme}://", f"{scheme}:///", f"{scheme}://elsewhere/share", f"{scheme}:?x=1", scheme):
+    for url in (
+        f"{scheme}:",
+        f"{scheme}://",
+        f"{scheme}:///",
+        f"{scheme}://elsewhere/share",
+        f"{scheme}:?x=1",
+        scheme,
+    ):
         assert local_path(url) is None, url
 
 
@@ -103,7 +118,9 @@ def test_the_url_of_a_path_names_that_path(scheme: str) -> None:
 @pytest.mark.backend("qdrant_edge")
 @pytest.mark.parametrize("there", [False, True], ids=["made", "there"])
 async def test_nobody_else_reaches_an_edge_folder_whatever_the_umask(tmp_path: Path, there: bool) -> None:
-    """What Edge makes has the umask's modes; it lies in a folder that only the owner can enter."""
+    """What Edge makes has the umask's modes; it lies in a folder that only the owner
+    can enter.
+    """
     folder = tmp_path / "edge"
     before = os.umask(0)
     try:

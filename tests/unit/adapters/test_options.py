@@ -1,4 +1,6 @@
-"""What a store's constructor takes from code alone is no option that a configuration could give."""
+"""What a store's constructor takes from code alone is no option that a configuration
+could give.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How often a call goes to the server and back: the table that an adapter is held to. A trip more is a change that a user feels on every call."""
+"""How often a call goes to the server and back: the table that an adapter is held to. A
+trip more is a change that a user feels on every call.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.support.counting import Counting
 from tests.support.drivers import DRIVERS, Driver
 
 ROUNDS = 3
-"""The last of so many rounds counts: statements are prepared by then, and partitions known."""
+"""The last of so many rounds counts: statements are prepared by then, and partitions
+known.
+"""
 
 Call = Callable[[Store, int], Awaitable[object]]
 """One call on records of the round's own; rounds begin at 1."""
@@ -36,7 +40,9 @@ async def _stand(store: Store, round_: int, count: int = 1, **parts: Any) -> Non
 
 @dataclass(frozen=True)
 class Asked:
-    """A call and what stands before it: `standing` records of the round, with these parts."""
+    """A call and what stands before it: `standing` records of the round, with these
+    parts.
+    """
 
     call: Call
     standing: int = 0
@@ -70,7 +76,11 @@ CALLS: Mapping[str, Asked] = {
     "put Newer": Asked(_apply(lambda r: put(record(_n(r), version=2), Newer())), 1),
     "put Always": Asked(_apply(lambda r: put(record(_n(r), version=2))), 1),
     "put Newer over what owes": Asked(
-        _apply(lambda r: put(record(_n(r), version=2, owed=(Owed("deliver", "deliver", {"to": "long"}),)), Newer())),
+        _apply(
+            lambda r: put(
+                record(_n(r), version=2, owed=(Owed("deliver", "deliver", {"to": "long"}),)), Newer()
+            )
+        ),
         1,
         {"owed": (Owed("deliver", "deliver", {"to": "long"}),)},
     ),
@@ -83,12 +93,30 @@ CALLS: Mapping[str, Asked] = {
     "put fifty, Newer": Asked(_many(lambda n: put(record(n, version=2), Newer()), 50), 50),
     "release fifty": Asked(_many(release, 50), 50),
     "annotate fifty": Asked(_many(lambda n: Annotate(SAMPLES, key_of(n), 1, tier="mid"), 50), 50),
-    "newest twenty": Asked(lambda s, r: s.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)), 30),
-    "twenty by a field": Asked(lambda s, r: s.query(Query(SAMPLES, within(HERE), Eq("type", "fact"), limit=20)), 30, {"fields": {"type": "fact"}}),
+    "newest twenty": Asked(
+        lambda s, r: s.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)), 30
+    ),
+    "twenty by a field": Asked(
+        lambda s, r: s.query(Query(SAMPLES, within(HERE), Eq("type", "fact"), limit=20)),
+        30,
+        {"fields": {"type": "fact"}},
+    ),
     "count": Asked(lambda s, r: s.count(Query(SAMPLES, within(HERE), Eq("id", id_of(_n(r))))), 1),
-    "search by words": Asked(lambda s, r: s.search(Search(SAMPLES, within(HERE), Words("heron"), 10)), 30, {"texts": {"content": "a grey heron"}}),
+    "search by words": Asked(
+        lambda s, r: s.search(Search(SAMPLES, within(HERE), Words("heron"), 10)),
+        30,
+        {"texts": {"content": "a grey heron"}},
+    ),
     "candidates": Asked(
-        lambda s, r: s.candidates(Candidates(SAMPLES, within(HERE), "heron", counted=("heron",), around=Around("conversation_id", "number", 2))),
+        lambda s, r: s.candidates(
+            Candidates(
+                SAMPLES,
+                within(HERE),
+                "heron",
+                counted=("heron",),
+                around=Around("conversation_id", "number", 2),
+            )
+        ),
         30,
         {"texts": {"content": "a grey heron"}, "fields": {"conversation_id": "c", "number": 1}},
     ),
@@ -119,7 +147,9 @@ ALLOWED: Mapping[str, tuple[int | None, ...]] = {
     "search by words": (None, 2, 4, 3),
     "candidates": (1, 2, 3, 3),
 }
-"""The trips of each call on each backend; None where the backend does not offer the call."""
+"""The trips of each call on each backend; None where the backend does not offer the
+call.
+"""
 
 
 @pytest.fixture(params=[pytest.param(d, id=d.backend, marks=marks_of(d.backend)) for d in DRIVERS])
@@ -134,7 +164,9 @@ async def counted(request: pytest.FixtureRequest) -> AsyncIterator[tuple[str, Co
         await store.close()
 
 
-async def test_no_call_goes_to_the_server_more_often_than_the_table_says(counted: tuple[str, Counting, Store]) -> None:
+async def test_no_call_goes_to_the_server_more_often_than_the_table_says(
+    counted: tuple[str, Counting, Store],
+) -> None:
     backend, way, store = counted
     column = COLUMNS.index(backend)
     differing: dict[str, tuple[int, int | None]] = {}
@@ -151,7 +183,9 @@ async def test_no_call_goes_to_the_server_more_often_than_the_table_says(counted
             taken = way.trips - before
         if taken != allowed:
             differing[name] = (taken, allowed)
-    assert not differing, f"trips, and those of the table; a trip less is to be kept too, so write it there: {differing}"
+    assert not differing, (
+        f"trips, and those of the table; a trip less is to be kept too, so write it there: {differing}"
+    )
 
 
 def test_the_table_has_a_row_for_each_call() -> None:

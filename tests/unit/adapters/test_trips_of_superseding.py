@@ -1,4 +1,6 @@
-"""How often an entry that supersedes others goes to a server on which everything is: it reads once, and writes one batch."""
+"""How often an entry that supersedes others goes to a server on which everything is: it
+reads once, and writes one batch.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,21 @@ async def counted(request: pytest.FixtureRequest) -> AsyncIterator[tuple[str, Co
         await engine.close()
 
 
-async def test_a_write_that_supersedes_is_one_read_and_one_batch(counted: tuple[str, Counting, Engine]) -> None:
+async def test_a_write_that_supersedes_is_one_read_and_one_batch(
+    counted: tuple[str, Counting, Engine],
+) -> None:
     backend, way, engine = counted
     taken: list[int] = []
     for round_ in range(ROUNDS):
-        old = [await engine.entries.write(TENANT, EntryDraft(scope=ADA, content=f"Ada lives in {round_}, {n}")) for n in range(3)]
+        old = [
+            await engine.entries.write(TENANT, EntryDraft(scope=ADA, content=f"Ada lives in {round_}, {n}"))
+            for n in range(3)
+        ]
         before = way.trips
-        await engine.superseding.write(TENANT, EntryDraft(scope=ADA, content=f"Ada lives in {round_}"), Superseded([one.id for one in old]))
+        await engine.superseding.write(
+            TENANT,
+            EntryDraft(scope=ADA, content=f"Ada lives in {round_}"),
+            Superseded([one.id for one in old]),
+        )
         taken.append(way.trips - before)
     assert taken[-1] <= ALLOWED[backend], taken

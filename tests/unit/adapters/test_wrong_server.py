@@ -1,4 +1,6 @@
-"""A URL of one kind at the port of a server of another kind: the error says what answers there, and soon."""
+"""A URL of one kind at the port of a server of another kind: the error says what
+answers there, and soon.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ async def test_a_server_is_told_by_its_first_words(kind: str) -> None:
     assert await what_answers("127.0.0.1", PORTS[kind]()) == kind
 
 
-@pytest.mark.parametrize(("wanted", "there"), [(wanted, there) for wanted in STORES for there in PORTS if there != wanted])
+@pytest.mark.parametrize(
+    ("wanted", "there"), [(wanted, there) for wanted in STORES for there in PORTS if there != wanted]
+)
 async def test_another_server_at_the_port_is_named_and_no_secret_is(wanted: str, there: str) -> None:
     _needs(there)
     store = STORES[wanted](f"127.0.0.1:{PORTS[there]()}")

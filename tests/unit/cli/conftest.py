@@ -18,7 +18,9 @@ from typer.testing import CliRunner, Result
 from memory.cli.main import app
 
 _made_once = functools.cache(get_command)
-"""The runner makes every command anew for each call, which took nearly half of the time of these tests."""
+"""The runner makes every command anew for each call, which took nearly half of the time
+of these tests.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,9 @@ class CommandLine:
 
     def __call__(self, *words: str, stdin: str | bytes | None = None) -> Result:
         with patch.object(typer.testing, "_get_command", _made_once):
-            return CliRunner().invoke(app, list(words), input=stdin, env=dict(self.environ), catch_exceptions=False)
+            return CliRunner().invoke(
+                app, list(words), input=stdin, env=dict(self.environ), catch_exceptions=False
+            )
 
     def ok(self, *words: str, stdin: str | bytes | None = None) -> str:
         result = self(*words, stdin=stdin)

@@ -26,7 +26,12 @@ def test_artifacts_are_put_listed_fetched_and_deleted(memory: CommandLine) -> No
     assert "is there already" in memory("artifact", "get", "out/report.md", "-s", "s1").output
     memory.ok("artifact", "get", "out/report.md", "-s", "s1", "--force")
     memory.ok("artifact", "get", put["id"], "-o", "copy.md")
-    assert sorted(path.name for path in here.iterdir() if path.suffix != ".db") == ["copy.md", "in.md", "out", "s1.jsonl"], "nothing half is left"
+    assert sorted(path.name for path in here.iterdir() if path.suffix != ".db") == [
+        "copy.md",
+        "in.md",
+        "out",
+        "s1.jsonl",
+    ], "nothing half is left"
     entry = memory.json("write", "the findings", "-s", "user:ada", "--artifact", put["id"])
     assert "out/report.md" in memory.ok("show", entry["id"])
     assert memory.json("artifact", "delete", put["id"])["deleted"] is True
@@ -40,7 +45,9 @@ def test_artifacts_are_put_listed_fetched_and_deleted(memory: CommandLine) -> No
 def test_artifacts_are_named_by_the_numbers_they_are_listed_with(memory: CommandLine) -> None:
     memory.ok("session", "import", memory.write_lines("s1.jsonl", {"role": "user", "content": "hello"}))
     (memory.folder / "in.md").write_bytes(b"# Findings")
-    first, second = [memory.json("artifact", "put", "s1", "in.md", "--path", path)["id"] for path in ("a.md", "b.md")]
+    first, second = [
+        memory.json("artifact", "put", "s1", "in.md", "--path", path)["id"] for path in ("a.md", "b.md")
+    ]
     assert len(memory.json("artifact", "list", "s1")["artifacts"]) == 2
     assert memory("artifact", "get", "#1").exit_code == 1, "programs are shown none, so none is given"
     listed = memory.ok("artifact", "list", "s1")
@@ -60,7 +67,9 @@ def test_artifacts_are_named_by_the_numbers_they_are_listed_with(memory: Command
     assert memory.json("artifact", "delete", "#2", code=1)["deleted"] is False
 
 
-def test_paths_that_climb_are_refused_in_both_directions(memory: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_paths_that_climb_are_refused_in_both_directions(
+    memory: CommandLine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     here, elsewhere = memory.folder, tmp_path_factory.mktemp("elsewhere")
     memory.ok("session", "import", memory.write_lines("s1.jsonl", {"role": "user", "content": "hello"}))
     (here / "a").write_text("a")
@@ -81,7 +90,13 @@ def test_what_is_piped_in_comes_out_as_it_was(tmp_path: Path) -> None:
     environment = {**os.environ, "MEMORY_CONFIG": str(tmp_path / "memory.db")}
 
     def called(*arguments: str, given: bytes = b"") -> bytes:
-        return subprocess.run([sys.executable, "-m", "memory.cli", *arguments], input=given, env=environment, check=True, capture_output=True).stdout
+        return subprocess.run(
+            [sys.executable, "-m", "memory.cli", *arguments],
+            input=given,
+            env=environment,
+            check=True,
+            capture_output=True,
+        ).stdout
 
     called("session", "import", "-", "--id", "s1", given=b'{"role": "user", "content": "hello"}\n')
     called("artifact", "put", "s1", "-", "--path", "a.bin", given=data)

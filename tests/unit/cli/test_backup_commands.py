@@ -102,13 +102,17 @@ def test_a_restore_beside_an_open_memory_is_refused_and_changes_nothing(memory: 
     assert entries("sqlite:///memory.db") == {first, second, third}
 
 
-def test_a_restore_takes_the_place_of_a_damaged_file_and_of_a_log_without_its_file(memory: CommandLine) -> None:
+def test_a_restore_takes_the_place_of_a_damaged_file_and_of_a_log_without_its_file(
+    memory: CommandLine,
+) -> None:
     first = memory.json("write", "kept in the backup", "-s", "user:ada")["id"]
     memory.ok("backup", "copy.db")
     Path("memory.db").write_bytes(b"no database any more" * 500)
     memory.ok("restore", "copy.db", "--replace")
     assert entries("sqlite:///memory.db") == {first}
-    with BlockingMemory("sqlite:///memory.db", embedder="none") as own:  # as a process that was killed leaves it
+    with BlockingMemory(
+        "sqlite:///memory.db", embedder="none"
+    ) as own:  # as a process that was killed leaves it
         own.write("in the log of the file that was there", scope="user:ada")
         log = Path("memory.db-wal").read_bytes()
     Path("memory.db").unlink()
@@ -138,8 +142,12 @@ def test_what_is_no_backup_and_where_none_can_be_made_is_refused_by_name(memory:
     assert "not a database" in Path("text.db").read_text()
 
 
-@pytest.mark.parametrize("config", ["memory://", {"tiers": {"short": "sqlite:///a.db", "mid": "sqlite:///b.db"}}])
-def test_a_memory_that_is_not_one_file_names_the_tools_of_its_stores(config: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "config", ["memory://", {"tiers": {"short": "sqlite:///a.db", "mid": "sqlite:///b.db"}}]
+)
+def test_a_memory_that_is_not_one_file_names_the_tools_of_its_stores(
+    config: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with BlockingMemory(config, embedder="none") as own:  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=r"one SQLite file; this one uses .*docs/backends.md"):

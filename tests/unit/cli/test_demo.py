@@ -1,4 +1,6 @@
-"""The demo: the main job on the bundled conversation, on a real database file with the real embedder."""
+"""The demo: the main job on the bundled conversation, on a real database file with the
+real embedder.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,14 @@ def test_what_the_end_of_the_session_moves_is_what_the_rule_says(shown: Any) -> 
     moved, kept = shown["promotion"]["moved"], shown["promotion"]["kept"]
     assert {item["turn"] for item in moved} == {turn.draft.key for turn in turns() if taken(turn)}
     assert {item["turn"] for item in kept} == {turn.draft.key for turn in turns() if not taken(turn)}
-    assert {(item["from_tier"], item["to_tier"], item["rule"]) for item in moved} == {("short", "long", "facts-last")}
-    assert {tier["tier"]: tier["entries"] for tier in shown["tiers"]["tiers"]} == {"short": len(kept), "mid": 5, "long": len(moved)}
+    assert {(item["from_tier"], item["to_tier"], item["rule"]) for item in moved} == {
+        ("short", "long", "facts-last")
+    }
+    assert {tier["tier"]: tier["entries"] for tier in shown["tiers"]["tiers"]} == {
+        "short": len(kept),
+        "mid": 5,
+        "long": len(moved),
+    }
     assert shown["tiers"]["owed"] == 0
     assert {hit["tier"] for hit in shown["asked_again"]["hits"] if hit["evidence"]} == {"long"}
 
@@ -59,7 +67,9 @@ def test_what_the_end_of_the_session_moves_is_what_the_rule_says(shown: Any) -> 
 def test_the_rule_decides_also_when_it_is_another_one(demo: CommandLine) -> None:
     rules = json.dumps([{"name": "health-only", "source": "short", "target": "mid", "tags": ["health"]}])
     shown = CommandLine(demo.folder, {"MEMORY__PROMOTION": rules}).json("demo")
-    assert [(item["turn"], item["to_tier"]) for item in shown["promotion"]["moved"]] == [("andorinha-25", "mid")]
+    assert [(item["turn"], item["to_tier"]) for item in shown["promotion"]["moved"]] == [
+        ("andorinha-25", "mid")
+    ]
 
 
 def test_each_kind_of_record_says_where_it_went_and_why(shown: Any) -> None:
@@ -106,12 +116,16 @@ def test_a_kept_demo_can_be_looked_at_and_run_again(demo: CommandLine, tmp_path:
     assert again["remembered"] == {"turns": 60, "imported": 0, "already_there": 60, "known_before": 5}
     assert again["promotion"]["moved"] == []
     assert again["window"]["kept"] == 60
-    assert [one["id"] for one in demo.json("session", "list", "--config", "kept.db")["sessions"]] == ["andorinha-refit"]
+    assert [one["id"] for one in demo.json("session", "list", "--config", "kept.db")["sessions"]] == [
+        "andorinha-refit"
+    ]
     assert demo.json("search", "dark blue", "-s", "session:andorinha", "--config", "kept.db")["results"]
     assert {path.name for path in tmp_path.iterdir()} >= {"kept.db"}
 
 
-def test_the_demo_leaves_nothing_behind_and_runs_on_configured_stores_when_told(demo: CommandLine, tmp_path: Path) -> None:
+def test_the_demo_leaves_nothing_behind_and_runs_on_configured_stores_when_told(
+    demo: CommandLine, tmp_path: Path
+) -> None:
     assert demo.json("demo", "--config", "memory://")["all_found"]
     assert list(tmp_path.iterdir()) == []
     assert demo("demo", "--config", "memory://", "--keep", "x.db").exit_code == 2

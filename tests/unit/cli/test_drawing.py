@@ -1,4 +1,6 @@
-"""The picture of what is linked to an entry: an SVG document that a person can read, whatever entries are called."""
+"""The picture of what is linked to an entry: an SVG document that a person can read,
+whatever entries are called.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,20 @@ def entry(number: int, title: str, *, until: datetime | None = None) -> Entry:
 
 
 def relation(number: int, source: Node, label: str, target: Node) -> Relation:
-    return Relation(f"link {number}", source.entry.id, target.entry.id, label, BEGAN + timedelta(seconds=number))
+    return Relation(
+        f"link {number}", source.entry.id, target.entry.id, label, BEGAN + timedelta(seconds=number)
+    )
 
 
 def hub(*titles: str, depths: dict[int, int] | None = None) -> Expansion:
     """Entries by these titles, linked to the first, or to the one that is named."""
-    nodes = [Node(entry(n, title), 0 if n == 0 else 2 if n in (depths or {}) else 1) for n, title in enumerate(titles)]
-    links = [relation(n, nodes[(depths or {}).get(n, 0)], LABELS[n % 5], nodes[n]) for n in range(1, len(nodes))]
+    nodes = [
+        Node(entry(n, title), 0 if n == 0 else 2 if n in (depths or {}) else 1)
+        for n, title in enumerate(titles)
+    ]
+    links = [
+        relation(n, nodes[(depths or {}).get(n, 0)], LABELS[n % 5], nodes[n]) for n in range(1, len(nodes))
+    ]
     return Expansion(tuple(nodes), tuple(links))
 
 
@@ -76,7 +85,9 @@ def test_one_entry_is_one_box() -> None:
 
 def test_what_points_at_an_entry_stands_on_its_left_and_the_line_leads_from_the_one_to_the_other() -> None:
     here, there, other = Node(entry(0, "here"), 0), Node(entry(1, "there"), 1), Node(entry(2, "other"), 1)
-    found = Expansion((here, there, other), (relation(1, here, "supports", there), relation(2, other, "refines", here)))
+    found = Expansion(
+        (here, there, other), (relation(1, here, "supports", there), relation(2, other, "refines", here))
+    )
     at = places(found)
     assert at[other.entry.id].x < at[here.entry.id].x < at[there.entry.id].x
     picture = drawn(found)
@@ -94,19 +105,33 @@ def test_what_points_at_an_entry_stands_on_its_left_and_the_line_leads_from_the_
 
 def test_links_of_one_direction_share_a_line_and_those_back_have_another() -> None:
     one, two = Node(entry(0, "one"), 0), Node(entry(1, "two"), 1)
-    links = (relation(1, one, "supports", two), relation(2, one, "refines", two), relation(3, two, "contradicts", one))
+    links = (
+        relation(1, one, "supports", two),
+        relation(2, one, "refines", two),
+        relation(3, two, "contradicts", one),
+    )
     picture = drawn(Expansion((one, two), links))
     assert labels(picture) == ["supports, refines", "contradicts"]
-    there, back = [path.get("d", "").split() for path in picture.iter(f"{SVG}path") if path.get("class") == "link"]
+    there, back = [
+        path.get("d", "").split() for path in picture.iter(f"{SVG}path") if path.get("class") == "link"
+    ]
     assert {there[2], there[-1]}.isdisjoint({back[2], back[-1]}), "they lie beside each other"
 
 
 def test_what_links_two_entries_of_a_column_goes_round_it_within_the_picture() -> None:
     found = hub("seed", "one", "two")
-    picture = drawn(Expansion(found.nodes, (*found.relations, relation(9, found.nodes[1], "refines", found.nodes[2]))))
-    (way,) = [path.get("d", "").split() for path in picture.iter(f"{SVG}path") if path.get("marker-end") == "url(#refines)" and path.get("d")][-1:]
+    picture = drawn(
+        Expansion(found.nodes, (*found.relations, relation(9, found.nodes[1], "refines", found.nodes[2])))
+    )
+    (way,) = [
+        path.get("d", "").split()
+        for path in picture.iter(f"{SVG}path")
+        if path.get("marker-end") == "url(#refines)" and path.get("d")
+    ][-1:]
     left, _, width, _ = (float(part) for part in picture.get("viewBox", "").split())
-    assert max(box[2] for box in boxes(picture)) < float(way[4]) < left + width - 60, "and there is room for what it means"
+    assert max(box[2] for box in boxes(picture)) < float(way[4]) < left + width - 60, (
+        "and there is room for what it means"
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -114,17 +139,27 @@ def test_no_two_boxes_meet_at_fifty_entries_and_all_lie_within_the_picture(seed:
     r = random.Random(seed)  # noqa: S311
     near = r.randint(1, 49)
     found = hub(
-        *(f"entry {n} with a long title" * r.randint(1, 9) for n in range(MOST_NODES)), depths={n: r.randint(1, near) for n in range(near + 1, 50)}
+        *(f"entry {n} with a long title" * r.randint(1, 9) for n in range(MOST_NODES)),
+        depths={n: r.randint(1, near) for n in range(near + 1, 50)},
     )
     nodes = found.nodes
-    more = [relation(100 + n, *(lambda two: (two[0], r.choice(LABELS), two[1]))(r.sample(nodes, 2))) for n in range(r.randint(0, 60))]
+    more = [
+        relation(100 + n, *(lambda two: (two[0], r.choice(LABELS), two[1]))(r.sample(nodes, 2)))
+        for n in range(r.randint(0, 60))
+    ]
     picture = drawn(Expansion(nodes, (*found.relations, *more)))
     found_boxes = boxes(picture)
     assert len(found_boxes) == MOST_NODES
     for one, other in combinations(found_boxes, 2):
-        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1], (one, other)
+        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1], (
+            one,
+            other,
+        )
     left, top, width, height = (float(part) for part in picture.get("viewBox", "").split())
-    assert all(left <= box[0] and box[2] <= left + width and top <= box[1] and box[3] <= top + height for box in found_boxes)
+    assert all(
+        left <= box[0] and box[2] <= left + width and top <= box[1] and box[3] <= top + height
+        for box in found_boxes
+    )
     assert height <= 50 * ROW + 100
     assert {box[3] - box[1] for box in found_boxes} == {HEIGHT}
 
@@ -161,7 +196,9 @@ def test_long_titles_are_cut_and_told_to_who_points_at_them() -> None:
     picture = drawn(hub("seed", "long " * 30))
     assert titles(picture)[1] == "long long long long long long…"
     assert len(titles(picture)[1]) <= TITLE
-    assert ("long " * 30).strip() in [told.text.partition("\n")[0].strip() for told in picture.iter(f"{SVG}title") if told.text]
+    assert ("long " * 30).strip() in [
+        told.text.partition("\n")[0].strip() for told in picture.iter(f"{SVG}title") if told.text
+    ]
     assert cut("好" * 40) == "好" * 14 + "…"
     assert cut("a\u0301" * 20) == "a\u0301" * 20
     assert len(cut("\u0301" * 5_000)) <= 4 * TITLE
@@ -170,10 +207,17 @@ def test_long_titles_are_cut_and_told_to_who_points_at_them() -> None:
 
 def test_what_is_retired_is_dimmed_with_its_links_and_the_seed_is_marked() -> None:
     new, old = Node(entry(0, "new"), 0), Node(entry(1, "old", until=datetime(2026, 2, 3, tzinfo=UTC)), 1)
-    found = Expansion((new, old), (relation(1, new, "supersedes", old),), ("more are there",), frozenset({old.entry.id}))
+    found = Expansion(
+        (new, old), (relation(1, new, "supersedes", old),), ("more are there",), frozenset({old.entry.id})
+    )
     picture = drawn(found)
-    assert [box.get("class") for box in picture.iter(f"{SVG}svg") if "entry" in box.get("class", "")] == ["entry seed", "entry retired"]
-    assert [path.get("class") for path in picture.iter(f"{SVG}path") if path.get("marker-end")] == ["link dim"]
+    assert [box.get("class") for box in picture.iter(f"{SVG}svg") if "entry" in box.get("class", "")] == [
+        "entry seed",
+        "entry retired",
+    ]
+    assert [path.get("class") for path in picture.iter(f"{SVG}path") if path.get("marker-end")] == [
+        "link dim"
+    ]
     texts = [text.text or "" for text in picture.iter(f"{SVG}text")]
     assert "project · 2026-01-02 · until 2026-02-03" in texts
     assert "more are there" in texts

@@ -1,4 +1,6 @@
-"""Writing, finding, showing, promoting and forgetting from the command line, on a real database file."""
+"""Writing, finding, showing, promoting and forgetting from the command line, on a real
+database file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from tests.unit.cli.conftest import CommandLine
 
 @pytest.fixture
 def tea(memory: CommandLine) -> Any:
-    return memory.json("write", "Ada prefers green tea", "--scope", "user:ada", "--tag", "fact", "--metadata", '{"confidence": 0.9}')
+    return memory.json(
+        "write",
+        "Ada prefers green tea",
+        "--scope",
+        "user:ada",
+        "--tag",
+        "fact",
+        "--metadata",
+        '{"confidence": 0.9}',
+    )
 
 
 def test_what_was_written_is_found_and_shown(memory: CommandLine, tea: Any) -> None:
@@ -58,16 +69,28 @@ def test_a_session_can_be_searched_along(memory: CommandLine, tea: Any) -> None:
 
 
 def test_messages_are_searched_along_where_they_are_asked_for(memory: CommandLine, tea: Any) -> None:
-    memory.ok("session", "import", memory.write_lines("chat.jsonl", {"role": "user", "content": "no tea is left", "name": "Ada"}), "--id", "s1")
+    memory.ok(
+        "session",
+        "import",
+        memory.write_lines("chat.jsonl", {"role": "user", "content": "no tea is left", "name": "Ada"}),
+        "--id",
+        "s1",
+    )
     assert len(memory.json("search", "tea", "-s", "session:s1", code=1)["results"]) == 0
     (found,) = memory.json("search", "tea", "-s", "session:s1", "--messages", "--explain")["results"]
-    assert (found["session_id"], found["message"]["message"]["content"], found["explanation"]["rank"]) == ("s1", "no tea is left", 1)
+    assert (found["session_id"], found["message"]["message"]["content"], found["explanation"]["rank"]) == (
+        "s1",
+        "no tea is left",
+        1,
+    )
     both = memory.ok("search", "tea", "-s", "user:ada", "--session", "s1", "--messages")
     assert all(said in both for said in ("Ada prefers green tea", "no tea is left", "Ada in session s1, 1"))
 
 
 @pytest.mark.behaviour("D68")
-def test_search_takes_filters_and_preferences_and_these_leave_nothing_out(memory: CommandLine, tea: Any) -> None:
+def test_search_takes_filters_and_preferences_and_these_leave_nothing_out(
+    memory: CommandLine, tea: Any
+) -> None:
     memory.ok("write", "tea again", "-s", "user:ada", "--type", "learning", "--tag", "fact", "--tag", "late")
 
     def found(*options: str) -> list[str]:
@@ -94,7 +117,21 @@ def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: py
 
     monkeypatch.setattr("memory.orchestrator.retrieval.searching.Searching.search", search)
     memory("search", "tea", "-s", "user:ada")
-    options = ("--by", "words", "--min-relevance", "0.5", "--type", "user", "--tag", "a", "-t", "b", "--conversation", "c1", "--no-age-decay")
+    options = (
+        "--by",
+        "words",
+        "--min-relevance",
+        "0.5",
+        "--type",
+        "user",
+        "--tag",
+        "a",
+        "-t",
+        "b",
+        "--conversation",
+        "c1",
+        "--no-age-decay",
+    )
     memory("search", "tea", "-s", "user:ada", *options)
     plain, asked = heard
     assert (plain.by, plain.min_relevance, plain.preferred) == ("both", None, Preferences())
@@ -110,7 +147,9 @@ def test_writing_again_under_a_key_writes_nothing_twice_and_other_text_conflicts
     assert refused["error"]["existing_id"] == first["id"]
 
 
-def test_a_key_whose_entry_was_forgotten_is_a_conflict_unless_it_is_to_be_revived(memory: CommandLine) -> None:
+def test_a_key_whose_entry_was_forgotten_is_a_conflict_unless_it_is_to_be_revived(
+    memory: CommandLine,
+) -> None:
     first = memory.json("write", "x", "-s", "user:ada", "--key", "k")
     memory.ok("forget", first["id"], "--yes")
     refused = memory.json("write", "x", "-s", "user:ada", "--key", "k", code=6)
@@ -119,7 +158,18 @@ def test_a_key_whose_entry_was_forgotten_is_a_conflict_unless_it_is_to_be_revive
 
 
 def test_where_it_was_said_is_written_and_shown(memory: CommandLine) -> None:
-    said = memory.json("write", "I prefer tea", "-s", "user:ada", "--conversation-id", "trip", "--number", "7", "--speaker", "Ada")
+    said = memory.json(
+        "write",
+        "I prefer tea",
+        "-s",
+        "user:ada",
+        "--conversation-id",
+        "trip",
+        "--number",
+        "7",
+        "--speaker",
+        "Ada",
+    )
     assert (said["conversation_id"], said["number_in_conversation"], said["speaker"]) == ("trip", 7, "Ada")
     shown = memory.ok("show", said["id"])
     assert "said by" in shown
@@ -139,14 +189,29 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("search", "x", "-s", "nobody"), "error: scope: 'nobody' should look like user:ada, session:s1 or object:ticket:t1"),
+        (
+            ("search", "x", "-s", "nobody"),
+            "error: scope: 'nobody' should look like user:ada, session:s1 or object:ticket:t1",
+        ),
         (("search", "x", "-s", "user:ada", "-n", "0"), "error: limit: must be 1..1000, not 0"),
-        (("search", "x", "-s", "user:ada", "--by", "smell"), "error: by: invalid by: 'smell'; choose from both, words, meaning"),
+        (
+            ("search", "x", "-s", "user:ada", "--by", "smell"),
+            "error: by: invalid by: 'smell'; choose from both, words, meaning",
+        ),
         (("search", "x", "-s", "user:ada", "--by", "meaning"), "error: by: entries are found by words alone"),
         (("search", "x", "-s", "user:ada", "--type", "story"), "error: types: invalid types: 'story'"),
-        (("search", "x", "-s", "user:ada", "--only-type", "story"), "error: only.types: invalid only.types: 'story'"),
-        (("search", "x", "-s", "user:ada", "--min-relevance", "2"), "error: min_relevance: must be 0..1, not 2"),
-        (("search", "x", "-s", "user:ada", "--as-of", "yesterday"), "error: as_of: 'yesterday' is not an ISO 8601 moment"),
+        (
+            ("search", "x", "-s", "user:ada", "--only-type", "story"),
+            "error: only.types: invalid only.types: 'story'",
+        ),
+        (
+            ("search", "x", "-s", "user:ada", "--min-relevance", "2"),
+            "error: min_relevance: must be 0..1, not 2",
+        ),
+        (
+            ("search", "x", "-s", "user:ada", "--as-of", "yesterday"),
+            "error: as_of: 'yesterday' is not an ISO 8601 moment",
+        ),
         (("write", "x", "-s", "user:ada", "--metadata", "{"), "error: metadata: not a JSON object such as"),
         (("write", "x", "-s", "user:ada", "--type", "story"), "error: type: invalid type: 'story'"),
         (("promote", "x"), "error: promote: takes either --to SCOPE or --tier TIER"),
@@ -154,16 +219,24 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
         (("promote", "x", "--tier", "attic"), "error: tier: invalid tier"),
         (("forget",), "error: forget: takes one of: ids, --scope SCOPE, --user ID, or --tenant NAME alone"),
         (("forget", "x", "--scope", "user:ada"), "error: forget: takes one of: ids, --scope SCOPE"),
-        (("forget", "--user", "ada", "--scope", "user:ada"), "error: forget: takes one of: ids, --scope SCOPE"),
+        (
+            ("forget", "--user", "ada", "--scope", "user:ada"),
+            "error: forget: takes one of: ids, --scope SCOPE",
+        ),
         (("forget", "--user", "ada"), "error: --yes: is needed to forget everything of user ada"),
         (("forget", "--tenant", "acme"), "error: --yes: is needed to forget everything of tenant acme"),
         (("forget", "user:ada"), "error: id: 'user:ada' is a scope, not an id"),
-        (("forget", "--user", "user:ada", "--yes"), "error: user: 'user:ada' is a scope, not a user's id: pass the id alone, 'ada'"),
+        (
+            ("forget", "--user", "user:ada", "--yes"),
+            "error: user: 'user:ada' is a scope, not a user's id: pass the id alone, 'ada'",
+        ),
         (("forget", "x", "--dry-run"), "error: --dry-run: belongs to --scope, --user or --tenant"),
         (("forget", "--scope", "user:ada"), "error: --yes: is needed to forget everything of user:ada"),
     ],
 )
-def test_wrong_input_is_one_line_on_standard_error_and_exit_code_2(memory: CommandLine, words: tuple[str, ...], message: str) -> None:
+def test_wrong_input_is_one_line_on_standard_error_and_exit_code_2(
+    memory: CommandLine, words: tuple[str, ...], message: str
+) -> None:
     result = memory(*words)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -192,7 +265,9 @@ def test_promote_copies_to_a_broader_scope(memory: CommandLine) -> None:
 def test_promote_moves_to_a_later_tier(memory: CommandLine) -> None:
     note = memory.json("write", "x", "-s", "session:s1")
     report = memory.json("promote", note["id"], "--tier", "long")
-    assert [(m["entry_id"], m["from_tier"], m["to_tier"]) for m in report["moved"]] == [(note["id"], "short", "long")]
+    assert [(m["entry_id"], m["from_tier"], m["to_tier"]) for m in report["moved"]] == [
+        (note["id"], "short", "long")
+    ]
     assert memory.json("show", note["id"])["tier"] == "long"
     again = memory("promote", note["id"], "--tier", "long")
     assert again.exit_code == 1
@@ -201,7 +276,12 @@ def test_promote_moves_to_a_later_tier(memory: CommandLine) -> None:
 
 def test_forget_deletes_by_id_once(memory: CommandLine, tea: Any) -> None:
     assert "forgotten" in memory.ok("forget", tea["id"])
-    assert memory.json("forget", tea["id"], code=1) == {"deleted": [], "not_found": [tea["id"]], "kept": {}, "incomplete": []}
+    assert memory.json("forget", tea["id"], code=1) == {
+        "deleted": [],
+        "not_found": [tea["id"]],
+        "kept": {},
+        "incomplete": [],
+    }
     assert memory("show", tea["id"]).exit_code == 1
 
 
@@ -227,7 +307,9 @@ def test_forget_reaches_a_user_or_a_tenant_and_counts_first(memory: CommandLine)
     )
     reached = {"user": "ada", "sessions": 2, "messages": 1, "entries": 0, "held": []}
     assert memory.json("forget", "--user", "ada", "--dry-run") == {**reached, "dry_run": True}
-    assert memory.json("forget", "--user", "ada", "--dry-run") == {**reached, "dry_run": True}, "it erased nothing"
+    assert memory.json("forget", "--user", "ada", "--dry-run") == {**reached, "dry_run": True}, (
+        "it erased nothing"
+    )
     assert memory.json("forget", "--user", "ada", "--yes") == {**reached, "dry_run": False}
     assert memory("forget", "--user", "ada", "--yes").exit_code == 1
     counted = memory.json("forget", "--tenant", "acme", "--dry-run")
@@ -240,7 +322,12 @@ def test_forget_reaches_a_user_or_a_tenant_and_counts_first(memory: CommandLine)
 
 def test_forget_empties_exactly_the_scope_named(memory: CommandLine, tea: Any) -> None:
     memory.ok("write", "stays", "-s", "user:bob")
-    assert memory.json("forget", "--scope", "user:ada", "--yes") == {"scope": "user:ada", "deleted": 1, "sessions_left": [], "dry_run": False}
+    assert memory.json("forget", "--scope", "user:ada", "--yes") == {
+        "scope": "user:ada",
+        "deleted": 1,
+        "sessions_left": [],
+        "dry_run": False,
+    }
     assert memory("forget", "--scope", "user:ada", "--yes").exit_code == 1
     assert memory.json("search", "stays", "-s", "user:bob")["results"]
 
@@ -257,18 +344,32 @@ def test_stored_text_is_shown_as_text_and_never_as_markup_or_control_codes(memor
         assert "\x07" not in text
 
 
-def test_browse_goes_through_all_scopes_by_the_last_change_page_by_page(memory: CommandLine, tea: Any) -> None:
+def test_browse_goes_through_all_scopes_by_the_last_change_page_by_page(
+    memory: CommandLine, tea: Any
+) -> None:
     said = ("--conversation-id", "c1", "--speaker", "Ada")
-    memory.ok("write", "the kettle is new", "-s", "workspace:kitchen", "--type", "project", "--tag", "kettle", *said)
+    memory.ok(
+        "write", "the kettle is new", "-s", "workspace:kitchen", "--type", "project", "--tag", "kettle", *said
+    )
     memory.ok("update", tea["id"], "--tag", "fact")
     first = memory.json("browse", "-n", "1")
     rest = memory.json("browse", "-n", "1", "--cursor", first["cursor"])
-    assert [one["content"] for one in (*first["entries"], *rest["entries"])] == ["Ada prefers green tea", "the kettle is new"]
+    assert [one["content"] for one in (*first["entries"], *rest["entries"])] == [
+        "Ada prefers green tea",
+        "the kettle is new",
+    ]
     assert rest["cursor"] is None
     kettle = ["the kettle is new"]
-    for options in (("--type", "project"), ("--tag", "kettle"), ("-s", "workspace:kitchen"), ("--updated-before", first["entries"][0]["updated_at"])):
+    for options in (
+        ("--type", "project"),
+        ("--tag", "kettle"),
+        ("-s", "workspace:kitchen"),
+        ("--updated-before", first["entries"][0]["updated_at"]),
+    ):
         assert [one["content"] for one in memory.json("browse", *options)["entries"]] == kettle, options
-    assert [one["content"] for one in memory.json("browse", "--conversation", "c2")["entries"]] == ["Ada prefers green tea"]
+    assert [one["content"] for one in memory.json("browse", "--conversation", "c2")["entries"]] == [
+        "Ada prefers green tea"
+    ]
     assert "the kettle is new" in memory.ok("browse", "-s", "workspace:kitchen", "-s", "user:nobody")
     assert memory("browse", "-s", "user:nobody").exit_code == 1
     assert memory("browse", "-n", "0").exit_code not in (0, 1)

@@ -46,7 +46,9 @@ def ended(error: BaseException, cli: Cli) -> int:
 
 
 @pytest.mark.parametrize(("error", "code", "name"), JUDGED, ids=lambda value: type(value).__name__)
-def test_every_error_has_its_exit_code_its_name_and_one_line(error: Exception, code: int, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_error_has_its_exit_code_its_name_and_one_line(
+    error: Exception, code: int, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert judged(error) == (code, name)
     assert ended(error, Cli(json=True)) == code
     out, err = capsys.readouterr()
@@ -55,21 +57,31 @@ def test_every_error_has_its_exit_code_its_name_and_one_line(error: Exception, c
     assert err.count("\n") == 1
 
 
-def test_a_bug_says_that_it_is_one_and_shows_its_traceback_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_says_that_it_is_one_and_shows_its_traceback_when_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert ended(KeyError("x"), Cli()) == 70
-    assert capsys.readouterr().err == "error: this is a bug: KeyError: 'x' (--traceback shows where; please report it)\n"
+    assert (
+        capsys.readouterr().err
+        == "error: this is a bug: KeyError: 'x' (--traceback shows where; please report it)\n"
+    )
     assert ended(KeyError("x"), Cli(traceback=True)) == 70
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
-def test_a_message_of_several_lines_or_control_codes_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_of_several_lines_or_control_codes_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     ended(errors.ConfigError("first\nsecond \x1b[31m"), Cli())
     assert capsys.readouterr().err == "error: first second [31m\n"
 
 
 def test_interruption_and_typers_own_ends_are_left_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(KeyboardInterrupt(), Cli()) == 130
-    assert capsys.readouterr().err == "interrupted; what was reported as done is kept; run it again to do the rest\n"
+    assert (
+        capsys.readouterr().err
+        == "interrupted; what was reported as done is kept; run it again to do the rest\n"
+    )
     assert ended(typer.Exit(7), Cli()) == 7
     with pytest.raises(typer.Abort):
         ended(typer.Abort(), Cli())

@@ -1,4 +1,6 @@
-"""`memory search --explain`: how a hit came to its place, for people on 80 columns and for programs."""
+"""`memory search --explain`: how a hit came to its place, for people on 80 columns and
+for programs.
+"""
 
 from __future__ import annotations
 

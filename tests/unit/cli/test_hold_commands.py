@@ -11,8 +11,15 @@ pytestmark = pytest.mark.backend("sqlite")
 
 def test_what_is_held_is_not_deleted_until_it_is_released(memory: CommandLine) -> None:
     entry = memory.json("write", "Ada lives in Bern", "-s", "user:ada")["id"]
-    placed = memory.json("hold", "place", "case-17", "--user", "ada", "--reason", "a lawsuit", "--by", "legal")
-    assert (placed["name"], placed["over"], placed["of"], placed["placed_by"]) == ("case-17", "user", "ada", "legal")
+    placed = memory.json(
+        "hold", "place", "case-17", "--user", "ada", "--reason", "a lawsuit", "--by", "legal"
+    )
+    assert (placed["name"], placed["over"], placed["of"], placed["placed_by"]) == (
+        "case-17",
+        "user",
+        "ada",
+        "legal",
+    )
     refused = memory("forget", entry, "--json")
     assert refused.exit_code == 6
     assert "case-17" in refused.stderr
@@ -30,11 +37,14 @@ def test_releasing_what_is_not_held_finds_nothing_and_a_hold_names_one_thing(mem
     both = memory("hold", "place", "case-18", "--reason", "x", "--user", "ada", "--whole-tenant")
     assert (none.exit_code, both.exit_code) == (2, 2)
     for refused in (none, both):
-        assert "hold: is over one of --scope, --user, --entry, --whole-tenant" in " ".join(refused.stderr.split())
+        assert "hold: is over one of --scope, --user, --entry, --whole-tenant" in " ".join(
+            refused.stderr.split()
+        )
 
 
 @pytest.mark.parametrize(
-    ("reason", "problem"), [("", "length must be 1..2000"), (" \n", "must not be blank"), ("r" * 2_001, "length must be 1..2000")]
+    ("reason", "problem"),
+    [("", "length must be 1..2000"), (" \n", "must not be blank"), ("r" * 2_001, "length must be 1..2000")],
 )
 def test_a_reason_says_something(memory: CommandLine, reason: str, problem: str) -> None:
     refused = memory("hold", "place", "case-19", "--user", "ada", "--reason", reason)

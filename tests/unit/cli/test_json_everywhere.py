@@ -1,4 +1,6 @@
-"""With --json, standard output holds one JSON document, whatever the command and however it ends."""
+"""With --json, standard output holds one JSON document, whatever the command and
+however it ends.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def _required(path: tuple[str, ...]) -> list[str]:
     return words
 
 
-def _end(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, Any, str]:
+def _end(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, Any, str]:
     monkeypatch.setattr("sys.argv", ["memory", *words])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -45,24 +49,33 @@ def _end(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 @pytest.mark.parametrize("path", _paths(COMMANDS), ids=" ".join)
 def test_every_command_ends_in_json_where_it_is_wrong(
-    path: tuple[str, ...], memory: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: tuple[str, ...],
+    memory: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, told, err = _end([*path, "--json", "--no-such-option"], monkeypatch, capsys)
     assert (code, told["error"]["code"], told["error"]["exit"]) == (2, "usage", 2)
     assert err.startswith("error: ")
     if path[0] in ("demo", "init"):  # these read no configuration
         return
-    code, told, err = _end([*path, *_required(path), "--json", "--config", "nosuch.yaml"], monkeypatch, capsys)
+    code, told, err = _end(
+        [*path, *_required(path), "--json", "--config", "nosuch.yaml"], monkeypatch, capsys
+    )
     assert told["error"]["exit"] == code != 0
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [["--json", "--version"], ["--version", "--json"]], ids=" ".join)
-def test_the_version_is_told_in_json(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_told_in_json(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, told, err = _end(words, monkeypatch, capsys)
     assert (code, list(told), err) == (0, ["version"], "")
 
 
-def test_nothing_asked_is_wrong_usage_in_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_asked_is_wrong_usage_in_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, told, _ = _end(["--json"], monkeypatch, capsys)
     assert (code, told["error"]["code"]) == (2, "usage")

@@ -1,4 +1,6 @@
-"""`memory` as a process: how fast it says what it is, how it ends when interrupted, killed, or not listened to."""
+"""`memory` as a process: how fast it says what it is, how it ends when interrupted,
+killed, or not listened to.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ def environment(**more: str) -> dict[str, str]:
 
 def start(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-W", "error", "-m", "memory.cli", *words]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+    pipes = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "encoding": "utf-8",
+    }
     return subprocess.Popen(command, cwd=folder, env=environment(), **{**pipes, **options})
 
 
@@ -36,14 +44,25 @@ def run(folder: Path, *words: str) -> tuple[int, str, str]:
 @pytest.fixture
 def conversation(tmp_path: Path) -> Path:
     file = tmp_path / "chat.jsonl"
-    file.write_text("".join(json.dumps({"role": "user", "content": f"turn {n} " + "x" * 500, "id": f"m{n}"}) + "\n" for n in range(MESSAGES)))
+    file.write_text(
+        "".join(
+            json.dumps({"role": "user", "content": f"turn {n} " + "x" * 500, "id": f"m{n}"}) + "\n"
+            for n in range(MESSAGES)
+        )
+    )
     return file
 
 
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     script = "import sys\nfrom memory.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    print('LOADED', *sorted(sys.modules))"
     done = subprocess.run(
-        [sys.executable, "-c", script, "--help"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script, "--help"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert "Exit codes" in done.stdout
     assert not set(HEAVY) & set(done.stdout.partition("LOADED")[2].split())
@@ -52,7 +71,13 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 def test_a_process_that_ends_looks_through_nothing_for_garbage(tmp_path: Path) -> None:
     script = "import atexit, gc\nfrom memory_tiers import main\natexit.register(lambda: print('LEFT', len(gc.get_objects())))\nmain()"
     done = subprocess.run(
-        [sys.executable, "-c", script, "--help"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script, "--help"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert int(done.stdout.partition("LEFT ")[2]) < 1_000
 
@@ -62,7 +87,9 @@ def test_json_output_is_json_and_nothing_else(tmp_path: Path) -> None:
     assert (code, json.loads(out)["content"], err) == (0, "héllo", "")
 
 
-@pytest.mark.parametrize("words", [("bogus",), ("search",), ("stats", "--nope"), ("search", "x", "-s", "user:a", "-n", "many")])
+@pytest.mark.parametrize(
+    "words", [("bogus",), ("search",), ("stats", "--nope"), ("search", "x", "-s", "user:a", "-n", "many")]
+)
 def test_wrong_usage_is_one_line_and_with_json_an_object_too(tmp_path: Path, words: tuple[str, ...]) -> None:
     code, out, err = run(tmp_path, *words, "--json")
     assert code == 2
@@ -80,7 +107,9 @@ def test_an_interrupted_import_ends_with_130_and_can_be_finished(tmp_path: Path,
 
 
 @pytest.mark.nightly
-def test_a_killed_import_loses_nothing_acknowledged_and_doubles_nothing(tmp_path: Path, conversation: Path) -> None:
+def test_a_killed_import_loses_nothing_acknowledged_and_doubles_nothing(
+    tmp_path: Path, conversation: Path
+) -> None:
     acknowledged = cut_off(tmp_path, conversation, signal.SIGKILL, expected=-signal.SIGKILL)
     there = exported(tmp_path)
     assert len(there) == len(set(there)) >= acknowledged
@@ -90,14 +119,18 @@ def test_a_killed_import_loses_nothing_acknowledged_and_doubles_nothing(tmp_path
 
 
 def cut_off(folder: Path, conversation: Path, how: signal.Signals, *, expected: int) -> int:
-    """End an import after a few acknowledged batches; how many messages it had acknowledged.
+    """End an import after a few acknowledged batches; how many messages it had
+    acknowledged.
 
-    The import steps back behind this process, which has to end it in time also where both wait for a processor.
+    The import steps back behind this process, which has to end it in time also where
+    both wait for a processor.
     """
 
     def behind() -> None:
         os.nice(10)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it, and so would their children
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # a shell's background jobs ignore it, and so would their children
 
     process = start(folder, "--config", "m.db", "import", conversation.name, "--acks", preexec_fn=behind)
     assert process.stderr is not None
@@ -106,7 +139,11 @@ def cut_off(folder: Path, conversation: Path, how: signal.Signals, *, expected: 
     _, err = process.communicate(timeout=60)
     assert process.returncode == expected
     assert "Traceback" not in err
-    acks += [json.loads(line)["committed"] for line in err.splitlines() if line.startswith("{") and line.endswith("}")]
+    acks += [
+        json.loads(line)["committed"]
+        for line in err.splitlines()
+        if line.startswith("{") and line.endswith("}")
+    ]
     assert acks[-1] < MESSAGES
     return int(acks[-1])
 
@@ -119,7 +156,9 @@ def exported(folder: Path) -> list[str]:
 @pytest.mark.thorough
 def test_a_reader_that_goes_away_is_no_drama(tmp_path: Path, conversation: Path) -> None:
     some = tmp_path / "some.jsonl"
-    some.write_text("".join(conversation.read_text().splitlines(keepends=True)[:1_000]))  # more than waits in a pipe
+    some.write_text(
+        "".join(conversation.read_text().splitlines(keepends=True)[:1_000])
+    )  # more than waits in a pipe
     assert run(tmp_path, "--config", "m.db", "import", some.name)[0] == 0
     process = start(tmp_path, "--config", "m.db", "export")
     assert process.stdout is not None

@@ -1,4 +1,6 @@
-"""What people read: on 80 columns nothing is torn, and every message says what is kept, where it lies and what to do."""
+"""What people read: on 80 columns nothing is torn, and every message says what is kept,
+where it lies and what to do.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def narrow(memory: CommandLine) -> CommandLine:
 
 
 def _torn(narrow: str, wide: str) -> set[str]:
-    """Words of what is shown on a wide screen that a narrow one does not show in one piece; numbers that change from call to call aside."""
+    """Words of what is shown on a wide screen that a narrow one does not show in one
+    piece; numbers that change from call to call aside.
+    """
     words = re.compile(r"[^\W\d_]{2,}")
     return set(words.findall(wide)) - set(words.findall(narrow))
 
@@ -44,10 +48,22 @@ def _torn(narrow: str, wide: str) -> set[str]:
 @pytest.fixture
 def filled(narrow: CommandLine) -> list[str]:
     ids = [
-        narrow.json("write", f"The ferry number {n} to Berlenga runs on Sundays only", "-s", "session:andorinha", "-t", "fact")["id"]
+        narrow.json(
+            "write",
+            f"The ferry number {n} to Berlenga runs on Sundays only",
+            "-s",
+            "session:andorinha",
+            "-t",
+            "fact",
+        )["id"]
         for n in range(3)
     ]
-    ids += [narrow.json("write", "Ines prefers the harbour entrance with northern lighthouses", "-s", "session:andorinha")["id"] for _ in range(2)]
+    ids += [
+        narrow.json(
+            "write", "Ines prefers the harbour entrance with northern lighthouses", "-s", "session:andorinha"
+        )["id"]
+        for _ in range(2)
+    ]
     return ids
 
 
@@ -62,15 +78,21 @@ def filled(narrow: CommandLine) -> list[str]:
     ],
     ids=lambda words: words[0],
 )
-def test_no_word_is_torn_on_eighty_columns(memory: CommandLine, narrow: CommandLine, filled: list[str], words: tuple[str, ...]) -> None:
+def test_no_word_is_torn_on_eighty_columns(
+    memory: CommandLine, narrow: CommandLine, filled: list[str], words: tuple[str, ...]
+) -> None:
     shown = narrow.ok(*words)
     assert max(map(len, shown.splitlines())) <= 80
-    assert _torn(shown.replace(str(memory.folder), ""), memory.ok(*words).replace(str(memory.folder), "")) <= set(memory.folder.parts)
+    assert _torn(
+        shown.replace(str(memory.folder), ""), memory.ok(*words).replace(str(memory.folder), "")
+    ) <= set(memory.folder.parts)
     if words[0] == "search":
         assert len(ID.findall(shown)) == 5
 
 
-def test_ids_are_whole_on_eighty_columns_and_equal_reasons_are_said_once(narrow: CommandLine, filled: list[str]) -> None:
+def test_ids_are_whole_on_eighty_columns_and_equal_reasons_are_said_once(
+    narrow: CommandLine, filled: list[str]
+) -> None:
     moved = narrow.ok("promote", *filled, "--tier", "mid")
     assert sorted(ID.findall(moved)) == sorted(filled)
     assert moved.count("5 moved from short to mid") == 1
@@ -95,11 +117,15 @@ def test_the_demo_reads_on_eighty_columns(narrow: CommandLine) -> None:
     assert "andorinha-31" in said
 
 
-# -- places -----------------------------------------------------------------------------------------------------------
+# -- places ----------------------------------------------------------------------------
 
 
 def test_doctor_makes_nothing_and_says_where_things_will_lie(memory: CommandLine) -> None:
-    for url, path in (("sqlite:///deep/x.db", "deep/x.db"), ("file:folder", "folder"), ("qdrant+edge:///edge", "edge")):
+    for url, path in (
+        ("sqlite:///deep/x.db", "deep/x.db"),
+        ("file:folder", "folder"),
+        ("qdrant+edge:///edge", "edge"),
+    ):
         report = memory.json("doctor", "-c", url)
         (store,) = report["stores"]
         assert report["ok"]
@@ -111,7 +137,13 @@ def test_doctor_makes_nothing_and_says_where_things_will_lie(memory: CommandLine
 
 
 def _by_default(folder: Path) -> dict[str, str]:
-    return {"HOME": str(folder), "XDG_DATA_HOME": str(folder / "data"), "MEMORY__EMBEDDER": "none", "COLUMNS": "80", "MEMORY_CONFIG": ""}
+    return {
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "MEMORY__EMBEDDER": "none",
+        "COLUMNS": "80",
+        "MEMORY_CONFIG": "",
+    }
 
 
 def test_the_default_file_is_not_made_by_asking_and_named_when_it_is_made(memory: CommandLine) -> None:
@@ -122,15 +154,23 @@ def test_the_default_file_is_not_made_by_asking_and_named_when_it_is_made(memory
     assert file == memory.folder / "data" / "memory-tiers" / "memory.db"
     assert list(memory.folder.iterdir()) == []
     first = plain("write", "x", "-s", "user:ada")
-    assert f"a new memory is made in {file}; --config, MEMORY_CONFIG or `memory init` name another place" in first.stderr
+    assert (
+        f"a new memory is made in {file}; --config, MEMORY_CONFIG or `memory init` name another place"
+        in first.stderr
+    )
     assert file.exists()
     assert plain("write", "x", "-s", "user:ada").stderr == ""
     assert plain.json("doctor")["stores"][0]["path"] == str(file)
-    assert str(file.relative_to(memory.folder / "data")) in (Path(__file__).parents[3] / "README.md").read_text()
+    assert (
+        str(file.relative_to(memory.folder / "data")) in (Path(__file__).parents[3] / "README.md").read_text()
+    )
 
 
 def test_the_path_is_said_to_people_alone(memory: CommandLine) -> None:
-    assert replace(memory, environ=_by_default(memory.folder))("write", "x", "-s", "user:ada", "--json").stderr == ""
+    assert (
+        replace(memory, environ=_by_default(memory.folder))("write", "x", "-s", "user:ada", "--json").stderr
+        == ""
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal is needed")
@@ -143,18 +183,27 @@ def test_forget_names_the_store_it_is_about_to_empty(memory: CommandLine) -> Non
     command = [sys.executable, "-m", "memory.cli", "forget", "-s", "user:ada", "--tenant", "default"]
     environ = {**os.environ, **memory.environ}
     with subprocess.Popen(
-        command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=memory.folder, env=environ, text=True
+        command,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=memory.folder,
+        env=environ,
+        text=True,
     ) as process:
         os.write(ours, b"n\n")
         _, said = process.communicate(timeout=60)
     os.close(ours)
     os.close(theirs)
     assert process.returncode == 1
-    assert f"Forget everything of user:ada in sqlite ({memory.folder / 'memory.db'}), tenant default? There is no way back." in said
+    assert (
+        f"Forget everything of user:ada in sqlite ({memory.folder / 'memory.db'}), tenant default? There is no way back."
+        in said
+    )
     assert memory.json("stats")["by_type"] == {"context": 1}
 
 
-# -- how things end ---------------------------------------------------------------------------------------------------
+# -- how things end --------------------------------------------------------------------
 
 
 def test_a_full_disk_says_what_was_kept_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,8 +219,12 @@ def test_a_full_disk_says_what_was_kept_and_what_to_do(capsys: pytest.CaptureFix
     assert "the disk is full; 200 of 500 lines are kept; make room" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("failure", [StoreUnavailable("main", "gone"), KeyboardInterrupt()], ids=["store", "ctrl-c"])
-def test_an_import_that_ends_early_says_how_much_is_kept(memory: CommandLine, monkeypatch: pytest.MonkeyPatch, failure: BaseException) -> None:
+@pytest.mark.parametrize(
+    "failure", [StoreUnavailable("main", "gone"), KeyboardInterrupt()], ids=["store", "ctrl-c"]
+)
+def test_an_import_that_ends_early_says_how_much_is_kept(
+    memory: CommandLine, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
 
     real, calls = Entries.write_many, iter([None, failure])
 
@@ -181,23 +234,30 @@ def test_an_import_that_ends_early_says_how_much_is_kept(memory: CommandLine, mo
         return await real(self, tenant, drafts, **options)
 
     monkeypatch.setattr(Entries, "write_many", failing)
-    file = memory.write_lines("a.jsonl", *({"role": "user", "content": f"n {n}", "id": n} for n in range(450)))
+    file = memory.write_lines(
+        "a.jsonl", *({"role": "user", "content": f"n {n}", "id": n} for n in range(450))
+    )
     ended = memory("import", file)
     assert ended.exit_code == (130 if isinstance(failure, KeyboardInterrupt) else 3)
-    assert "200 of 450 lines are kept; import the same file again for the rest, nothing is written twice" in ended.stderr
+    assert (
+        "200 of 450 lines are kept; import the same file again for the rest, nothing is written twice"
+        in ended.stderr
+    )
 
 
-# -- upkeep -----------------------------------------------------------------------------------------------------------
+# -- upkeep ----------------------------------------------------------------------------
 
 
-def test_an_audit_finds_nothing_in_a_sound_store_and_is_made_only_when_asked_for(memory: CommandLine, filled: list[str]) -> None:
+def test_an_audit_finds_nothing_in_a_sound_store_and_is_made_only_when_asked_for(
+    memory: CommandLine, filled: list[str]
+) -> None:
     assert "audits" not in memory.json("doctor")
     for option in ("--audit", "--repair"):
         report = memory.json("doctor", option)
         assert report["ok"]
-        assert [(one["store"], one["problems"], one["error"], one["repaired"]) for one in report["audits"]] == [
-            ("sqlite", [], "", option == "--repair")
-        ]
+        assert [
+            (one["store"], one["problems"], one["error"], one["repaired"]) for one in report["audits"]
+        ] == [("sqlite", [], "", option == "--repair")]
         assert "derived from them is right" in memory.ok("doctor", option)
 
 
@@ -227,11 +287,16 @@ def differing(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return asked
 
 
-def test_what_an_audit_finds_ends_with_1_and_a_repair_says_what_it_was(memory: CommandLine, filled: list[str], differing: list[bool]) -> None:
+def test_what_an_audit_finds_ends_with_1_and_a_repair_says_what_it_was(
+    memory: CommandLine, filled: list[str], differing: list[bool]
+) -> None:
     assert memory.json("doctor")["ok"]
     shown = memory("doctor", "--audit")
     assert shown.exit_code == 1
-    assert "12 records looked at; this differed, `memory doctor --repair` makes it anew from the records:" in shown.stdout
+    assert (
+        "12 records looked at; this differed, `memory doctor --repair` makes it anew from the records:"
+        in shown.stdout
+    )
     assert "- 2 dead records have words" in shown.stdout
     report = memory.json("doctor", "--repair", code=1)
     assert report["audits"][0]["problems"] == ["2 dead records have words", "statistics are wrong"]
@@ -239,7 +304,7 @@ def test_what_an_audit_finds_ends_with_1_and_a_repair_says_what_it_was(memory: C
     assert differing == [False, True, False]
 
 
-# -- what is owed -----------------------------------------------------------------------------------------------------
+# -- what is owed ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -253,7 +318,9 @@ def owing(narrow: CommandLine) -> str:
             (row,) = await store.get(ENTRIES, [Key(memory.tenant, entry.id)])
             assert isinstance(row, Record)
             debts = (Owed("of-version-2", "of-version-2", {}),)
-            (outcome,) = await store.apply([Put(ENTRIES, replace(row, owed=debts, version=row.version + 1), AtVersion(row.version))])
+            (outcome,) = await store.apply(
+                [Put(ENTRIES, replace(row, owed=debts, version=row.version + 1), AtVersion(row.version))]
+            )
             assert outcome.applied
             return entry.id
 
@@ -284,10 +351,14 @@ def test_stats_tell_what_is_owed_and_where_to_ask_why(narrow: CommandLine, owing
     assert (report["owed"], report["stuck"], report["degraded"]) == (1, [], [])
     shown = narrow.ok("stats")
     assert max(map(len, shown.splitlines())) <= 80
-    assert "1 record owes a step; sweeps do that, and `memory doctor` tells what cannot be done" in " ".join(shown.split())
+    assert "1 record owes a step; sweeps do that, and `memory doctor` tells what cannot be done" in " ".join(
+        shown.split()
+    )
 
 
-def test_stats_tell_what_is_stuck_and_what_did_not_answer(narrow: CommandLine, owing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stats_tell_what_is_stuck_and_what_did_not_answer(
+    narrow: CommandLine, owing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counted = Admin.stats
 
     async def after_a_sweep(admin: Admin) -> Stats:
@@ -304,14 +375,19 @@ def test_stats_tell_what_is_stuck_and_what_did_not_answer(narrow: CommandLine, o
     assert "- store 'long': nobody listens" in shown
 
 
-# -- meaning ----------------------------------------------------------------------------------------------------------
+# -- meaning ---------------------------------------------------------------------------
 
 
 def test_route_and_doctor_tell_which_store_serves_meaning(memory: CommandLine) -> None:
     meant = replace(memory, environ={**memory.environ, "MEMORY__EMBEDDER": "wordllama"})
     assert set(meant.json("doctor")["meaning"].values()) == {"by meaning in sqlite"}
-    assert any(sentence.endswith("; by meaning in sqlite") for sentence in meant.json("route", "user:ada", "--explain")["because"])
-    assert set(memory.json("doctor")["meaning"].values()) == {"not found by meaning: no embedder is configured"}
+    assert any(
+        sentence.endswith("; by meaning in sqlite")
+        for sentence in meant.json("route", "user:ada", "--explain")["because"]
+    )
+    assert set(memory.json("doctor")["meaning"].values()) == {
+        "not found by meaning: no embedder is configured"
+    }
     assert meant.json("doctor")["messages"] == "by meaning in sqlite"
     assert any(
         sentence.endswith("; by meaning in sqlite")
@@ -324,9 +400,16 @@ def test_route_and_doctor_tell_which_store_serves_meaning(memory: CommandLine) -
 
 
 @pytest.mark.parametrize(
-    "place", [pytest.param(placing.config, marks=marks_of(*placing.backends)) for placing in PLACINGS if placing.name == "postgres-only"]
+    "place",
+    [
+        pytest.param(placing.config, marks=marks_of(*placing.backends))
+        for placing in PLACINGS
+        if placing.name == "postgres-only"
+    ],
 )
-def test_route_and_doctor_tell_what_is_done_where_no_store_has_an_index_for_meaning(memory: CommandLine, place: Any) -> None:
+def test_route_and_doctor_tell_what_is_done_where_no_store_has_an_index_for_meaning(
+    memory: CommandLine, place: Any
+) -> None:
     url = place(memory.folder)["tiers"]["mid"]
     meant = replace(memory, environ={"MEMORY_CONFIG": url, "COLUMNS": "200"})
     fallback = "by meaning looked through in 'postgresql': no store here has an index for meaning"
@@ -338,7 +421,12 @@ def test_route_and_doctor_tell_what_is_done_where_no_store_has_an_index_for_mean
 def test_an_expiry_may_be_a_length_of_time(memory: CommandLine) -> None:
     entry = memory.json("write", "x", "-s", "user:ada", "--expires", "1h30m")
     assert entry["expires_at"] > entry["created_at"]
-    assert memory.json("write", "x", "-s", "user:ada", "--expires", "2999-01-01T00:00:00Z")["expires_at"] == "2999-01-01T00:00:00Z"
+    assert (
+        memory.json("write", "x", "-s", "user:ada", "--expires", "2999-01-01T00:00:00Z")["expires_at"]
+        == "2999-01-01T00:00:00Z"
+    )
     refused = memory("write", "x", "-s", "user:ada", "--expires", "3600")
     assert refused.exit_code == 2
-    assert "'3600' is neither a length of time such as 30d or 1h30m, nor a moment such as 2026" in refused.stderr
+    assert (
+        "'3600' is neither a length of time such as 30d or 1h30m, nor a moment such as 2026" in refused.stderr
+    )

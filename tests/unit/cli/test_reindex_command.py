@@ -19,12 +19,20 @@ def fill(folder: Path) -> None:
         memory.session("s1").append([{"role": "user", "content": "tea with milk"}])
 
 
-def test_it_makes_all_vectors_with_the_embedder_that_is_configured(memory: CommandLine, tmp_path: Path) -> None:
+def test_it_makes_all_vectors_with_the_embedder_that_is_configured(
+    memory: CommandLine, tmp_path: Path
+) -> None:
     fill(tmp_path)
     memory = CommandLine(tmp_path, {**memory.environ, "MEMORY__EMBEDDER": "wordllama"})
     assert "memory reindex" in memory("search", "beverage", "--scope", USER, *CONFIG).stderr
     assert memory.ok("reindex", *CONFIG).startswith("3 vectors were made anew with wordllama")
-    assert memory.json("reindex", *CONFIG) | {"model": ""} == {"model": "", "ended": True, "made": 0, "left": 0, "waiting": []}
+    assert memory.json("reindex", *CONFIG) | {"model": ""} == {
+        "model": "",
+        "ended": True,
+        "made": 0,
+        "left": 0,
+        "waiting": [],
+    }
     assert "Ada prefers tea" in memory.ok("search", "beverage", "--scope", USER, *CONFIG)
 
 
@@ -34,7 +42,9 @@ def test_without_an_embedder_it_says_so_and_begins_nothing(memory: CommandLine) 
     assert "embedder: none is configured" in refused.stderr
 
 
-def test_doctor_tells_that_one_is_under_way_and_how_many_are_left(memory: CommandLine, tmp_path: Path) -> None:
+def test_doctor_tells_that_one_is_under_way_and_how_many_are_left(
+    memory: CommandLine, tmp_path: Path
+) -> None:
     fill(tmp_path)
     assert memory.json("doctor", *CONFIG)["reindex"] is None
     begun = BlockingMemory(str(tmp_path / "memory.db"), embedder=NEW)

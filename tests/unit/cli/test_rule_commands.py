@@ -35,12 +35,18 @@ def ruled(memory: CommandLine) -> CommandLine:
 
 @pytest.fixture
 def ids(ruled: CommandLine) -> list[str]:
-    return [ruled.json("write", f"The ferry number {n} runs on Sundays only", "-s", "session:andorinha")["id"] for n in range(4)]
+    return [
+        ruled.json("write", f"The ferry number {n} runs on Sundays only", "-s", "session:andorinha")["id"]
+        for n in range(4)
+    ]
 
 
 def test_a_plan_says_what_a_sweep_then_does(ruled: CommandLine, ids: list[str]) -> None:
     plan = ruled.json("plan")
-    assert [(one["id"], one["action"], one["tier"], one["to"], one["rule"], one["tenant"], one["scope"]) for one in plan["planned"]] == [
+    assert [
+        (one["id"], one["action"], one["tier"], one["to"], one["rule"], one["tenant"], one["scope"])
+        for one in plan["planned"]
+    ] == [
         (entry_id, "move", "short", "mid", "crowded", "default", "session:andorinha") for entry_id in ids[:2]
     ]
     assert plan["waiting"] == []
@@ -56,7 +62,9 @@ def test_a_plan_says_what_a_sweep_then_does(ruled: CommandLine, ids: list[str]) 
     assert "There was nothing to do." in ruled.ok("sweep")
 
 
-def test_a_plan_names_what_the_end_of_a_session_does_and_what_a_quota_refuses_or_has_go(ruled: CommandLine) -> None:
+def test_a_plan_names_what_the_end_of_a_session_does_and_what_a_quota_refuses_or_has_go(
+    ruled: CommandLine,
+) -> None:
     ends = """
 [[promotion]]
 name = "known"
@@ -75,11 +83,20 @@ entries = 1
 """
     (ruled.folder / "memory.toml").write_text(RULES + ends)
     ruled.ok("session", "import", ruled.write_lines("andorinha.jsonl", {"role": "user", "content": "hello"}))
-    entries = [ruled.json("write", f"The ferry {n} runs on Sundays only", "-s", "session:andorinha")["id"] for n in range(2)]
+    entries = [
+        ruled.json("write", f"The ferry {n} runs on Sundays only", "-s", "session:andorinha")["id"]
+        for n in range(2)
+    ]
     plan = ruled.json("plan")
     assert [(one["action"], one["rule"]) for one in plan["planned"]] == [("copy", "known"), ("end", "quiet")]
-    assert (plan["planned"][0]["id"], plan["planned"][0]["to"], plan["planned"][0]["depends"]) == (entries[0], "org:o1", [])
-    assert [(one["id"], one["action"], one["rule"], one["quota"]) for one in plan["stays"]] == [(entries[1], "copy", "known", "few")]
+    assert (plan["planned"][0]["id"], plan["planned"][0]["to"], plan["planned"][0]["depends"]) == (
+        entries[0],
+        "org:o1",
+        [],
+    )
+    assert [(one["id"], one["action"], one["rule"], one["quota"]) for one in plan["stays"]] == [
+        (entries[1], "copy", "known", "few")
+    ]
     shown = " ".join(ruled.ok("plan").split())
     assert "copy 1 (entries) from short to org:o1 by known: the rule takes every entry" in shown
     assert "copy to org" in shown
@@ -87,9 +104,17 @@ entries = 1
     assert "scope 'org:o1'" in shown
     (ruled.folder / "memory.toml").write_text(RULES + ends + 'then = "evict"\n')
     plan = ruled.json("plan")
-    assert [(one["action"], one["rule"]) for one in plan["planned"]] == [("copy", "known"), ("copy", "known"), ("evict", "few"), ("end", "quiet")]
+    assert [(one["action"], one["rule"]) for one in plan["planned"]] == [
+        ("copy", "known"),
+        ("copy", "known"),
+        ("evict", "few"),
+        ("end", "quiet"),
+    ]
     shown = " ".join(ruled.ok("plan").split())
-    assert "evict 1 (entries) in mid for quota few: at most 1 entries per scope (org); beyond it the oldest go" in shown
+    assert (
+        "evict 1 (entries) in mid for quota few: at most 1 entries per scope (org); beyond it the oldest go"
+        in shown
+    )
     assert "Stays" not in shown
 
 
@@ -105,7 +130,12 @@ def test_people_are_shown_the_first_of_many_that_are_planned_alike(ruled: Comman
 
 def test_why_says_which_rules_act_and_when(ruled: CommandLine, ids: list[str]) -> None:
     report = ruled.json("why", ids[0])
-    assert (report["tier"], report["next"]["rule"], report["next"]["to"], report["held"]) == ("short", "crowded", "mid", [])
+    assert (report["tier"], report["next"]["rule"], report["next"]["to"], report["held"]) == (
+        "short",
+        "crowded",
+        "mid",
+        [],
+    )
     assert [rule["takes"] for rule in report["rules"]] == [True, False]
     assert report["rules"][0]["depends"] == ["what its scope holds"]
     newest = ruled.json("why", ids[3])
@@ -129,13 +159,18 @@ def test_entries_are_listed_page_by_page(ruled: CommandLine, ids: list[str]) -> 
     assert [entry["id"] for entry in first["entries"]] == ids[:0:-1]
     rest = ruled.json("list", "-s", "session:andorinha", "-n", "3", "--cursor", first["cursor"])
     assert ([entry["id"] for entry in rest["entries"]], rest["cursor"]) == (ids[:1], None)
-    assert [entry["id"] for entry in ruled.json("list", "-s", "session:andorinha", "--oldest")["entries"]] == ids
+    assert [
+        entry["id"] for entry in ruled.json("list", "-s", "session:andorinha", "--oldest")["entries"]
+    ] == ids
     assert ruled.json("list", "-s", "user:nobody", code=1)["entries"] == []
     shown = ruled.ok("list", "-s", "session:andorinha")
     assert all(entry_id in shown for entry_id in ids)
     assert max(map(len, shown.splitlines())) <= 80
     ruled.ok("write", "tagged", "-s", "session:andorinha", "-t", "fact", "--type", "user")
-    assert [e["content"] for e in ruled.json("list", "-s", "session:andorinha", "-t", "fact", "--type", "user")["entries"]] == ["tagged"]
+    assert [
+        e["content"]
+        for e in ruled.json("list", "-s", "session:andorinha", "-t", "fact", "--type", "user")["entries"]
+    ] == ["tagged"]
 
 
 def test_a_condition_that_is_none_is_named_with_the_file(ruled: CommandLine) -> None:
@@ -149,10 +184,16 @@ def test_a_condition_that_is_none_is_named_with_the_file(ruled: CommandLine) -> 
 def test_doctor_names_the_rules_that_act(ruled: CommandLine) -> None:
     file = ruled.folder / "memory.toml"
     file.write_text(
-        RULES + '[[retention]]\nname = "old"\nwhen = { older_than = "90d" }\n\n[[quotas]]\nname = "few"\nscope_kinds = ["user"]\nentries = 20\n'
+        RULES
+        + '[[retention]]\nname = "old"\nwhen = { older_than = "90d" }\n\n[[quotas]]\nname = "few"\nscope_kinds = ["user"]\nentries = 20\n'
     )
     report = ruled.json("doctor")
-    assert report["rules"] == {"promotion": ["crowded", "aged"], "policies": [], "retention": ["old"], "quotas": ["few"]}
+    assert report["rules"] == {
+        "promotion": ["crowded", "aged"],
+        "policies": [],
+        "retention": ["old"],
+        "quotas": ["few"],
+    }
     assert "rules: promotion crowded, aged; retention old; quotas few" in ruled.ok("doctor")
     file.write_text("promotion = []\n" + RULES.partition("[[")[0])
     assert "rules: none" in ruled.ok("doctor")

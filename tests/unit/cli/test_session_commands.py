@@ -1,4 +1,6 @@
-"""`memory session …`: conversations carried in and out, listed, shown, ended and erased, on a real database file."""
+"""`memory session …`: conversations carried in and out, listed, shown, ended and
+erased, on a real database file.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,19 @@ OPENAI: list[dict[str, Any]] = [
     {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"who": "Ada"}'}}],
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"who": "Ada"}'}}
+        ],
     },
     {"role": "tool", "tool_call_id": "c1", "content": "Porto"},
     {"role": "assistant", "content": "In Porto."},
 ]
 ANTHROPIC: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "Where does Ada live?"}]},
-    {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {"who": "Ada"}}]},
+    {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {"who": "Ada"}}],
+    },
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "Porto"}]},
     {"role": "assistant", "content": [{"type": "text", "text": "In Porto."}]},
 ]
@@ -54,7 +61,9 @@ def lines(text: str) -> list[Any]:
 
 
 def unnoted(told: list[Any], given: list[dict[str, Any]]) -> list[Any]:
-    """What was exported, without the moments and ids that these messages did not come with."""
+    """What was exported, without the moments and ids that these messages did not come
+    with.
+    """
     for one, came in zip(told, given, strict=False):
         for fields, theirs in ((one, came), (one.get("data", {}), came.get("data", {}))):
             for name in {"at", "id"} - theirs.keys():
@@ -65,16 +74,22 @@ def unnoted(told: list[Any], given: list[dict[str, Any]]) -> list[Any]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_carried_in_comes_out_as_it_was(memory: CommandLine, shape: str) -> None:
     memory.ok("session", "import", memory.write_lines("chat.jsonl", *SHAPES[shape]))
-    assert unnoted(lines(memory.ok("session", "export", "chat", "--as", shape)), SHAPES[shape]) == SHAPES[shape]
+    assert (
+        unnoted(lines(memory.ok("session", "export", "chat", "--as", shape)), SHAPES[shape]) == SHAPES[shape]
+    )
     assert unnoted(memory.json("session", "export", "chat", "--as", shape), SHAPES[shape]) == SHAPES[shape]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_message_that_came_without_a_moment_has_that_of_its_import(memory: CommandLine, shape: str) -> None:
     memory.ok("session", "import", memory.write_lines("chat.jsonl", *SHAPES[shape]))
-    told = [one for one in memory.json("session", "export", "chat", "--as", shape) if one.get("role") != "system"]
+    told = [
+        one for one in memory.json("session", "export", "chat", "--as", shape) if one.get("role") != "system"
+    ]
     noted = [one["created_at"] for one in memory.json("session", "show", "chat")["newest"]]
-    assert {datetime.fromisoformat(one["at"]) for one in told} <= {datetime.fromisoformat(at) for at in (*noted, "2026-01-31T09:30:00Z")}
+    assert {datetime.fromisoformat(one["at"]) for one in told} <= {
+        datetime.fromisoformat(at) for at in (*noted, "2026-01-31T09:30:00Z")
+    }
     if shape in ("plain", "langchain"):  # which have a place for ids
         memory.write_lines("again.jsonl", *told)
         assert memory.json("session", "import", "again.jsonl", "--id", "chat")["new"] == 0
@@ -87,7 +102,11 @@ def test_a_session_is_imported_for_its_user_agent_and_namespace(memory: CommandL
     info = memory.json("session", "show", "chat")
     assert (info["user"], info["agent"], info["namespace"]) == ("ada", "scout", "work")
     assert [one["id"] for one in memory.json("session", "list", "--user", "ada")["sessions"]] == ["chat"]
-    assert memory.json("session", "import", "chat.jsonl")["new"] == memory.json("session", "import", "chat.jsonl", *owner)["new"] == 0
+    assert (
+        memory.json("session", "import", "chat.jsonl")["new"]
+        == memory.json("session", "import", "chat.jsonl", *owner)["new"]
+        == 0
+    )
     for option, name in zip(("--user", "--agent", "--namespace"), ("bob", "other", "home"), strict=True):
         memory.write_lines("chat.jsonl", *OPENAI, {"role": "user", "content": "of another"})
         refused = memory("session", "import", "chat.jsonl", option, name)
@@ -111,7 +130,13 @@ def test_what_comes_out_in_any_shape_goes_in_elsewhere(chat: CommandLine, shape:
 
 def test_an_array_and_standard_input_are_read_too(memory: CommandLine) -> None:
     (memory.folder / "chat.json").write_text(json.dumps(OPENAI, indent=1))
-    assert memory.json("session", "import", "chat.json") == {"session_id": "chat", "messages": 5, "new": 5, "left_out": 0, "already_there": 0}
+    assert memory.json("session", "import", "chat.json") == {
+        "session_id": "chat",
+        "messages": 5,
+        "new": 5,
+        "left_out": 0,
+        "already_there": 0,
+    }
     assert memory.json("session", "import", "-", "--id", "s1", stdin=json.dumps(PLAIN))["new"] == 2
     refused = memory("session", "import", "-", stdin="[]")
     assert refused.exit_code == 2
@@ -121,24 +146,49 @@ def test_an_array_and_standard_input_are_read_too(memory: CommandLine) -> None:
 
 
 def test_the_same_file_again_says_nothing_twice_and_what_it_has_grown_by_once(chat: CommandLine) -> None:
-    assert chat.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 5, "new": 0, "left_out": 0, "already_there": 5}
-    chat.write_lines("chat.jsonl", *OPENAI, {"role": "user", "content": "hello"}, {"role": "user", "content": "hello"})
-    assert "2 messages added to session chat; 5 were there already" in chat.ok("session", "import", "chat.jsonl")
+    assert chat.json("session", "import", "chat.jsonl") == {
+        "session_id": "chat",
+        "messages": 5,
+        "new": 0,
+        "left_out": 0,
+        "already_there": 5,
+    }
+    chat.write_lines(
+        "chat.jsonl", *OPENAI, {"role": "user", "content": "hello"}, {"role": "user", "content": "hello"}
+    )
+    assert "2 messages added to session chat; 5 were there already" in chat.ok(
+        "session", "import", "chat.jsonl"
+    )
     assert len(chat.json("session", "export", "chat")) == 7
 
 
 MIXED: list[dict[str, Any]] = [
-    {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "see"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        ],
+    },
     {"role": "user", "content": "ok"},
     {"role": "user", "content": "ok"},
-    *({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "look", "arguments": {"n": n}}}]} for n in (1, 2)),
+    *(
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"function": {"name": "look", "arguments": {"n": n}}}],
+        }
+        for n in (1, 2)
+    ),
     {"role": "tool", "tool_name": "look", "content": "ok"},
     {"role": "assistant", "content": "ok"},
 ]
 
 
 @pytest.mark.parametrize("given", [OPENAI, ANTHROPIC, MIXED], ids=["openai", "anthropic", "mixed"])
-def test_an_export_in_any_shape_adds_to_its_own_session_only_what_is_new(memory: CommandLine, given: list[dict[str, Any]]) -> None:
+def test_an_export_in_any_shape_adds_to_its_own_session_only_what_is_new(
+    memory: CommandLine, given: list[dict[str, Any]]
+) -> None:
     with BlockingMemory(f"sqlite:///{memory.folder / 'memory.db'}") as held:
         system = given[0]["content"] if given[0]["role"] == "system" else None
         for message in given if system is None else given[1:]:
@@ -150,16 +200,29 @@ def test_an_export_in_any_shape_adds_to_its_own_session_only_what_is_new(memory:
         for _ in range(2):
             told = memory.json("session", "import", f"{shape}.jsonl", "--id", "chat")
             assert (told["new"], told["left_out"]) == (0, 0), shape
-        grown = [{"role": "user", "content": f"more {number}"}, {"role": "user", "content": "ok"}, {"role": "user", "content": "ok"}]
+        grown = [
+            {"role": "user", "content": f"more {number}"},
+            {"role": "user", "content": "ok"},
+            {"role": "user", "content": "ok"},
+        ]
         memory.write_lines("grown.jsonl", *exported, *grown)
-        assert [memory.json("session", "import", "grown.jsonl", "--id", "chat")["new"] for _ in range(2)] == [3, 0]
+        assert [memory.json("session", "import", "grown.jsonl", "--id", "chat")["new"] for _ in range(2)] == [
+            3,
+            0,
+        ]
         assert memory.json("session", "show", "chat")["message_count"] == count + 3
 
 
 def test_a_file_that_goes_another_way_is_added_from_where_it_differs(chat: CommandLine) -> None:
-    chat.write_lines("other.jsonl", *OPENAI[1:2], {"role": "assistant", "content": "Who knows?", "at": 5_000}, OPENAI[4])
+    chat.write_lines(
+        "other.jsonl", *OPENAI[1:2], {"role": "assistant", "content": "Who knows?", "at": 5_000}, OPENAI[4]
+    )
     assert [chat.json("session", "import", "other.jsonl", "--id", "chat")["new"] for _ in range(2)] == [2, 0]
-    assert [one["content"] for one in chat.json("session", "export", "chat")][4:] == ["In Porto.", "Who knows?", "In Porto."]
+    assert [one["content"] for one in chat.json("session", "export", "chat")][4:] == [
+        "In Porto.",
+        "Who knows?",
+        "In Porto.",
+    ]
 
 
 def test_an_export_brings_back_nothing_that_was_erased_or_edited_since_it_was_made(chat: CommandLine) -> None:
@@ -184,7 +247,10 @@ def test_an_export_brings_back_nothing_that_was_erased_or_edited_since_it_was_ma
     [
         ({"role": "nobody", "content": "x"}, "line 3: role"),
         ("no object", "line 3: holds str where an object"),
-        ({"role": "user", "content": "x", "id": "u1"}, "line 3: id: 'u1' already stands above with other content"),
+        (
+            {"role": "user", "content": "x", "id": "u1"},
+            "line 3: id: 'u1' already stands above with other content",
+        ),
     ],
 )
 def test_a_bad_line_is_named_and_nothing_is_written(memory: CommandLine, bad: object, said: str) -> None:
@@ -194,7 +260,9 @@ def test_a_bad_line_is_named_and_nothing_is_written(memory: CommandLine, bad: ob
     assert memory("session", "list").exit_code == 1
 
 
-def test_an_import_that_ends_early_says_how_much_is_kept_and_goes_on(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_ends_early_says_how_much_is_kept_and_goes_on(
+    memory: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, calls = Conversation.carry_in, iter([None, KeyboardInterrupt()])
 
     async def failing(self: Conversation, *given: Any, **options: Any) -> Any:
@@ -206,15 +274,26 @@ def test_an_import_that_ends_early_says_how_much_is_kept_and_goes_on(memory: Com
     memory.write_lines("chat.jsonl", *({"role": "user", "content": f"n {n}"} for n in range(450)))
     ended = memory("session", "import", "chat.jsonl")
     assert ended.exit_code == 130
-    assert "200 of 450 messages are kept; import the same file again for the rest, nothing is said twice" in ended.stderr
+    assert (
+        "200 of 450 messages are kept; import the same file again for the rest, nothing is said twice"
+        in ended.stderr
+    )
     monkeypatch.setattr(Conversation, "carry_in", real)
-    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 450, "new": 250, "left_out": 0, "already_there": 200}
+    assert memory.json("session", "import", "chat.jsonl") == {
+        "session_id": "chat",
+        "messages": 450,
+        "new": 250,
+        "left_out": 0,
+        "already_there": 200,
+    }
     told = memory.json("session", "export", "chat")
     assert [message["content"] for message in told] == [f"n {n}" for n in range(450)]
 
 
 def test_a_file_brings_nothing_back_that_was_erased_edited_or_deleted_since(memory: CommandLine) -> None:
-    named = [{"role": "user", "content": text, "id": text[:2]} for text in ("m1 zebra", "m2 yellow", "m3 stays")]
+    named = [
+        {"role": "user", "content": text, "id": text[:2]} for text in ("m1 zebra", "m2 yellow", "m3 stays")
+    ]
     memory.write_lines("chat.jsonl", *named, {"role": "user", "content": "no id"})
     memory.ok("session", "import", "chat.jsonl")
     with BlockingMemory(f"sqlite:///{memory.folder / 'memory.db'}") as held:
@@ -223,14 +302,33 @@ def test_a_file_brings_nothing_back_that_was_erased_edited_or_deleted_since(memo
         session.erase(str(session.history().items[3].message.id))
         session.update("m2", content="changed")
     for _ in range(2):
-        assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 4, "new": 0, "left_out": 3, "already_there": 1}
-        assert [one["content"] for one in memory.json("session", "export", "chat")] == ["", "changed", "m3 stays", ""]
-    assert "3 erased or edited since, not written again (--revive does)" in memory.ok("session", "import", "chat.jsonl")
+        assert memory.json("session", "import", "chat.jsonl") == {
+            "session_id": "chat",
+            "messages": 4,
+            "new": 0,
+            "left_out": 3,
+            "already_there": 1,
+        }
+        assert [one["content"] for one in memory.json("session", "export", "chat")] == [
+            "",
+            "changed",
+            "m3 stays",
+            "",
+        ]
+    assert "3 erased or edited since, not written again (--revive does)" in memory.ok(
+        "session", "import", "chat.jsonl"
+    )
     assert memory.json("session", "import", "chat.jsonl", "--revive")["left_out"] == 0
     told = [one["content"] for one in memory.json("session", "export", "chat")]
     assert told == ["", "m2 yellow", "m3 stays", "", "m1 zebra", "no id"]
     memory.ok("session", "delete", "chat", "--yes")
-    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 4, "new": 0, "left_out": 4, "already_there": 0}
+    assert memory.json("session", "import", "chat.jsonl") == {
+        "session_id": "chat",
+        "messages": 4,
+        "new": 0,
+        "left_out": 4,
+        "already_there": 0,
+    }
     assert memory("session", "show", "chat").exit_code == 1
     assert memory.json("session", "import", "chat.jsonl", "--revive")["new"] == 4
 
@@ -245,7 +343,9 @@ def test_lists_tell_sessions_apart(chat: CommandLine) -> None:
     ]
     assert [one["id"] for one in chat.json("session", "list", "--status", "ended")["sessions"]] == ["other"]
     page = chat.json("session", "list", "-n", "1")
-    assert [one["id"] for one in chat.json("session", "list", "-n", "1", "--cursor", page["cursor"])["sessions"]] == ["chat"]
+    assert [
+        one["id"] for one in chat.json("session", "list", "-n", "1", "--cursor", page["cursor"])["sessions"]
+    ] == ["chat"]
     shown = chat.ok("session", "list", "-n", "1")
     assert "hello" in shown
     assert f"more: --cursor {page['cursor']}" in shown
@@ -253,16 +353,33 @@ def test_lists_tell_sessions_apart(chat: CommandLine) -> None:
 
 def test_context_shows_what_a_model_would_be_sent_and_what_was_left_out(chat: CommandLine) -> None:
     whole = chat.json("session", "context", "chat")
-    assert [message["role"] for message in whole["messages"]] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [message["role"] for message in whole["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     assert whole["total_tokens"] == sum(whole["tokens"])
     budget = whole["tokens"][0] + whole["tokens"][1] + whole["tokens"][4]
     some = chat.json("session", "context", "chat", "--budget", str(budget))
-    assert [message["content"] for message in some["messages"]] == ["You are kind.", "Where does Ada live?", "In Porto."]
+    assert [message["content"] for message in some["messages"]] == [
+        "You are kind.",
+        "Where does Ada live?",
+        "In Porto.",
+    ]
     assert (len(some["left_out"]), some["total_tokens"]) == (2, budget)
     shown = chat.ok("session", "context", "chat", "--budget", str(budget))
-    for words in (f"3 messages, {budget} tokens of {budget}", "2 left out", 'look({"who": "Ada"})', *some["left_out"]):
+    for words in (
+        f"3 messages, {budget} tokens of {budget}",
+        "2 left out",
+        'look({"who": "Ada"})',
+        *some["left_out"],
+    ):
         assert words in shown
-    assert "1 tokens over the budget" in chat.ok("session", "context", "chat", "--budget", str(whole["tokens"][0] + whole["tokens"][1] - 1))
+    assert "1 tokens over the budget" in chat.ok(
+        "session", "context", "chat", "--budget", str(whole["tokens"][0] + whole["tokens"][1] - 1)
+    )
 
 
 def test_show_tells_what_became_of_each_message(chat: CommandLine) -> None:
@@ -277,7 +394,11 @@ def test_show_tells_what_became_of_each_message(chat: CommandLine) -> None:
 def test_a_session_is_forked_at_a_message_and_the_first_stays(chat: CommandLine) -> None:
     first = chat.json("session", "show", "chat")
     at = next(item["message"]["id"] for item in first["newest"] if item["message"]["role"] == "user")
-    assert chat.json("session", "fork", "chat", "--at", at, "--id", "again") == {"session_id": "again", "messages": 2, "forked_from": "chat"}
+    assert chat.json("session", "fork", "chat", "--at", at, "--id", "again") == {
+        "session_id": "again",
+        "messages": 2,
+        "forked_from": "chat",
+    }
     assert unnoted(lines(chat.ok("session", "export", "again", "--as", "openai")), OPENAI) == OPENAI[:2]
     assert "begins with 5 messages of chat" in chat.ok("session", "fork", "chat")
     assert chat.json("session", "show", "chat") == first

@@ -1,4 +1,6 @@
-"""What `memory doctor` says of a store that was set back alone, and what comes of `--repair`."""
+"""What `memory doctor` says of a store that was set back alone, and what comes of
+`--repair`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ TIERS = ("short", "mid", "long")
 
 @pytest.fixture
 async def edited(tmp_path: Path) -> str:
-    """An entry that was edited twice since the file was copied that now stands for the middle store again: its id."""
+    """An entry that was edited twice since the file was copied that now stands for the
+    middle store again: its id.
+    """
     stores = "".join(f'[stores.{tier}]\nurl = "sqlite:///{tier}.db"\n' for tier in TIERS)
     tiers = "".join(f'{tier} = "{tier}"\n' for tier in TIERS)
     config = tmp_path / "memory.toml"
@@ -39,7 +43,9 @@ async def edited(tmp_path: Path) -> str:
     return entry.id
 
 
-def test_doctor_names_the_store_and_repair_heals_it_and_says_what_is_lost(edited: str, memory: CommandLine) -> None:
+def test_doctor_names_the_store_and_repair_heals_it_and_says_what_is_lost(
+    edited: str, memory: CommandLine
+) -> None:
     named = memory.json("doctor", *CONFIG, code=1)
     assert [one["store"] for one in named["set_back"]] == ["mid"]
     assert "compared" not in named
@@ -68,17 +74,26 @@ def test_doctor_names_the_store_and_repair_heals_it_and_says_what_is_lost(edited
 
 def test_what_repair_did_is_shown_to_people(edited: str, memory: CommandLine) -> None:
     prose = " ".join(memory.ok("doctor", "--repair", *CONFIG).split())
-    assert "1 entry compared between the stores; this differed, it was put right: - 1: older at home than its replica" in prose
+    assert (
+        "1 entry compared between the stores; this differed, it was put right: - 1: older at home than its replica"
+        in prose
+    )
     assert f"- {edited} of default: its versions between" in prose
-    assert "1 entry compared between the stores, nothing differs" in " ".join(memory.ok("doctor", "--audit", *CONFIG).split())
+    assert "1 entry compared between the stores, nothing differs" in " ".join(
+        memory.ok("doctor", "--audit", *CONFIG).split()
+    )
 
 
-def test_a_store_that_is_not_there_any_more_is_named_without_being_made(edited: str, memory: CommandLine, tmp_path: Path) -> None:
+def test_a_store_that_is_not_there_any_more_is_named_without_being_made(
+    edited: str, memory: CommandLine, tmp_path: Path
+) -> None:
     memory.ok("doctor", "--repair", *CONFIG)
     (tmp_path / "long.db").unlink()
     named = memory.json("doctor", *CONFIG, code=1)["set_back"]
     assert [(one["store"], one["to"]) for one in named] == [("long", 0)]
     assert not (tmp_path / "long.db").exists()
     assert memory.ok("stats", *CONFIG)
-    assert memory.json("doctor", "--repair", *CONFIG)["compared"]["differs"] == {"without the replica that it should have": 1}
+    assert memory.json("doctor", "--repair", *CONFIG)["compared"]["differs"] == {
+        "without the replica that it should have": 1
+    }
     assert memory.json("doctor", *CONFIG)["set_back"] == []

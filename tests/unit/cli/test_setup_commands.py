@@ -13,7 +13,9 @@ from memory.facade.config import MemoryConfig, load
 from tests.unit.cli.conftest import CommandLine
 
 
-def test_init_writes_a_file_that_means_the_defaults_with_a_local_database(memory: CommandLine, tmp_path: Path) -> None:
+def test_init_writes_a_file_that_means_the_defaults_with_a_local_database(
+    memory: CommandLine, tmp_path: Path
+) -> None:
     assert "wrote" in memory.ok("init")
     config = load(environ={}, folder=tmp_path)
     assert {store.url for store in config.serving().values()} == {f"sqlite:///{tmp_path}/memory.db"}
@@ -28,8 +30,15 @@ def test_init_writes_a_file_that_means_the_defaults_with_a_local_database(memory
 def test_what_init_comments_out_would_be_accepted(memory: CommandLine, tmp_path: Path) -> None:
     memory.ok("init")
     file = tmp_path / "memory.toml"
-    lines = [line.removeprefix("# ") if " = " in line and line.startswith("# ") else line for line in file.read_text().splitlines()]
-    settings = [line.removeprefix("# ") if line.startswith("# [") else line for line in lines if not line.startswith("on = ")]
+    lines = [
+        line.removeprefix("# ") if " = " in line and line.startswith("# ") else line
+        for line in file.read_text().splitlines()
+    ]
+    settings = [
+        line.removeprefix("# ") if line.startswith("# [") else line
+        for line in lines
+        if not line.startswith("on = ")
+    ]
     file.write_text("\n".join(settings))
     config = load(environ={}, folder=tmp_path)
     assert config.stores["main"].options == {"synchronous": "FULL"}
@@ -59,7 +68,11 @@ def test_config_show_tells_where_each_value_came_from(memory: CommandLine) -> No
 
 def test_config_show_hides_passwords(memory: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "secret.toml").write_text('[tiers]\nshort = "redis://app:hunter2@cache/0"\n')
-    for words in (("config", "show", "-c", "secret.toml"), ("config", "show", "--json", "-c", "secret.toml"), ("stats", "-c", "secret.toml")):
+    for words in (
+        ("config", "show", "-c", "secret.toml"),
+        ("config", "show", "--json", "-c", "secret.toml"),
+        ("stats", "-c", "secret.toml"),
+    ):
         result = memory(*words)
         assert "hunter2" not in result.stdout + result.stderr
     assert "redis://app:***@cache/0" in memory.ok("config", "show", "-c", "secret.toml")
@@ -68,12 +81,17 @@ def test_config_show_hides_passwords(memory: CommandLine, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('[tires]\nshort = "main"\n', "error: wrong.toml:2: tires: there is no setting 'tires' at the top; did you mean 'tiers'?"),
+        (
+            '[tires]\nshort = "main"\n',
+            "error: wrong.toml:2: tires: there is no setting 'tires' at the top; did you mean 'tiers'?",
+        ),
         ("tenant = \n", "error: wrong.toml: Invalid value"),
         ('[tiers]\nlong = "gopher://hole"\n', "error: Unsupported memory store type: gopher"),
     ],
 )
-def test_a_wrong_configuration_is_exit_code_4_and_names_the_setting(memory: CommandLine, tmp_path: Path, content: str, message: str) -> None:
+def test_a_wrong_configuration_is_exit_code_4_and_names_the_setting(
+    memory: CommandLine, tmp_path: Path, content: str, message: str
+) -> None:
     (tmp_path / "wrong.toml").write_text(content)
     result = memory("stats", "--config", "wrong.toml", "--json")
     assert result.exit_code == 4
@@ -105,9 +123,13 @@ def test_stats_and_doctor_count_what_a_store_has_in_quarantine(memory: CommandLi
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "file"])
-def test_an_audit_names_damaged_records_that_nobody_has_met(memory: CommandLine, tmp_path: Path, kind: str) -> None:
+def test_an_audit_names_damaged_records_that_nobody_has_met(
+    memory: CommandLine, tmp_path: Path, kind: str
+) -> None:
     place = tmp_path / "data" if kind == "file" else tmp_path / "memory.db"
-    (tmp_path / "kept.toml").write_text(f'[tiers]\nshort = "{kind}:///{place}"\nmid = "{kind}:///{place}"\nlong = "{kind}:///{place}"\n')
+    (tmp_path / "kept.toml").write_text(
+        f'[tiers]\nshort = "{kind}:///{place}"\nmid = "{kind}:///{place}"\nlong = "{kind}:///{place}"\n'
+    )
     options = ("-c", "kept.toml")
     entry = memory.json("write", "The ferry runs on Sundays only", "-s", "user:ada", *options)
     other = memory.json("write", "The bakery closes at noon", "-s", "user:ada", *options)
@@ -136,18 +158,29 @@ def test_doctor_says_how_every_store_is(memory: CommandLine, tmp_path: Path) -> 
     assert report["ok"] is True
     assert report["config_files"] == [str(tmp_path / "memory.toml")]
     (store,) = report["stores"]
-    assert (store["store"], store["tiers"], store["ok"], store["durable"]) == ("main", ["short", "mid", "long"], True, True)
+    assert (store["store"], store["tiers"], store["ok"], store["durable"]) == (
+        "main",
+        ["short", "mid", "long"],
+        True,
+        True,
+    )
     assert "not there yet" in memory.ok("doctor", "-c", "memory.toml")
     memory.ok("stats", "-c", "memory.toml")
     assert "SQLite" in memory.ok("doctor", "-c", "memory.toml")
 
 
-def test_doctor_lists_a_store_that_does_not_open_beside_those_that_do(memory: CommandLine, tmp_path: Path) -> None:
+def test_doctor_lists_a_store_that_does_not_open_beside_those_that_do(
+    memory: CommandLine, tmp_path: Path
+) -> None:
     (tmp_path / "poem.db").write_bytes(b"no database, whatever its name says. " * 100)
-    (tmp_path / "memory.toml").write_text('[tiers]\nshort = "sqlite:///poem.db"\nmid = "sqlite:///good.db"\nlong = "sqlite:///good.db"\n')
+    (tmp_path / "memory.toml").write_text(
+        '[tiers]\nshort = "sqlite:///poem.db"\nmid = "sqlite:///good.db"\nlong = "sqlite:///good.db"\n'
+    )
     report = memory.json("doctor", "-c", "memory.toml", code=1)
     assert report["ok"] is False
-    assert {s["detail"].partition("poem.db ")[2] or "fine": (s["ok"], s["tiers"]) for s in report["stores"]} == {
+    assert {
+        s["detail"].partition("poem.db ")[2] or "fine": (s["ok"], s["tiers"]) for s in report["stores"]
+    } == {
         "is not a SQLite database; name another file": (False, ["short"]),
         "fine": (True, ["mid", "long"]),
     }
@@ -157,11 +190,15 @@ def test_doctor_lists_a_store_that_does_not_open_beside_those_that_do(memory: Co
 
 
 def test_doctor_names_what_the_stores_lack_together(memory: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "memory.toml").write_text('[tiers]\nshort = "memory://"\nmid = "memory://"\nlong = "sqlite:///good.db"\n')
+    (tmp_path / "memory.toml").write_text(
+        '[tiers]\nshort = "memory://"\nmid = "memory://"\nlong = "sqlite:///good.db"\n'
+    )
     report = memory.json("doctor", "-c", "memory.toml", code=1)
     assert [s["ok"] for s in report["stores"]] == [True, True]
     (problem,) = report["problems"]
-    assert problem.startswith("tier 'short' on store 'memory' lacks durable; tier 'mid' on store 'memory' lacks durable; ")
+    assert problem.startswith(
+        "tier 'short' on store 'memory' lacks durable; tier 'mid' on store 'memory' lacks durable; "
+    )
     assert problem.endswith("accept_loss = ['memory']")
 
 
@@ -176,7 +213,9 @@ def test_route_says_where_a_record_would_go_and_why(memory: CommandLine) -> None
 
 
 def test_route_makes_no_store(memory: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "memory.toml").write_text('[tiers]\nshort = "sqlite:///a.db"\nmid = "file:notes"\nlong = "sqlite:///a.db"\n')
+    (tmp_path / "memory.toml").write_text(
+        '[tiers]\nshort = "sqlite:///a.db"\nmid = "file:notes"\nlong = "sqlite:///a.db"\n'
+    )
     before = {path.name for path in tmp_path.iterdir()}
     assert memory.json("route", "user:ada", "-c", "memory.toml")["tier"] == "mid"
     assert {path.name for path in tmp_path.iterdir()} == before
@@ -196,6 +235,8 @@ def test_a_store_that_does_not_answer_is_exit_code_3(memory: CommandLine, tmp_pa
     memory.ok("stats")
     with closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as other:
         other.execute("begin exclusive")
-        result = memory("write", "x", "-s", "user:ada", "--json", "--config", "sqlite:///memory.db?busy_timeout=0.05")
+        result = memory(
+            "write", "x", "-s", "user:ada", "--json", "--config", "sqlite:///memory.db?busy_timeout=0.05"
+        )
     assert result.exit_code == 3
     assert json.loads(result.stdout)["error"]["code"] == "store_unavailable"

@@ -33,7 +33,19 @@ def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) 
 def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
     report = memory.json("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
-    none = dict.fromkeys(("deleted_earlier", "versions", "versions_left_out", "relations", "sessions", "events", "artifacts", "other_records"), 0)
+    none = dict.fromkeys(
+        (
+            "deleted_earlier",
+            "versions",
+            "versions_left_out",
+            "relations",
+            "sessions",
+            "events",
+            "artifacts",
+            "other_records",
+        ),
+        0,
+    )
     assert report == {
         "file": "chat.jsonl",
         "messages": 2,
@@ -64,20 +76,26 @@ def test_what_was_deleted_since_an_import_is_not_imported_again_unless_told_so(m
     assert count(memory) == 0
 
 
-def test_a_window_of_a_conversation_imported_again_further_on_writes_nothing_twice(memory: CommandLine) -> None:
+def test_a_window_of_a_conversation_imported_again_further_on_writes_nothing_twice(
+    memory: CommandLine,
+) -> None:
     turns = [{"role": "user", "name": "Ada", "content": f"turn {n}", "id": f"m{n}"} for n in range(4)]
     memory.ok("import", memory.write_lines("monday.jsonl", *turns[:3]), "--scope", "user:ada")
     report = memory.json("import", memory.write_lines("tuesday.jsonl", *turns[1:]), "--scope", "user:ada")
     assert (report["imported"], report["already_there"]) == (1, 2)
     found = memory.json("search", "turn", "-s", "user:ada")["results"]
-    places = sorted((hit["entry"]["conversation_id"], hit["entry"]["number_in_conversation"]) for hit in found)
+    places = sorted(
+        (hit["entry"]["conversation_id"], hit["entry"]["number_in_conversation"]) for hit in found
+    )
     assert places == [("monday.jsonl", 1), ("monday.jsonl", 2), ("monday.jsonl", 3), ("tuesday.jsonl", 3)]
     assert {hit["entry"]["speaker"] for hit in found} == {"Ada"}
 
 
 def test_an_import_in_conflict_names_the_line_and_writes_nothing(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO | {"id": "m1"}))
-    file = memory.write_lines("chat.jsonl", REPLY | {"id": "m0"}, HELLO | {"id": "m1", "content": "otherwise"}, REPLY | {"id": "m2"})
+    file = memory.write_lines(
+        "chat.jsonl", REPLY | {"id": "m0"}, HELLO | {"id": "m1", "content": "otherwise"}, REPLY | {"id": "m2"}
+    )
     refused = memory("import", file)
     assert refused.exit_code == 6
     assert "chat.jsonl line 2: key 'm1'" in refused.stderr
@@ -140,7 +158,9 @@ def test_an_id_that_was_stored_with_another_text_is_named_with_its_line(memory: 
 
 
 def test_a_message_from_the_future_is_named_with_its_line(memory: CommandLine) -> None:
-    result = memory("import", memory.write_lines("chat.jsonl", HELLO, {**REPLY, "time": "2999-01-01T00:00:00Z"}))
+    result = memory(
+        "import", memory.write_lines("chat.jsonl", HELLO, {**REPLY, "time": "2999-01-01T00:00:00Z"})
+    )
     assert result.exit_code == 2
     assert "chat.jsonl line 2: created_at: lies in the future" in result.stderr
 
@@ -167,14 +187,21 @@ def test_an_export_can_be_imported_elsewhere(memory: CommandLine, tmp_path: Path
 
 
 @pytest.mark.behaviour("A5")
-def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true_when(memory: CommandLine) -> None:
+def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true_when(
+    memory: CommandLine,
+) -> None:
     first = memory.json("write", "Ada drinks coffee", "-s", "session:s1")["id"]
     promoted = memory.json("promote", first, "--to", "user:ada")["promoted"][0]["id"]
-    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}) as here:
+    with BlockingMemory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}
+    ) as here:
         tea = here.write("Ada drinks tea", scope="user:ada", tags=["fact"])
         here.relations.relate(tea.id, "supersedes", promoted)
         here.entries.invalidate(promoted)
-        merged = here.compact([first, here.write("Ada sings", scope="session:s1").id], lambda entries: "Ada drinks coffee and sings")
+        merged = here.compact(
+            [first, here.write("Ada sings", scope="session:s1").id],
+            lambda entries: "Ada drinks coffee and sings",
+        )
         before = {e.id: e for e in here.entries.all(retired=True)}
     memory.ok("export", "-o", "all.jsonl")
 
@@ -183,7 +210,9 @@ def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true
     again = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
     assert (again["imported"], again["already_there"], again["relations"]) == (0, len(before), 0)
 
-    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}) as there:
+    with BlockingMemory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}
+    ) as there:
         after = {e.content: e for e in there.entries.all(retired=True)}
         (relation,) = there.relations.related()
         assert not {e.id for e in after.values()} & set(before)
@@ -199,14 +228,20 @@ def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true
         assert retired[0].promoted_from_id in ids
 
 
-def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_back_and_does_not_stop(memory: CommandLine) -> None:
+def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_back_and_does_not_stop(
+    memory: CommandLine,
+) -> None:
     one, two, three = (memory.json("write", f"note {n}", "-s", "user:ada")["id"] for n in range(3))
-    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}) as here:
+    with BlockingMemory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}
+    ) as here:
         here.relations.relate(one, "supports", two)
         here.relations.relate(two, "supports", three)
     memory.ok("export", "-o", "all.jsonl")
     assert memory.json("import", "all.jsonl", "--config", "elsewhere.db")["relations"] == 2
-    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}) as there:
+    with BlockingMemory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}
+    ) as there:
         there.delete(next(e.id for e in there.entries.all() if e.content == "note 0"))
         again = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
         assert (again["imported"], again["relations"]) == (0, 0)
@@ -226,20 +261,35 @@ def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLin
 
 def test_sessions_are_exported_and_imported_also_where_there_are_no_entries(memory: CommandLine) -> None:
     with BlockingMemory("memory.db", embedder="none") as stored:
-        stored.session("s1", user="ada").append([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "good day"}])
+        stored.session("s1", user="ada").append(
+            [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "good day"}]
+        )
     assert memory.ok("export", "-o", "all.jsonl") == "all.jsonl: 0 exported, 1 sessions\n"
-    assert memory.ok("import", "all.jsonl", "--config", "elsewhere.db", "--same-ids") == "all.jsonl: 0 imported; 1 sessions with 2 events\n"
+    assert (
+        memory.ok("import", "all.jsonl", "--config", "elsewhere.db", "--same-ids")
+        == "all.jsonl: 0 imported; 1 sessions with 2 events\n"
+    )
     with BlockingMemory("elsewhere.db", embedder="none") as there:
-        assert [item.message.text for item in there.session("s1", create=False).history().items] == ["hello", "good day"]
+        assert [item.message.text for item in there.session("s1", create=False).history().items] == [
+            "hello",
+            "good day",
+        ]
 
 
-def test_an_import_with_the_same_ids_brings_what_ids_and_moments_kept_elsewhere_name(memory: CommandLine) -> None:
+def test_an_import_with_the_same_ids_brings_what_ids_and_moments_kept_elsewhere_name(
+    memory: CommandLine,
+) -> None:
     first = memory.json("write", "Ada drinks tea", "-s", "user:ada")
-    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}) as here:
+    with BlockingMemory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}
+    ) as here:
         here.update(first["id"], content="Ada drinks coffee")
     exported = memory.ok("export")
     assert memory.ok("export", "-o", "all.jsonl") == "all.jsonl: 1 exported, 1 earlier versions\n"
-    assert memory.ok("import", "all.jsonl", "--config", "new.db") == "all.jsonl: 1 imported; 1 earlier versions left out (--same-ids keeps them)\n"
+    assert (
+        memory.ok("import", "all.jsonl", "--config", "new.db")
+        == "all.jsonl: 1 imported; 1 earlier versions left out (--same-ids keeps them)\n"
+    )
     said = memory.ok("import", "all.jsonl", "--same-ids", "--config", "elsewhere.db")
     assert said == "all.jsonl: 1 imported; 1 earlier versions\n"
     assert memory.ok("export", "--config", "elsewhere.db") == exported
@@ -249,7 +299,9 @@ def test_an_import_with_the_same_ids_brings_what_ids_and_moments_kept_elsewhere_
     assert (again["imported"], again["already_there"], again["versions"]) == (0, 1, 0)
 
 
-def test_a_line_whose_id_is_of_elsewhere_is_refused_by_number_and_the_end_is_a_conflict(memory: CommandLine) -> None:
+def test_a_line_whose_id_is_of_elsewhere_is_refused_by_number_and_the_end_is_a_conflict(
+    memory: CommandLine,
+) -> None:
     memory.ok("write", "Ada drinks tea", "-s", "user:ada")
     lines = [json.loads(line) for line in memory.ok("export").splitlines()]
     file = memory.write_lines("all.jsonl", lines[0] | {"scope": "user:bob"}, lines[0])
@@ -267,13 +319,21 @@ def test_a_line_whose_id_is_of_elsewhere_is_refused_by_number_and_the_end_is_a_c
 def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
     memory: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scope: tuple[str, ...]
 ) -> None:
-    notes = Collection("margin_notes", (Field("about_id", FieldType.TEXT, indexed=True), Field("seal", FieldType.BYTES)))
+    notes = Collection(
+        "margin_notes", (Field("about_id", FieldType.TEXT, indexed=True), Field("seal", FieldType.BYTES))
+    )
     entries = replace(KINDS.of(ENTRIES), children=(*KINDS.of(ENTRIES).children, (notes, "about_id")))
     monkeypatch.setattr(KINDS, "_of", {**KINDS._of, ENTRIES: entries, notes: Kind(notes)})
     at = {"scope": "user:ada", "created_at": "2026-01-31T09:30:00Z"}
     entry = {"format": "memory-entry/1", "id": "e1", "content": "a river", **at}
     moments = {"created_at": 1_769_851_800_000_001, "updated_at": 1_769_851_800_000_001, "expires_at": None}
-    note: dict[str, Any] = {"format": "memory-record/1", "kind": "margin_notes", "id": "n1", "scope": "user:ada", **moments}
+    note: dict[str, Any] = {
+        "format": "memory-record/1",
+        "kind": "margin_notes",
+        "id": "n1",
+        "scope": "user:ada",
+        **moments,
+    }
     note |= {"fields": {"about_id": "e1", "seal": "AP8="}, "body": {"n": [1]}, "texts": {}}
     file = memory.write_lines("all.jsonl", entry, note)
 
@@ -283,7 +343,10 @@ def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
     exported = [json.loads(line) for line in memory.ok("export", *scope).splitlines()]
     assert [line["format"] for line in exported] == ["memory-entry/2", "memory-record/2"]
     assert exported[1]["fields"] == {"about_id": exported[0]["id"], "seal": "AP8="}
-    assert {name: exported[1][name] for name in ("body", "created_at")} == {"body": {"n": [1]}, "created_at": moments["created_at"]}
+    assert {name: exported[1][name] for name in ("body", "created_at")} == {
+        "body": {"n": [1]},
+        "created_at": moments["created_at"],
+    }
 
     lines = memory.ok("export", "-o", "some.jsonl") and (memory.folder / "some.jsonl").read_text()
     for imported in (1, 0):
@@ -291,7 +354,9 @@ def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
         assert (report["imported"], report["other_records"], report["problems"]) == (imported, imported, [])
     assert memory.ok("export", "--config", "elsewhere.db") == lines
     other = memory.write_lines("other.jsonl", exported[0], exported[1] | {"body": {"n": [2]}})
-    assert memory.json("import", other, "--same-ids", "--config", "elsewhere.db", code=6)["refused_lines"] == [2]
+    assert memory.json("import", other, "--same-ids", "--config", "elsewhere.db", code=6)[
+        "refused_lines"
+    ] == [2]
 
     memory.ok("forget", exported[0]["id"], "--yes")
     assert memory("export").stdout == ""

@@ -1,4 +1,6 @@
-"""`memory distrust` and `memory rollback`: what is found by nobody, and what is taken back."""
+"""`memory distrust` and `memory rollback`: what is found by nobody, and what is taken
+back.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ WEB = ("--source", "web:example.com")
 def test_what_is_distrusted_is_found_by_nobody_until_that_is_lifted(memory: CommandLine) -> None:
     memory.json("write", "poisoned tea", "-s", "user:ada", *WEB)
     [placed] = memory.json("distrust", "place", *WEB, "--reason", "a poisoned page", "--by", "ops")
-    assert (placed["origin"], placed["later_writes"], placed["distrusted_by"]) == ("source:web:example.com", "refused", "ops")
+    assert (placed["origin"], placed["later_writes"], placed["distrusted_by"]) == (
+        "source:web:example.com",
+        "refused",
+        "ops",
+    )
     assert memory("search", "tea", "-s", "user:ada").exit_code == 1
     refused = memory("write", "more tea", "-s", "user:ada", *WEB, "--json")
     assert (refused.exit_code, "refused" in refused.stderr) == (6, True)
@@ -43,6 +49,18 @@ def test_a_roll_back_names_somebody(memory: CommandLine) -> None:
 
 
 def test_what_is_written_later_is_kept_back_if_asked(memory: CommandLine) -> None:
-    memory.json("distrust", "place", "--agent", "helper", "--run", "r1", "--reason", "r", "--keep-back", "--since", "2026-01-01T00:00:00Z")
+    memory.json(
+        "distrust",
+        "place",
+        "--agent",
+        "helper",
+        "--run",
+        "r1",
+        "--reason",
+        "r",
+        "--keep-back",
+        "--since",
+        "2026-01-01T00:00:00Z",
+    )
     assert [one["later_writes"] for one in memory.json("distrust", "list")] == ["kept_back", "kept_back"]
     assert "kept back" in memory("distrust", "list").stdout

@@ -28,7 +28,9 @@ def test_a_worker_ends_when_asked_to_and_tells_each_round(tmp_path: Path, number
 def test_one_that_is_asked_to_end_while_it_opens_its_stores_ends_well(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        (tmp_path / "memory.toml").write_text(f'[tiers]\nshort = "redis://127.0.0.1:{port}"\nmid = "sqlite:///m.db"\nlong = "sqlite:///m.db"\n')
+        (tmp_path / "memory.toml").write_text(
+            f'[tiers]\nshort = "redis://127.0.0.1:{port}"\nmid = "sqlite:///m.db"\nlong = "sqlite:///m.db"\n'
+        )
         worker = start(tmp_path, "worker", "--json")
         opening, _ = silent.accept()
         worker.send_signal(signal.SIGTERM)

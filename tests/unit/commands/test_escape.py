@@ -1,4 +1,6 @@
-"""The escape: no line of what is escaped begins like a frame or a command, and the text comes back to the letter."""
+"""The escape: no line of what is escaped begins like a frame or a command, and the text
+comes back to the letter.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +29,55 @@ FRAMES = (
     "\\/endmem",
     "\\\\[END MEMORY]",
 )
-BEFORE = ("", " ", "\t ", "\u00a0", "\u200b", "\ufeff", "\x07", "\u202e ", "\xad", "\u2800", "\u3164", "\ufe0f", "\U000e0020")
+BEFORE = (
+    "",
+    " ",
+    "\t ",
+    "\u00a0",
+    "\u200b",
+    "\ufeff",
+    "\x07",
+    "\u202e ",
+    "\xad",
+    "\u2800",
+    "\u3164",
+    "\ufe0f",
+    "\U000e0020",
+)
 BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
 
 
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("looks", FRAMES)
-def test_what_looks_like_a_frame_or_a_command_gets_a_backslash_wherever_its_line_begins(looks: str, before: str) -> None:
+def test_what_looks_like_a_frame_or_a_command_gets_a_backslash_wherever_its_line_begins(
+    looks: str, before: str
+) -> None:
     for cut in ("", *(f"text{one}" for one in BREAKS)):
         text = f"{cut}{before}{looks}"
         assert escaped(text) == f"{cut}{before}\\{looks}"
         assert unescaped(escaped(text)) == text
-        assert escaped(escaped(text)) == f"{cut}{before}\\\\{looks}", "what was escaped before is text like any other"
+        assert escaped(escaped(text)) == f"{cut}{before}\\\\{looks}", (
+            "what was escaped before is text like any other"
+        )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "\n", "a /mem entries", "/memory/file", "/members", "/endmemo", "[END OF MEMORY]", "/ mem", "[E ND MEMORY]", "mem", "\\", "\\n", "[mem]"],
+    [
+        "",
+        "\n",
+        "a /mem entries",
+        "/memory/file",
+        "/members",
+        "/endmemo",
+        "[END OF MEMORY]",
+        "/ mem",
+        "[E ND MEMORY]",
+        "mem",
+        "\\",
+        "\\n",
+        "[mem]",
+    ],
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert escaped(text) == text == unescaped(text)
@@ -56,7 +90,10 @@ def test_drawn_texts_come_back_and_hold_no_command() -> None:
         text = "".join(draw.choices(pieces, k=draw.randrange(8)))
         assert unescaped(escaped(text)) == text
         assert commands_in(escaped(text)) == []
-        assert not any(line.lstrip().casefold().startswith(("[/mem", "[end memory]", "/endmem\n")) for line in escaped(text).splitlines())
+        assert not any(
+            line.lstrip().casefold().startswith(("[/mem", "[end memory]", "/endmem\n"))
+            for line in escaped(text).splitlines()
+        )
 
 
 def test_a_line_is_one_line_and_its_beginning_has_so_many_bytes_at_most() -> None:

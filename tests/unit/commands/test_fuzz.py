@@ -1,7 +1,9 @@
-"""Ten thousand drawn inputs: nothing raises, every answer stands in its own frame, and nothing is run that was stored or stands in a body.
+"""Ten thousand drawn inputs: nothing raises, every answer stands in its own frame, and
+nothing is run that was stored or stands in a body.
 
-Half of them are made of whole parts, of which it is known which are commands; half are soup. A witness that only bodies, stored texts and prose speak
-of has to be there at the end.
+Half of them are made of whole parts, of which it is known which are commands; half are
+soup. A witness that only bodies, stored texts and prose speak of has to be there at the
+end.
 """
 
 from __future__ import annotations
@@ -26,7 +28,18 @@ ODD_TEXT = re.compile("[\x00\ud800-\udfff]")
 ROUND = 100
 """Inputs to one scope."""
 BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
-LOOKS = ("/mem", "/endmem", "[END MEMORY]", "[/mem entries]", "[/mem", "\\/endmem", "\\[END MEMORY]", "\\\\/mem", "[END  MEMORY]", "- #1  [user]")
+LOOKS = (
+    "/mem",
+    "/endmem",
+    "[END MEMORY]",
+    "[/mem entries]",
+    "[/mem",
+    "\\/endmem",
+    "\\[END MEMORY]",
+    "\\\\/mem",
+    "[END  MEMORY]",
+    "- #1  [user]",
+)
 ODD = (
     "\x00",
     "\ud800",
@@ -87,7 +100,9 @@ VERBS = (
 
 
 class Drawn:
-    """Draws inputs; `ids` are entries that there are, `witness` is one that no command names."""
+    """Draws inputs; `ids` are entries that there are, `witness` is one that no command
+    names.
+    """
 
     def __init__(self, seed: int, ids: Sequence[str], witness: str) -> None:
         self.draw = random.Random(seed)  # noqa: S311
@@ -116,20 +131,30 @@ class Drawn:
     def arguments(self) -> str:
         """What stands behind a verb, on one line."""
         draw = self.draw
-        return " ".join(draw.choice([self.named(), draw.choice(WORDS), draw.choice(ODD), draw.choice(LOOKS)]) for _ in range(draw.randrange(5)))
+        return " ".join(
+            draw.choice([self.named(), draw.choice(WORDS), draw.choice(ODD), draw.choice(LOOKS)])
+            for _ in range(draw.randrange(5))
+        )
 
     def text(self) -> str:
         """Lines of anything that is no end of a body."""
         draw = self.draw
-        lines = [f"{draw.choice(['', ' ', '	'])}{draw.choice([*LOOKS, *ODD, *WORDS, *self.says])}" for _ in range(draw.randrange(1, 6))]
+        lines = [
+            f"{draw.choice(['', ' ', '	'])}{draw.choice([*LOOKS, *ODD, *WORDS, *self.says])}"
+            for _ in range(draw.randrange(1, 6))
+        ]
         whole = "".join(f"{line}{draw.choice(BREAKS)}" for line in lines if line.strip() != "/endmem")
         return whole if whole.endswith("\n") else f"{whole}\n"
 
     def prose(self) -> str:
-        return f"{self.draw.choice(['> ', 'x', '- ', '.', '[', '//'])}{self.draw.choice([*LOOKS, *self.says])}"
+        return (
+            f"{self.draw.choice(['> ', 'x', '- ', '.', '[', '//'])}{self.draw.choice([*LOOKS, *self.says])}"
+        )
 
     def whole(self) -> tuple[str, list[str], list[str]]:
-        """An input of whole parts, the verbs of its commands, and the texts of entries that it adds."""
+        """An input of whole parts, the verbs of its commands, and the texts of entries
+        that it adds.
+        """
         draw = self.draw
         parts, verbs, texts = list[str](), list[str](), list[str]()
         for _ in range(draw.randrange(1, 4)):
@@ -145,7 +170,19 @@ class Drawn:
                 parts.append(f"/mem write\n{self.text()}/endmem")
                 verbs.append("write")
             else:
-                verb = draw.choice(["entries", "entry", "search", "expand", "density", "add link", "invalidate", "read", "scratchpad"])
+                verb = draw.choice(
+                    [
+                        "entries",
+                        "entry",
+                        "search",
+                        "expand",
+                        "density",
+                        "add link",
+                        "invalidate",
+                        "read",
+                        "scratchpad",
+                    ]
+                )
                 parts.append(f"{draw.choice(['', ' ', '	'])}/mem {verb} {self.arguments()}")
                 verbs.append(verb)
         if draw.randrange(5) == 0:
@@ -173,7 +210,9 @@ def verb_of(result: Result) -> str:
 
 
 def read_frames(text: str) -> list[tuple[str, list[str]]]:
-    """Frames as somebody reads them who knows nothing but that they begin and end with a line of their own."""
+    """Frames as somebody reads them who knows nothing but that they begin and end with
+    a line of their own.
+    """
     frames = list[tuple[str, list[str]]]()
     is_open = False
     for line in text.splitlines():
@@ -195,9 +234,17 @@ def read_frames(text: str) -> list[tuple[str, list[str]]]:
 
 async def added(memory: Memory, found: Sequence[Result]) -> list[str]:
     """The texts of the entries that were added, as they are stored."""
-    named = [hit[1] for one in found if (hit := re.match(r"\[/mem add entry .*\]\nOK: entry #(\d+) added", one.text))]
+    named = [
+        hit[1]
+        for one in found
+        if (hit := re.match(r"\[/mem add entry .*\]\nOK: entry #(\d+) added", one.text))
+    ]
     referents = await memory.numbers.resolve_many(named)
-    return [entry.content for one in referents if one is not None and (entry := await memory.get(one.id)) is not None]
+    return [
+        entry.content
+        for one in referents
+        if one is not None and (entry := await memory.get(one.id)) is not None
+    ]
 
 
 def check(text: str, found: Sequence[Result], done: Counter[str]) -> None:
@@ -219,7 +266,9 @@ def check(text: str, found: Sequence[Result], done: Counter[str]) -> None:
 
 
 async def played(rounds: int) -> Counter[str]:
-    """So many rounds of inputs, each to a scope of its own; how many commands were answered in which way."""
+    """So many rounds of inputs, each to a scope of its own; how many commands were
+    answered in which way.
+    """
     done = Counter[str]()
     async with Memory("memory://", embedder="none", accept_loss=True) as memory:
         witness = await memory.write("the witness", scope="user:witness")
@@ -229,12 +278,19 @@ async def played(rounds: int) -> Counter[str]:
             scope = Scope.user(f"u{turn}")
             others = Drawn(-turn - 1, [""], witness.id)
             stored = [
-                await memory.write(others.text().replace("\x00", "").encode(errors="replace").decode(), scope=scope, title="x") for _ in range(3)
+                await memory.write(
+                    others.text().replace("\x00", "").encode(errors="replace").decode(),
+                    scope=scope,
+                    title="x",
+                )
+                for _ in range(3)
             ]
             drawn = Drawn(turn, [one.id for one in stored], witness.id)
             for n in range(ROUND):
                 text, verbs, texts = drawn.whole() if n % 2 else (drawn.soup(), None, [])
-                found = await memory.commands.run(text, scope=scope, reads=[scope, "user:witness"], agent=f"a{turn}")
+                found = await memory.commands.run(
+                    text, scope=scope, reads=[scope, "user:witness"], agent=f"a{turn}"
+                )
                 check(text, found, done)
                 if verbs is not None:
                     assert [verb_of(one) for one in found] == verbs, repr(text)
@@ -247,7 +303,9 @@ async def played(rounds: int) -> Counter[str]:
 
 
 @pytest.mark.behaviour("D123", "D124", "D114")
-async def test_inputs_by_the_thousand_raise_nothing_and_are_answered_in_frames_and_nothing_stored_is_run() -> None:
+async def test_inputs_by_the_thousand_raise_nothing_and_are_answered_in_frames_and_nothing_stored_is_run() -> (
+    None
+):
     done = await played(INPUTS // ROUND)
     assert set(done) == {"wrong", "error", "done"}
     assert min(done.values()) > INPUTS / 10, done

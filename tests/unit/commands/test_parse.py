@@ -40,7 +40,25 @@ def test_an_id_is_digits_with_or_without_a_sign(named: str) -> None:
 
 @pytest.mark.behaviour("D114", "AC-D43")
 @pytest.mark.parametrize(
-    "named", ["", "abc", "#", "##42", "4 2", "-1", "42,43", "4.2", "٤٢", "１２", "9" * 19, "0x1f", UUID[:-1], "42 depth", "42\x00", "\ud800"]
+    "named",
+    [
+        "",
+        "abc",
+        "#",
+        "##42",
+        "4 2",
+        "-1",
+        "42,43",
+        "4.2",
+        "٤٢",
+        "１２",
+        "9" * 19,
+        "0x1f",
+        UUID[:-1],
+        "42 depth",
+        "42\x00",
+        "\ud800",
+    ],
 )
 def test_what_is_no_id_is_a_usage_error(named: str) -> None:
     for verb in ("entry", "density", "invalidate", "read", "expand"):
@@ -48,7 +66,10 @@ def test_what_is_no_id_is_a_usage_error(named: str) -> None:
         assert isinstance(command, Wrong)
         assert command.usage[0].startswith(f"/mem {verb}")
     assert isinstance(one(f"/mem add link {named} supports 2"), Wrong)
-    assert isinstance(one(f"/mem add entry user title --supersedes {named if named != '42,43' else '42,,43'}\nx\n/endmem"), Wrong)
+    assert isinstance(
+        one(f"/mem add entry user title --supersedes {named if named != '42,43' else '42,,43'}\nx\n/endmem"),
+        Wrong,
+    )
 
 
 def test_a_uuid_is_an_id_in_any_case() -> None:
@@ -63,7 +84,10 @@ def test_a_uuid_is_an_id_in_any_case() -> None:
         ("/mem entries user,project", ListEntries("/mem entries user,project", ("user", "project"))),
         ("/mem entries user ,  project", ListEntries("/mem entries user , project", ("user", "project"))),
         ("/mem entries tag=a b", ListEntries("/mem entries tag=a b", (), "a b")),
-        ("/mem entries user, project tag=a b", ListEntries("/mem entries user, project tag=a b", ("user", "project"), "a b")),
+        (
+            "/mem entries user, project tag=a b",
+            ListEntries("/mem entries user, project tag=a b", ("user", "project"), "a b"),
+        ),
         ("/mem entries user | tag=x", ListEntries("/mem entries user | tag=x", ("user",), "x")),
         ("/mem entries | tag=x", ListEntries("/mem entries | tag=x", (), "x")),
         ("/mem entries tag=a tag=b", ListEntries("/mem entries tag=a tag=b", (), "a tag=b")),
@@ -134,7 +158,9 @@ def test_a_line_says_what_is_meant(text: str, meant: Command) -> None:
 @pytest.mark.behaviour("D122")
 def test_what_is_not_used_as_it_is_to_be_is_wrong(text: str) -> None:
     assert isinstance(one(text), Wrong)
-    assert commands_in(f"{text}\n/mem entries")[1:] in ([ListEntries("/mem entries")], []), "add entry has a body"
+    assert commands_in(f"{text}\n/mem entries")[1:] in ([ListEntries("/mem entries")], []), (
+        "add entry has a body"
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,9 +191,20 @@ def test_a_body_is_what_stands_between_to_the_letter() -> None:
     assert added == AddEntry(said, "learning", "How to deploy", " first\r\n\n  last ", "7", ("3", "4", "5"))
     assert listed == ListEntries("/mem entries")
     titled = "/mem add entry user git -- what `--force` does"
-    assert one(f"{titled}\nx\n/endmem") == AddEntry(titled, "user", "git -- what `--force` does", "x"), "in quotes it is no option"
-    for body, meant in {"": "", "\n": "", "\n\n": "\n", "\\/endmem\n": "/endmem", "\\\\/endmem\n": "\\/endmem", "x /endmem\n": "x /endmem"}.items():
-        assert one(f"/mem add entry user t\n{body}/endmem") == AddEntry("/mem add entry user t", "user", "t", meant)
+    assert one(f"{titled}\nx\n/endmem") == AddEntry(titled, "user", "git -- what `--force` does", "x"), (
+        "in quotes it is no option"
+    )
+    for body, meant in {
+        "": "",
+        "\n": "",
+        "\n\n": "\n",
+        "\\/endmem\n": "/endmem",
+        "\\\\/endmem\n": "\\/endmem",
+        "x /endmem\n": "x /endmem",
+    }.items():
+        assert one(f"/mem add entry user t\n{body}/endmem") == AddEntry(
+            "/mem add entry user t", "user", "t", meant
+        )
 
 
 @pytest.mark.behaviour("D119")
@@ -191,7 +228,10 @@ def test_a_body_behind_what_nobody_knows_is_one_all_the_same() -> None:
         assert len(commands_in(f"{misspelt}\n/mem entries\n/mem entries")) == 3, "nothing ends it"
     assert one("/mem write one\n/mem entries\n/endmem") == Write("/mem write one", "one\n/mem entries")
     assert [type(c) for c in commands_in("/mem write one\n/mem write\ntwo\n/endmem")] == [Write, Write]
-    assert commands_in("/mem entries\n/mem clear\n/endmem") == [ListEntries("/mem entries"), Clear("/mem clear")]
+    assert commands_in("/mem entries\n/mem clear\n/endmem") == [
+        ListEntries("/mem entries"),
+        Clear("/mem clear"),
+    ]
 
 
 def test_a_text_of_very_many_commands_is_read_in_one_pass() -> None:
@@ -201,5 +241,10 @@ def test_a_text_of_very_many_commands_is_read_in_one_pass() -> None:
 
 def test_a_long_line_takes_no_longer_than_its_length() -> None:
     """A pattern that tries each beginning of a run would be at it for an hour."""
-    for said in (f"expand 4 depth={'0' * 500_000}x", f"expand {'0' * 500_000}x", f"entry {'# ' * 250_000}", f"search {'--rerank ' * 50_000}"):
+    for said in (
+        f"expand 4 depth={'0' * 500_000}x",
+        f"expand {'0' * 500_000}x",
+        f"entry {'# ' * 250_000}",
+        f"search {'--rerank ' * 50_000}",
+    ):
         assert isinstance(one(f"/mem {said}"), Wrong)

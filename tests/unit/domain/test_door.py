@@ -24,7 +24,11 @@ JSON = st.recursive(
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00")),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8), inner, max_size=4)
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=20,
 )
@@ -38,7 +42,9 @@ def test_every_json_object_is_taken_as_a_copy_equal_to_it(value: dict[str, Any])
     assert copied is not value
 
 
-@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: {"k": v}, lambda v: (v,)], ids=["list", "object", "tuple"])
+@pytest.mark.parametrize(
+    "wrap", [lambda v: [v], lambda v: {"k": v}, lambda v: (v,)], ids=["list", "object", "tuple"]
+)
 def test_nesting_ends_at_thirty_two_levels(wrap: Any) -> None:
     value: Any = 1
     for _ in range(31):
@@ -56,7 +62,9 @@ def test_a_moment_given_in_any_zone_is_the_same_moment_in_utc(value: datetime) -
     except InvalidInput:
         assert value.year in (1, 9999)
         return
-    assert taken.replace(tzinfo=None) == value.replace(tzinfo=None, fold=0) - (value.utcoffset() or timedelta(0))
+    assert taken.replace(tzinfo=None) == value.replace(tzinfo=None, fold=0) - (
+        value.utcoffset() or timedelta(0)
+    )
     assert taken.utcoffset() == timedelta(0)
 
 
@@ -79,7 +87,10 @@ def test_microseconds_and_moments_are_inverse(value: int) -> None:
 
 @pytest.mark.parametrize(
     ("number", "is_moment"),
-    [(10**12 + 1, datetime(2001, 9, 9, 1, 46, 40, 1000, tzinfo=UTC)), (5000.5, EPOCH + timedelta(seconds=5000, milliseconds=500))],
+    [
+        (10**12 + 1, datetime(2001, 9, 9, 1, 46, 40, 1000, tzinfo=UTC)),
+        (5000.5, EPOCH + timedelta(seconds=5000, milliseconds=500)),
+    ],
 )
 def test_numbers_above_ten_to_the_twelfth_are_milliseconds(number: float, is_moment: datetime) -> None:
     assert door.time("when", number) == is_moment
@@ -87,11 +98,15 @@ def test_numbers_above_ten_to_the_twelfth_are_milliseconds(number: float, is_mom
 
 @pytest.mark.parametrize("number", [3600, 0, -0.0, 0.5, 10**8 - 1, 7 * 86_400.0])
 def test_a_number_that_was_meant_as_a_length_of_time_is_refused_with_what_to_write(number: float) -> None:
-    with pytest.raises(InvalidInput, match=r"since 1970.*before 1973; for that long from now write timedelta\(seconds=") as refused:
+    with pytest.raises(
+        InvalidInput, match=r"since 1970.*before 1973; for that long from now write timedelta\(seconds="
+    ) as refused:
         door.time("expires_at", number)
     assert refused.value.field == "expires_at"
     assert door.time("since", number) == EPOCH + timedelta(seconds=number)
-    with pytest.raises(InvalidInput, match="before 1970; write a datetime with a zone, or ISO 8601 text such as 2026-"):
+    with pytest.raises(
+        InvalidInput, match="before 1970; write a datetime with a zone, or ISO 8601 text such as 2026-"
+    ):
         door.time("since", -number - 1)
 
 
@@ -100,14 +115,19 @@ def test_a_length_of_time_is_taken_as_it_is(length: timedelta) -> None:
     assert door.length(length) == length
 
 
-@pytest.mark.parametrize("length", [timedelta(0), timedelta(seconds=-1), timedelta(days=366_001), timedelta.max, timedelta.min])
+@pytest.mark.parametrize(
+    "length", [timedelta(0), timedelta(seconds=-1), timedelta(days=366_001), timedelta.max, timedelta.min]
+)
 def test_no_length_and_a_thousand_years_are_refused(length: timedelta) -> None:
     with pytest.raises(InvalidInput, match="expires_at"):
         door.length(length)
 
 
 def test_a_length_of_time_is_no_moment() -> None:
-    with pytest.raises(InvalidInput, match=r"since: must be a moment in time, not a length of time: write datetime.now\(UTC\) \+"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"since: must be a moment in time, not a length of time: write datetime.now\(UTC\) \+",
+    ):
         door.time("since", timedelta(hours=1))
 
 
@@ -169,14 +189,20 @@ def test_a_text_far_too_long_is_refused_by_its_length(character: str) -> None:
         door.text("content", character * 10_000_000 + "\ud800", max_bytes=65_536)
 
 
-@pytest.mark.parametrize("scope", [{"kind": "user", "id": b"ada"}, {"kind": "object", "id": "1", "object_type": b"ticket"}], ids=repr)
+@pytest.mark.parametrize(
+    "scope",
+    [{"kind": "user", "id": b"ada"}, {"kind": "object", "id": "1", "object_type": b"ticket"}],
+    ids=repr,
+)
 def test_bytes_are_no_text_in_a_scope(scope: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="string"):
         Scope(**scope)
 
 
 def test_text_with_a_zone_is_a_moment() -> None:
-    assert door.time("when", "2026-01-31T09:30:00+05:30") == datetime(2026, 1, 31, 9, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+    assert door.time("when", "2026-01-31T09:30:00+05:30") == datetime(
+        2026, 1, 31, 9, 30, tzinfo=timezone(timedelta(hours=5, minutes=30))
+    )
 
 
 @pytest.mark.parametrize(("value", "default", "limit"), [(None, 20, 20), (1, 20, 1), (1000, 20, 1000)])
@@ -185,14 +211,18 @@ def test_a_limit_within_its_range_is_taken(value: int | None, default: int, limi
 
 
 @pytest.mark.parametrize(
-    "value", [0, -1, 1001, 10**5000, True, 2.0, "2", float("nan")], ids=["0", "-1", "1001", "huge", "true", "2.0", "text", "nan"]
+    "value",
+    [0, -1, 1001, 10**5000, True, 2.0, "2", float("nan")],
+    ids=["0", "-1", "1001", "huge", "true", "2.0", "text", "nan"],
 )
 def test_any_other_limit_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInput, match="limit"):
         door.whole_limit(value, default=20)
 
 
-@pytest.mark.parametrize("value", [10**5000, object(), [], "other", "x" * 1000], ids=["huge", "object", "list", "other", "long"])
+@pytest.mark.parametrize(
+    "value", [10**5000, object(), [], "other", "x" * 1000], ids=["huge", "object", "list", "other", "long"]
+)
 def test_what_is_none_of_the_choices_is_refused_with_the_choices(value: object) -> None:
     with pytest.raises(InvalidInput, match="choose from a, b") as caught:
         door.one_of("field", value, ("a", "b"))
@@ -227,7 +257,11 @@ def test_tags_count_after_duplicates_are_gone() -> None:
         door.tags([str(n) for n in range(33)])
 
 
-WRONG_SCOPES = [{"kind": "user", "id": ""}, {"kind": "planet", "id": "x"}, {"kind": "user", "id": "a", "object_type": "t"}]
+WRONG_SCOPES = [
+    {"kind": "user", "id": ""},
+    {"kind": "planet", "id": "x"},
+    {"kind": "user", "id": "a", "object_type": "t"},
+]
 
 
 @pytest.mark.parametrize("wrong", WRONG_SCOPES, ids=repr)

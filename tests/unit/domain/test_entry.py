@@ -43,7 +43,12 @@ def test_an_entry_as_stored_is_the_one_that_is_constructed_or_checked() -> None:
 
 def test_an_entry_as_stored_is_copied_pickled_and_changed_as_any() -> None:
     made = Entry.as_stored({**VALUES})
-    for other in (made.model_copy(), copy.deepcopy(made), pickle.loads(pickle.dumps(made)), Entry.model_validate(made.model_dump())):  # noqa: S301
+    for other in (
+        made.model_copy(),
+        copy.deepcopy(made),
+        pickle.loads(pickle.dumps(made)),  # noqa: S301
+        Entry.model_validate(made.model_dump()),
+    ):
         assert other == made
         other.content = "coffee"
         assert (made.content, other.content) == ("tea", "coffee")
@@ -54,5 +59,12 @@ def test_an_entry_as_stored_is_copied_pickled_and_changed_as_any() -> None:
 
 
 def test_what_is_made_of_a_record_says_every_field() -> None:
-    record = record_of(EntryDraft(scope=Scope.user("ada"), content="tea"), key=Key("acme", VALUES["id"]), version=5, now=AT, tier="mid", sequence=1)
+    record = record_of(
+        EntryDraft(scope=Scope.user("ada"), content="tea"),
+        key=Key("acme", VALUES["id"]),
+        version=5,
+        now=AT,
+        tier="mid",
+        sequence=1,
+    )
     assert vars(entry_of(record)).keys() == Entry.model_fields.keys()

@@ -18,7 +18,16 @@ import pytest
 
 import memory
 from memory.domain.entry import Entry
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound, StoreError, StoreFull, Unsupported
+from memory.domain.errors import (
+    CompactionError,
+    Conflict,
+    InvalidInput,
+    MemoryTiersError,
+    NotFound,
+    StoreError,
+    StoreFull,
+    Unsupported,
+)
 from memory.domain.hold import LegalHold
 from memory.ports.contract.cells import cells
 from memory.ports.record import Key
@@ -48,7 +57,12 @@ def _exceptions() -> Iterator[type[BaseException]]:
         if module.name.endswith("__main__"):
             continue
         for found in vars(importlib.import_module(module.name)).values():
-            if inspect.isclass(found) and issubclass(found, BaseException) and found.__module__.startswith("memory.") and found not in seen:
+            if (
+                inspect.isclass(found)
+                and issubclass(found, BaseException)
+                and found.__module__.startswith("memory.")
+                and found not in seen
+            ):
                 seen.add(found)
                 yield found
 
@@ -58,19 +72,35 @@ def _example(kind: type[BaseException]) -> BaseException:
     if kind.__init__ in (BaseException.__init__, Exception.__init__, ValueError.__init__, OSError.__init__):
         return kind("what it was")
     home = importlib.import_module(kind.__module__)
-    hints = typing.get_type_hints(kind.__init__, {**vars(typing), **vars(home), "Sequence": Sequence, "Entry": Entry, "LegalHold": LegalHold})
+    hints = typing.get_type_hints(
+        kind.__init__,
+        {**vars(typing), **vars(home), "Sequence": Sequence, "Entry": Entry, "LegalHold": LegalHold},
+    )
     every = list(inspect.signature(kind.__init__).parameters.values())[1:]
-    more = [EXAMPLES[hints[p.name]] for p in every if p.kind is p.VAR_POSITIONAL and hints.get(p.name) in EXAMPLES]
+    more = [
+        EXAMPLES[hints[p.name]] for p in every if p.kind is p.VAR_POSITIONAL and hints.get(p.name) in EXAMPLES
+    ]
     parameters = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    given = {p.name: EXAMPLES.get(hints[p.name], ["one", 2] if "list" in str(hints[p.name]) else None) for p in parameters}
+    given = {
+        p.name: EXAMPLES.get(hints[p.name], ["one", 2] if "list" in str(hints[p.name]) else None)
+        for p in parameters
+    }
     return kind(*more, **given)
 
 
-@cells("kind", [pytest.param(kind, id=f"{kind.__module__}.{kind.__name__}") for kind in _exceptions()], shared=True)
+@cells(
+    "kind",
+    [pytest.param(kind, id=f"{kind.__module__}.{kind.__name__}") for kind in _exceptions()],
+    shared=True,
+)
 def test_an_exception_is_the_same_after_a_copy_and_a_journey(kind: type[BaseException]) -> None:
     raised = _example(kind)
     raised.add_note("seen on Tuesday")
-    for again in (copy.copy(raised), copy.deepcopy(raised), *(pickle.loads(pickle.dumps(raised, protocol)) for protocol in range(2, 6))):  # noqa: S301
+    for again in (
+        copy.copy(raised),
+        copy.deepcopy(raised),
+        *(pickle.loads(pickle.dumps(raised, protocol)) for protocol in range(2, 6)),  # noqa: S301
+    ):
         assert type(again) is kind
         assert str(again) == str(raised)
         assert again.args == raised.args
@@ -92,7 +122,12 @@ def test_attributes_are_there_after_the_journey() -> None:
 
 
 def _fails(number: int) -> None:
-    raise (InvalidInput("tags", "bad"), NotFound("e1"), CompactionError(["e1"], "no"), StoreFull("main", "no room"))[number]
+    raise (
+        InvalidInput("tags", "bad"),
+        NotFound("e1"),
+        CompactionError(["e1"], "no"),
+        StoreFull("main", "no room"),
+    )[number]
 
 
 @pytest.mark.thorough

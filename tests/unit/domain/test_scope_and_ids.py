@@ -1,4 +1,6 @@
-"""Scopes have one text each, ids carry their partition, entries know whether they are active."""
+"""Scopes have one text each, ids carry their partition, entries know whether they are
+active.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_no_two_scopes_have_one_text(one: Scope, two: Scope) -> None:
     assert (one == two) == (one.text == two.text)
 
 
-@pytest.mark.parametrize("text", ["", "ada", "team:a", "user:", "object:t", "object::x", "object:t:", "object:a%00b:x", ":x"])
+@pytest.mark.parametrize(
+    "text", ["", "ada", "team:a", "user:", "object:t", "object::x", "object:t:", "object:a%00b:x", ":x"]
+)
 def test_text_that_names_no_scope_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         Scope.parse(text)
@@ -50,7 +54,9 @@ def test_nothing_is_promoted_into_a_session_or_into_its_own_kind(kind: ScopeKind
 
 @settings(deadline=None)
 @given(NAMES, NAMES, st.integers(0, 2**52))
-def test_an_id_is_a_uuid_of_version_eight_that_carries_its_partition(tenant: str, scope: str, micros: int) -> None:
+def test_an_id_is_a_uuid_of_version_eight_that_carries_its_partition(
+    tenant: str, scope: str, micros: int
+) -> None:
     made = ids.new_id(tenant, scope, micros, lambda bits: 0)
     parsed = uuid.UUID(made)
     assert (str(parsed), parsed.version, parsed.variant) == (made, 8, uuid.RFC_4122)
@@ -60,7 +66,9 @@ def test_an_id_is_a_uuid_of_version_eight_that_carries_its_partition(tenant: str
 
 @settings(deadline=None)
 @given(NAMES, NAMES, st.lists(NAMES, min_size=1, max_size=3))
-def test_a_derived_id_is_always_the_same_and_stays_in_its_partition(tenant: str, scope: str, source: list[str]) -> None:
+def test_a_derived_id_is_always_the_same_and_stays_in_its_partition(
+    tenant: str, scope: str, source: list[str]
+) -> None:
     made = ids.derived_id(tenant, scope, *source)
     assert made == ids.derived_id(tenant, scope, *source)
     assert ids.is_id(made)
@@ -79,7 +87,9 @@ def test_ids_made_later_sort_later() -> None:
     assert made == sorted(made)
 
 
-@pytest.mark.parametrize("text", [None, 5, "", "x", "00000000-0000-4000-8000-000000000000", "00000000-0000-8000-8000-00000000000G"])
+@pytest.mark.parametrize(
+    "text", [None, 5, "", "x", "00000000-0000-4000-8000-000000000000", "00000000-0000-8000-8000-00000000000G"]
+)
 def test_what_could_not_be_ours_is_no_id(text: object) -> None:
     assert not ids.is_id(text)
 
@@ -116,6 +126,9 @@ def test_a_draft_takes_nothing_it_does_not_know() -> None:
 def test_errors_say_what_to_do() -> None:
     assert "(existing: e1)" in str(Conflict("taken", "e1"))
     assert str(Conflict("taken")) == "taken"
-    assert str(Unsupported(["ttl", "order"], store="s", tier="mid")) == "store 's' in tier 'mid' does not support: ttl, order"
+    assert (
+        str(Unsupported(["ttl", "order"], store="s", tier="mid"))
+        == "store 's' in tier 'mid' does not support: ttl, order"
+    )
     assert Unsupported("ttl", store="s").missing == ("ttl",)
     assert "import an export" in str(EmbedderMismatch("s", "a", "b"))

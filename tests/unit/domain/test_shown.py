@@ -27,9 +27,18 @@ async def memory() -> AsyncIterator[Memory]:
 
 async def _everything(memory: Memory) -> list[Any]:
     """One of each thing that a call returns, made of long texts and many of them."""
-    about = {"tags": ["boat", "ferry"], "metadata": {"confidence": 0.5, "notes": [LONG[:50]] * 30}, "expires_at": timedelta(days=30)}
-    session = await memory.write_many([{"content": LONG[:9_000] + str(n), "scope": "session:s", **about} for n in range(30)])
-    entry, other = [await memory.write(LONG, title=LONG[:200], scope="user:ada", metadata={"a": LONG[:60_000]}) for _ in range(2)]
+    about = {
+        "tags": ["boat", "ferry"],
+        "metadata": {"confidence": 0.5, "notes": [LONG[:50]] * 30},
+        "expires_at": timedelta(days=30),
+    }
+    session = await memory.write_many(
+        [{"content": LONG[:9_000] + str(n), "scope": "session:s", **about} for n in range(30)]
+    )
+    entry, other = [
+        await memory.write(LONG, title=LONG[:200], scope="user:ada", metadata={"a": LONG[:60_000]})
+        for _ in range(2)
+    ]
     await memory.update(entry.id, content="short")
     found = await memory.search("the ferry", scope=["user:ada", "session:s"], explain=True)
     return [
@@ -62,7 +71,11 @@ async def test_whatever_a_call_returns_is_json_without_loss(memory: Memory) -> N
     for thing in await _everything(memory):
         made = thing.to_dict()
         assert json.loads(json.dumps(made, allow_nan=False)) == made
-        names = {*type(thing).model_fields} if isinstance(thing, Entry) else set(getattr(type(thing), "__slots__", ()))
+        names = (
+            {*type(thing).model_fields}
+            if isinstance(thing, Entry)
+            else set(getattr(type(thing), "__slots__", ()))
+        )
         assert names <= set(made)
 
 
@@ -71,7 +84,11 @@ async def test_an_entry_says_what_tells_it_from_others(memory: Memory) -> None:
     said = f"Entry(id='{entry.id}', scope='user:ada', type='context', content='{LONG[:59]}…', tags=['boat'], tier='mid', version={entry.version})"
     assert repr(entry) == said
     made = entry.to_dict()
-    assert (made["scope"], made["content"], made["created_at"]) == ("user:ada", LONG, entry.created_at.isoformat().replace("+00:00", "Z"))
+    assert (made["scope"], made["content"], made["created_at"]) == (
+        "user:ada",
+        LONG,
+        entry.created_at.isoformat().replace("+00:00", "Z"),
+    )
     assert Entry(**{**made, "scope": entry.scope}) == entry
 
 
@@ -96,7 +113,10 @@ async def test_results_say_how_many_there_are_and_what_is_missing(memory: Memory
         ([1, 2, 3], "[1, 2, 3]"),
         ((1, 2, 3, 4), "[1, 2, 3, … 1 more]"),
         ({"a": "b" * 70}, "{'a': '" + "b" * 59 + "…'}"),
-        (datetime(2026, 1, 1, tzinfo=UTC), "datetime.datetime(2026, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)"),
+        (
+            datetime(2026, 1, 1, tzinfo=UTC),
+            "datetime.datetime(2026, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)",
+        ),
     ],
 )
 def test_what_is_long_is_cut(value: object, said: str) -> None:

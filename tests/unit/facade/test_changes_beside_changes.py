@@ -1,4 +1,6 @@
-"""Concurrent changes of one record keep each other: previews, system messages, tags by an advisor, words that two sources stated."""
+"""Concurrent changes of one record keep each other: previews, system messages, tags by
+an advisor, words that two sources stated.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,19 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("how", ["list", "access"])
-async def test_no_preview_that_was_read_before_an_erasure_is_stored_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    async with Memory(url(tmp_path), embedder="none") as ours, Memory(url(tmp_path), embedder="none") as other:
+async def test_no_preview_that_was_read_before_an_erasure_is_stored_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    async with (
+        Memory(url(tmp_path), embedder="none") as ours,
+        Memory(url(tmp_path), embedder="none") as other,
+    ):
         await ours.session("s", user="ada").append({"id": "m1", "role": "user", "content": WORDS})
         await other.session("s").append({"role": "assistant", "content": "ok"})
         if how == "access":
-            await other.sessions.list()  # the preview is stored already: what remains is the record that others have read
+            await (
+                other.sessions.list()
+            )  # the preview is stored already: what remains is the record that others have read
 
         async def erased_behind(*asked: Any) -> Any:
             preview = await preview_of(*asked)
@@ -45,18 +54,31 @@ async def test_no_preview_that_was_read_before_an_erasure_is_stored_after_it(tmp
 
 
 async def test_two_processes_keep_each_others_change_of_a_system_message(tmp_path: Path) -> None:
-    async with Memory(url(tmp_path), embedder="none") as ours, Memory(url(tmp_path), embedder="none") as other:
+    async with (
+        Memory(url(tmp_path), embedder="none") as ours,
+        Memory(url(tmp_path), embedder="none") as other,
+    ):
         for each in map(str, range(8)):
             await ours.session(each, system="old text").info()
-            await asyncio.gather(ours.session(each).update("system", content="new text"), other.session(each).update("system", metadata={"v": each}))
+            await asyncio.gather(
+                ours.session(each).update("system", content="new text"),
+                other.session(each).update("system", metadata={"v": each}),
+            )
             system = (await ours.session(each).context()).messages[0]
             assert (system.text, system.metadata) == ("new text", {"v": each})
 
 
 @pytest.mark.parametrize(
-    ("changes", "tags"), [({"content": "(removed)", "tags": []}, []), ({"title": "x"}, []), ({"tags": ["own"]}, ["own", "illness"])]
+    ("changes", "tags"),
+    [
+        ({"content": "(removed)", "tags": []}, []),
+        ({"title": "x"}, []),
+        ({"tags": ["own"]}, ["own", "illness"]),
+    ],
 )
-async def test_tags_of_a_text_that_was_edited_away_are_not_added(tmp_path: Path, changes: dict[str, Any], tags: list[str]) -> None:
+async def test_tags_of_a_text_that_was_edited_away_are_not_added(
+    tmp_path: Path, changes: dict[str, Any], tags: list[str]
+) -> None:
     asked, answer = asyncio.Event(), asyncio.Event()
 
     async def advisor(prompt: Prompt) -> str:
@@ -77,10 +99,18 @@ async def test_tags_of_a_text_that_was_edited_away_are_not_added(tmp_path: Path,
 
 @pytest.mark.parametrize("again", ["update", "upsert"])
 @pytest.mark.parametrize("born", ["crm", "web:evil"])
-async def test_reverting_a_source_keeps_what_another_stated_in_the_same_words(tmp_path: Path, again: str, born: str) -> None:
-    said: dict[str, Any] = {"content": "Ada lives in Porto", "tags": ["home", "city"], "metadata": {"zip": "4000"}}
+async def test_reverting_a_source_keeps_what_another_stated_in_the_same_words(
+    tmp_path: Path, again: str, born: str
+) -> None:
+    said: dict[str, Any] = {
+        "content": "Ada lives in Porto",
+        "tags": ["home", "city"],
+        "metadata": {"zip": "4000"},
+    }
     async with Memory(url(tmp_path), embedder="none") as memory:
-        entry = await memory.write("Ada lives in Lisbon", scope="user:ada", key="home", source=born, tags=["home"])
+        entry = await memory.write(
+            "Ada lives in Lisbon", scope="user:ada", key="home", source=born, tags=["home"]
+        )
         for source in ("web:evil", "ada-herself"):
             if again == "update":
                 await memory.update(entry.id, **said, source=source)
@@ -89,17 +119,25 @@ async def test_reverting_a_source_keeps_what_another_stated_in_the_same_words(tm
         await memory.admin.roll_back(source="web:evil")
         found = await memory.get(entry.id)
         if again == "update" and born == "web:evil":
-            assert found is None or found.valid_to is not None  # an update leaves the rest of the entry as its first writer had it
+            assert (
+                found is None or found.valid_to is not None
+            )  # an update leaves the rest of the entry as its first writer had it
             return
         assert found is not None
-        assert (found.content, found.tags, found.metadata) == (said["content"], said["tags"], said["metadata"])
+        assert (found.content, found.tags, found.metadata) == (
+            said["content"],
+            said["tags"],
+            said["metadata"],
+        )
         assert found.source == "ada-herself"
 
 
 async def test_reverting_a_source_takes_back_what_nobody_else_stated(tmp_path: Path) -> None:
     async with Memory(url(tmp_path), embedder="none") as memory:
         entry = await memory.write("Ada lives in Lisbon", scope="user:ada", source="crm", tags=["home"])
-        await memory.update(entry.id, content="Ada lives in Porto", tags=["city"], metadata={"zip": "4000"}, source="web:evil")
+        await memory.update(
+            entry.id, content="Ada lives in Porto", tags=["city"], metadata={"zip": "4000"}, source="web:evil"
+        )
         await memory.update(entry.id, tags=["city"], source="ada-herself")
         await memory.admin.roll_back(source="web:evil")
         found = await memory.get(entry.id)

@@ -22,7 +22,10 @@ SECRETS = [
     ("postgresql://app:hun/ter2@db/memory", "postgresql://app:***@db/memory"),
     ("mongodb://u:hunter2@a,b/?replicaSet=r", "mongodb://u:***@a,b/?replicaSet=r"),
     ("qdrant://host?api_key=hunter2&x=1", "qdrant://host?api_key=***&x=1"),
-    ("mongodb://db/m?authMechanismProperties=AWS_SESSION_TOKEN:hunter2", "mongodb://db/m?authMechanismProperties=***"),
+    (
+        "mongodb://db/m?authMechanismProperties=AWS_SESSION_TOKEN:hunter2",
+        "mongodb://db/m?authMechanismProperties=***",
+    ),
 ]
 
 
@@ -38,18 +41,31 @@ def test_without_anything_all_tiers_share_one_sqlite_file_in_the_users_data_fold
 def test_secrets_appear_in_no_repr_and_no_listing(url: str, shown: str) -> None:
     assert masked(url) == shown
     by_name = MemoryConfig(
-        stores={"cache": {"url": url, "options": {"password": "hunter2", "tls": {"key_file": "hunter2"}}}}, tiers={"short": "cache"}
+        stores={"cache": {"url": url, "options": {"password": "hunter2", "tls": {"key_file": "hunter2"}}}},
+        tiers={"short": "cache"},
     )
     by_url = MemoryConfig(tiers={"short": url})
     for config in (by_name, by_url):
-        for text in (repr(config), str(config), repr(config.serving()), repr(config.stores), repr(config.tiers), repr(config.leaves())):
+        for text in (
+            repr(config),
+            str(config),
+            repr(config.serving()),
+            repr(config.stores),
+            repr(config.tiers),
+            repr(config.leaves()),
+        ):
             assert "hunter2" not in text
             assert "ter2@" not in text
     assert by_url.serving()["short"].url == url
 
 
 def test_urls_without_secrets_are_shown_as_they_are() -> None:
-    for url in ("sqlite:////srv/a@b/memory.db", "memory://", "postgresql://app@db/memory", "sqlite:///x.db?synchronous=FULL"):
+    for url in (
+        "sqlite:////srv/a@b/memory.db",
+        "memory://",
+        "postgresql://app@db/memory",
+        "sqlite:///x.db?synchronous=FULL",
+    ):
         assert masked(url) == url
 
 
@@ -58,10 +74,16 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
     [
         ({"tires": {}}, "there is no setting 'tires' at the top; did you mean 'tiers'?"),
         ({"tiers": {"shrot": "main"}}, "there is no setting 'shrot' in [tiers]; did you mean 'short'?"),
-        ({"stores": {"a": {"url": "sqlite:///x", "opts": {}}}}, "there is no setting 'opts' in [stores.a]; did you mean 'options'?"),
+        (
+            {"stores": {"a": {"url": "sqlite:///x", "opts": {}}}},
+            "there is no setting 'opts' in [stores.a]; did you mean 'options'?",
+        ),
         ({"durations": {"tombstone_live": "3d"}}, "did you mean 'tombstone_life'?"),
         ({"promotion": [{"name": "x", "tag": ["fact"]}]}, "did you mean 'tags'?"),
-        ({"tiers": {"long": "mian"}}, "tiers.long: names no store 'mian' (and is no URL); did you mean 'main'?"),
+        (
+            {"tiers": {"long": "mian"}},
+            "tiers.long: names no store 'mian' (and is no URL); did you mean 'main'?",
+        ),
         ({"stores": {"a": {}}}, "stores.a.url: is missing"),
         ({"stores": {"a": {"url": "memory.db"}}}, "stores.a.url: is not a URL with a scheme"),
         ({"stores": {"Big": {"url": "memory://"}}}, "'Big' is not a store's name"),
@@ -69,42 +91,90 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         ({"tenant": "x" * 513}, "tenant: exceeds 512 bytes"),
         ({"embedder": "openai"}, "embedder.use: Input should be 'wordllama', 'none' or 'folder'"),
         ({"embedder": {"use": "folder"}}, "embedder.path: is missing: the folder of the encoder"),
-        ({"embedder": {"use": "none", "path": "encoder"}}, "embedder.path: belongs to use = \"folder\", not to 'none'"),
-        ({"embedder": {"use": "folder", "pth": "encoder"}}, "there is no setting 'pth' in [embedder]; did you mean 'path'?"),
+        (
+            {"embedder": {"use": "none", "path": "encoder"}},
+            "embedder.path: belongs to use = \"folder\", not to 'none'",
+        ),
+        (
+            {"embedder": {"use": "folder", "pth": "encoder"}},
+            "there is no setting 'pth' in [embedder]; did you mean 'path'?",
+        ),
         ({"durations": {"lease": "soon"}}, "durations.lease: should be a duration such as '30d'"),
         ({"durations": {"lease": "0s"}}, "durations.lease: should be longer than nothing"),
-        ({"promotion": [{"name": "back", "source": "long", "target": "mid"}]}, "promotion.back.target: must come after 'long'"),
+        (
+            {"promotion": [{"name": "back", "source": "long", "target": "mid"}]},
+            "promotion.back.target: must come after 'long'",
+        ),
         ({"promotion": [{"name": "a"}, {"name": "a"}]}, "promotion: two rules are named 'a'"),
         ({"promotion": {"name": "a"}}, "promotion: should be a list of rules"),
         ({"promotion": [{"name": "a", "min_confidence": 2}]}, "promotion.1.min_confidence: "),
-        ({"promotion": [{"name": "a"}, {"name": "b", "idle_for": "7x"}]}, "promotion.2.idle_for: should be a duration such as '30d'"),
-        ({"promotion": [{"name": "a", "older_than": True}]}, "promotion.1.older_than: should be a duration such as '30d'"),
+        (
+            {"promotion": [{"name": "a"}, {"name": "b", "idle_for": "7x"}]},
+            "promotion.2.idle_for: should be a duration such as '30d'",
+        ),
+        (
+            {"promotion": [{"name": "a", "older_than": True}]},
+            "promotion.1.older_than: should be a duration such as '30d'",
+        ),
         ({"promotion": [{"name": "a", "min_accesses": True}]}, "promotion.1.min_accesses: "),
         ({"promotion": [{"name": "a", "min_confidence": True}]}, "promotion.1.min_confidence: "),
-        ({"retention": [{"name": "a", "what": "versions", "versions_for": "7x"}]}, "retention.1.versions_for: should be a duration such as '30d'"),
+        (
+            {"retention": [{"name": "a", "what": "versions", "versions_for": "7x"}]},
+            "retention.1.versions_for: should be a duration such as '30d'",
+        ),
         (
             {"retention": [{"name": "a", "what": "versions", "versions_for": "900000d"}]},
             "retention.a.versions_for: should be longer than nothing and at",
         ),
-        ({"retention": [{"name": "a", "what": "versions", "keep_versions": True}]}, "retention.1.keep_versions: "),
-        ({"retention": [{"name": "a", "when": {"older_than": "99999999999999d"}}]}, "retention.a.when.older_than: should be at most 100 years"),
+        (
+            {"retention": [{"name": "a", "what": "versions", "keep_versions": True}]},
+            "retention.1.keep_versions: ",
+        ),
+        (
+            {"retention": [{"name": "a", "when": {"older_than": "99999999999999d"}}]},
+            "retention.a.when.older_than: should be at most 100 years",
+        ),
         ({"durations": {"lease": "99999999999999d"}}, "durations.lease: should be at most 100 years"),
         ({"durations": {"expired_grace": "900000d"}}, "durations.expired_grace: should be at most 100 years"),
-        ({"durations": {"tombstone_life": "P900000D"}}, "durations.tombstone_life: should be at most 100 years"),
+        (
+            {"durations": {"tombstone_life": "P900000D"}},
+            "durations.tombstone_life: should be at most 100 years",
+        ),
         ({"quotas": {"name": "a", "entries": 1}}, "quotas: should be a list of quotas ([[quotas]] in TOML)"),
         ({"quotas": [{"name": "a", "entries": True}]}, "quotas.1.entries: "),
         ({"quotas": [{"name": "a", "entries": 1, "tenants": [""]}]}, "quotas.a.tenants: must not be empty"),
         ({"policies": "decided"}, "policies: should be a list of names"),
-        ({"promotion": [{"name": "c", "to_scope": "session:other"}]}, "promotion.c.to_scope: copies go into broader scopes"),
-        ({"promotion": [{"name": "c", "when": {"tier": "mid"}}]}, "promotion.c.when: 'in tier mid' never holds of what is in source = 'short'"),
+        (
+            {"promotion": [{"name": "c", "to_scope": "session:other"}]},
+            "promotion.c.to_scope: copies go into broader scopes",
+        ),
+        (
+            {"promotion": [{"name": "c", "when": {"tier": "mid"}}]},
+            "promotion.c.when: 'in tier mid' never holds of what is in source = 'short'",
+        ),
         ({"promotion": [{"name": "c", "tags": [""]}]}, "promotion.c.tags: length must be 1..64 chars"),
         ({"promotion": [{"name": "c", "tenants": [""]}]}, "promotion.c.tenants: must not be empty"),
-        ({"retention": [{"name": "c", "when": {"tag": "x"}, "tenants": [""]}]}, "retention.c.tenants: must not be empty"),
+        (
+            {"retention": [{"name": "c", "when": {"tag": "x"}, "tenants": [""]}]},
+            "retention.c.tenants: must not be empty",
+        ),
         ({"promotion": [{"name": " "}]}, "promotion.1.name: must not be blank"),
-        ({"retention": [{"name": "a\nb", "when": {"tag": "x"}}]}, "retention.1.name: must not hold control characters"),
-        ({"quotas": [{"name": "n" * 201, "entries": 1}]}, "quotas.1.name: length must be 1..200 chars, not 201"),
-        ({"promotion": [{"name": "a", "nmae": 1}]}, "promotion.1.nmae: there is no setting 'nmae' in [promotion.1]; did you mean 'name'?"),
-        ({"quotas": "name=a"}, "quotas: should be a list of quotas ([[quotas]] in TOML, JSON in the environment: "),
+        (
+            {"retention": [{"name": "a\nb", "when": {"tag": "x"}}]},
+            "retention.1.name: must not hold control characters",
+        ),
+        (
+            {"quotas": [{"name": "n" * 201, "entries": 1}]},
+            "quotas.1.name: length must be 1..200 chars, not 201",
+        ),
+        (
+            {"promotion": [{"name": "a", "nmae": 1}]},
+            "promotion.1.nmae: there is no setting 'nmae' in [promotion.1]; did you mean 'name'?",
+        ),
+        (
+            {"quotas": "name=a"},
+            "quotas: should be a list of quotas ([[quotas]] in TOML, JSON in the environment: ",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(settings: dict[str, object], message: str) -> None:
@@ -121,9 +191,16 @@ def test_an_error_does_not_repeat_the_secret_it_was_given() -> None:
     assert refused.value.__suppress_context__
 
 
-@pytest.mark.parametrize("broken", ["mysql:/ann:hunter2@host/db", "mysql//ann:hunter2@host/db", "mysql:ann:hunter2@host/db?pool_size=2"])
+@pytest.mark.parametrize(
+    "broken",
+    ["mysql:/ann:hunter2@host/db", "mysql//ann:hunter2@host/db", "mysql:ann:hunter2@host/db?pool_size=2"],
+)
 def test_a_url_that_lost_its_slashes_is_not_repeated(broken: str) -> None:
-    for source in (broken, {"tiers": {"mid": broken}}, {"routes": [{"tiers": ["mid"], "store": broken, "tenants": ["a"]}]}):
+    for source in (
+        broken,
+        {"tiers": {"mid": broken}},
+        {"routes": [{"tiers": ["mid"], "store": broken, "tenants": ["a"]}]},
+    ):
         with pytest.raises(ConfigError, match="not a URL") as refused:
             MemoryConfig.load(source)
         assert "hunter2" not in str(refused.value)
@@ -140,14 +217,17 @@ def test_configuration_is_frozen() -> None:
 
 
 def test_tiers_with_the_same_url_get_one_store_and_others_their_own() -> None:
-    serving = MemoryConfig(tiers={"short": "memory://", "mid": "sqlite:///a.db", "long": "sqlite:///a.db"}).serving()
+    serving = MemoryConfig(
+        tiers={"short": "memory://", "mid": "sqlite:///a.db", "long": "sqlite:///a.db"}
+    ).serving()
     assert serving["mid"] is serving["long"]
     assert [serving[tier].name for tier in ("short", "mid")] == ["memory", "sqlite"]
 
 
 def test_a_tier_that_repeats_a_named_stores_url_is_served_by_that_store() -> None:
     serving = MemoryConfig(
-        stores={"agent": {"url": "sqlite:///a.db"}}, tiers={"short": "agent", "mid": "sqlite:///a.db", "long": "sqlite:///b.db"}
+        stores={"agent": {"url": "sqlite:///a.db"}},
+        tiers={"short": "agent", "mid": "sqlite:///a.db", "long": "sqlite:///b.db"},
     ).serving()
     assert serving["short"] is serving["mid"]
     assert serving["short"].name == "agent"
@@ -155,14 +235,23 @@ def test_a_tier_that_repeats_a_named_stores_url_is_served_by_that_store() -> Non
 
 
 def test_durations_are_read_and_shown_as_people_write_them() -> None:
-    config = MemoryConfig(durations={"mark_life": "1h30m", "tombstone_life": "2w", "cache_max_age": 90, "lease": "PT45S"})
+    config = MemoryConfig(
+        durations={"mark_life": "1h30m", "tombstone_life": "2w", "cache_max_age": 90, "lease": "PT45S"}
+    )
     assert config.engine.mark_life == timedelta(minutes=90)
-    shown = {name: config.leaves()[f"durations.{name}"] for name in ("mark_life", "tombstone_life", "cache_max_age", "lease")}
+    shown = {
+        name: config.leaves()[f"durations.{name}"]
+        for name in ("mark_life", "tombstone_life", "cache_max_age", "lease")
+    }
     assert shown == {"mark_life": "1h30m", "tombstone_life": "14d", "cache_max_age": "1m30s", "lease": "45s"}
 
 
 def test_a_shown_duration_reads_back_as_itself() -> None:
-    for length in (timedelta(microseconds=1), timedelta(days=400, hours=5, seconds=1), timedelta(milliseconds=1500)):
+    for length in (
+        timedelta(microseconds=1),
+        timedelta(days=400, hours=5, seconds=1),
+        timedelta(milliseconds=1500),
+    ):
         assert parse_duration(show_duration(length)) == length
 
 
@@ -171,7 +260,9 @@ def test_rules_take_durations_as_text() -> None:
     assert config.promotion[0].idle_for == timedelta(days=7)
 
 
-def test_the_default_folder_is_created_for_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_is_created_for_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     MemoryConfig().prepare()
     folder = Path(default_url().removeprefix("sqlite:///")).parent
@@ -180,7 +271,9 @@ def test_the_default_folder_is_created_for_its_owner_only(tmp_path: Path, monkey
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_no_folder_is_created_where_the_default_file_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_folder_is_created_where_the_default_file_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     MemoryConfig(stores={"main": {"url": "sqlite:///x.db"}}).prepare()
     assert not (tmp_path / "data").exists()
@@ -194,7 +287,13 @@ def test_how_much_searches_keep_in_memory_is_a_setting() -> None:
 
 
 def test_every_setting_has_a_line_where_all_are_shown() -> None:
-    lists = {"routes": "routes.1", "stores": "stores.other.url", "promotion": "promotion.1", "retention": "retention.1", "quotas": "quotas.1"}
+    lists = {
+        "routes": "routes.1",
+        "stores": "stores.other.url",
+        "promotion": "promotion.1",
+        "retention": "retention.1",
+        "quotas": "quotas.1",
+    }
     config = MemoryConfig(
         stores={"other": {"url": "sqlite:///x.db"}},
         routes=[{"tiers": ["mid"], "store": "other", "tenants": ["a"]}],

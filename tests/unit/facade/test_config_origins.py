@@ -70,14 +70,20 @@ def test_relative_databases_of_a_file_lie_beside_it(folder: Path) -> None:
     assert config.stores["main"].options == {"synchronous": "FULL"}
 
 
-@pytest.mark.parametrize("url", ["sqlite:////abs/x.db", "sqlite:///~/x.db", "sqlite:///:memory:", "memory://"])
+@pytest.mark.parametrize(
+    "url", ["sqlite:////abs/x.db", "sqlite:///~/x.db", "sqlite:///:memory:", "memory://"]
+)
 def test_other_urls_of_a_file_are_left_alone(tmp_path: Path, url: str) -> None:
     (tmp_path / "memory.toml").write_text(f'[stores.main]\nurl = "{url}"\n')
     assert load(environ={}, folder=tmp_path).stores["main"].url == url
 
 
 def test_a_url_serves_every_tier_and_takes_the_place_of_the_file(folder: Path) -> None:
-    config = load("sqlite:///mine.db", environ={"MEMORY__TIERS__LONG": "memory://", "MEMORY__TENANT": "t"}, folder=folder)
+    config = load(
+        "sqlite:///mine.db",
+        environ={"MEMORY__TIERS__LONG": "memory://", "MEMORY__TENANT": "t"},
+        folder=folder,
+    )
     assert {store.url for store in config.serving().values()} == {"sqlite:///mine.db"}
     assert config.tenant == "t"
     assert config.origins["tiers.long"] == "argument"
@@ -99,7 +105,9 @@ def test_the_environment_may_name_the_file_or_the_store(folder: Path, tmp_path: 
 
 
 def test_a_mapping_is_an_argument(folder: Path) -> None:
-    config = load({"tenant": "mapped", "tiers": {"long": "memory://"}}, environ={"MEMORY__TENANT": "env"}, folder=folder)
+    config = load(
+        {"tenant": "mapped", "tiers": {"long": "memory://"}}, environ={"MEMORY__TENANT": "env"}, folder=folder
+    )
     assert config.tenant == "mapped"
     assert config.origins["tiers.long"] == "argument"
 
@@ -137,7 +145,10 @@ def test_a_wrong_setting_in_a_file_is_refused_with_its_line(tmp_path: Path, text
 
 
 def test_a_wrong_variable_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="MEMORY__TIRES__LONG: tires: there is no setting 'tires' at the top; did you mean 'tiers'"):
+    with pytest.raises(
+        ConfigError,
+        match="MEMORY__TIRES__LONG: tires: there is no setting 'tires' at the top; did you mean 'tiers'",
+    ):
         load(environ={"MEMORY__TIRES__LONG": "x"}, folder=tmp_path)
     with pytest.raises(ConfigError, match="MEMORY__TIERS__: an empty name"):
         load(environ={"MEMORY__TIERS__": "x"}, folder=tmp_path)
@@ -166,21 +177,28 @@ def test_a_missing_file_an_empty_config_and_a_folder_are_refused(tmp_path: Path)
         ("memory.yaml", r"'memory.yaml' is no TOML file: configuration is TOML; `memory init`"),
         ("config.JSON", r"'config.JSON' is no TOML file"),
         ("redis", r"'redis', which is a scheme without a place: write a URL, such as redis://"),
-        ("notes", r"'notes' is neither a URL nor a .toml file, and the path of a database ends in .db, .sqlite, .sqlite3"),
+        (
+            "notes",
+            r"'notes' is neither a URL nor a .toml file, and the path of a database ends in .db, .sqlite, .sqlite3",
+        ),
         ("/srv/agents/notes.dat", r"'notes.dat' is neither a URL"),
         ("lmdb:folder", r"'lmdb:' is no scheme of one. There are: .*postgresql.*sqlite"),
         ("lmdb:folder/memory.db", r"'lmdb:' is no scheme of one"),
         ("localhost:6379", r"'localhost:' is no scheme of one"),
     ],
 )
-def test_what_names_no_database_for_sure_is_refused_and_nothing_is_made(tmp_path: Path, given: str, said: str) -> None:
+def test_what_names_no_database_for_sure_is_refused_and_nothing_is_made(
+    tmp_path: Path, given: str, said: str
+) -> None:
     for source, environ in ((given, {}), (None, {"MEMORY_CONFIG": given})):
         with pytest.raises(ConfigError, match=said):
             load(source, environ=environ, folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("path", ["mine.db", "mine.sqlite", "MINE.SQLITE3", "./a:b.db", "/srv/mine.db", "C:\\mine.db"])
+@pytest.mark.parametrize(
+    "path", ["mine.db", "mine.sqlite", "MINE.SQLITE3", "./a:b.db", "/srv/mine.db", "C:\\mine.db"]
+)
 def test_a_path_that_ends_as_databases_do_is_a_database(tmp_path: Path, path: str) -> None:
     assert load(path, environ={}, folder=tmp_path).tiers.mid == f"sqlite:///{path}"
 
@@ -222,12 +240,25 @@ def lmdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("lmdb")
 @pytest.mark.parametrize("url", ["lmdb:folder", "lmdb://folder"])
-def test_an_installed_scheme_works_wherever_a_url_may_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_an_installed_scheme_works_wherever_a_url_may_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "memory.toml").write_text(f'[stores.own]\nurl = "{url}"\n[tiers]\nshort = "own"\nmid = "own"\nlong = "{url}"\n')
+    (tmp_path / "memory.toml").write_text(
+        f'[stores.own]\nurl = "{url}"\n[tiers]\nshort = "own"\nmid = "own"\nlong = "{url}"\n'
+    )
     tiers = dict.fromkeys(("short", "mid", "long"), url)
-    routed = {"tiers": dict.fromkeys(tiers, "sqlite:///other.db"), "routes": [{"tiers": list(tiers), "store": url, "tenants": ["default"]}]}
-    sources: list[Any] = [url, {"tiers": tiers}, {"stores": {"own": {"url": url}}, "tiers": dict.fromkeys(tiers, "own")}, "memory.toml", routed]
+    routed = {
+        "tiers": dict.fromkeys(tiers, "sqlite:///other.db"),
+        "routes": [{"tiers": list(tiers), "store": url, "tenants": ["default"]}],
+    }
+    sources: list[Any] = [
+        url,
+        {"tiers": tiers},
+        {"stores": {"own": {"url": url}}, "tiers": dict.fromkeys(tiers, "own")},
+        "memory.toml",
+        routed,
+    ]
     for number, source in enumerate(sources):
         with BlockingMemory(source, embedder="none") as memory:
             memory.write(f"fact {number}", scope="user:ada")
@@ -239,7 +270,9 @@ def test_an_installed_scheme_works_wherever_a_url_may_stand(tmp_path: Path, monk
     assert not (tmp_path / "lmdb:folder").exists()
 
 
-def test_load_on_the_class_reads_the_process_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_on_the_class_reads_the_process_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEMORY__TENANT", "env")
     assert MemoryConfig.load().tenant == "env"
@@ -248,7 +281,9 @@ def test_load_on_the_class_reads_the_process_environment(tmp_path: Path, monkeyp
 
 def test_folders_of_a_config_file_lie_beside_it(tmp_path: Path) -> None:
     file = tmp_path / "memory.toml"
-    file.write_text('[stores.notes]\nurl = "file:notes?fsync=false"\n[stores.far]\nurl = "file:///srv/notes"\n[tiers]\nmid = "notes"\nlong = "far"\n')
+    file.write_text(
+        '[stores.notes]\nurl = "file:notes?fsync=false"\n[stores.far]\nurl = "file:///srv/notes"\n[tiers]\nmid = "notes"\nlong = "far"\n'
+    )
     config = load(file, environ={})
     assert config.stores["notes"].url == f"file://{tmp_path}/notes?fsync=false"
     assert config.stores["far"].url == "file:///srv/notes"

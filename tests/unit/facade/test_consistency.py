@@ -1,4 +1,6 @@
-"""When a write returns, as a user says it, and how far behind replicas are, as a user sees it."""
+"""When a write returns, as a user says it, and how far behind replicas are, as a user
+sees it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ ADA = "user:ada"
 
 
 def three_files(folder: Path, **settings: Any) -> dict[str, Any]:
-    return {"tiers": {tier: f"sqlite:///{folder / tier}.db" for tier in ("short", "mid", "long")}, "embedder": "none", **settings}
+    return {
+        "tiers": {tier: f"sqlite:///{folder / tier}.db" for tier in ("short", "mid", "long")},
+        "embedder": "none",
+        **settings,
+    }
 
 
 async def replicas(memory: Memory, entry_id: str) -> list[str]:
@@ -70,7 +76,9 @@ async def test_replicated_returns_once_replicas_stand(tmp_path: Path, configured
         assert len({copy.version for copy in await memory.admin.where(other.id)}) == 1
 
 
-async def test_what_supersedes_is_replicated_with_the_ends_of_others_when_that_is_asked(tmp_path: Path) -> None:
+async def test_what_supersedes_is_replicated_with_the_ends_of_others_when_that_is_asked(
+    tmp_path: Path,
+) -> None:
     async with Memory(three_files(tmp_path)) as memory:
         old = await memory.write("old", scope=ADA, consistency="replicated")
         new = await memory.write("new", scope=ADA, supersedes=[old.id], consistency="replicated")
@@ -115,7 +123,12 @@ async def test_stats_tell_how_far_behind_a_tier_is(tmp_path: Path, monkeypatch: 
         assert told["long"].behind_seconds > 0
         await memory.admin.flush()
         told = {tier.tier: tier for tier in (await memory.admin.stats()).tiers}
-        assert (told["long"].replicas, told["long"].owed, told["long"].queued, told["long"].behind_seconds) == (3, 1, 0, 0.0)
+        assert (
+            told["long"].replicas,
+            told["long"].owed,
+            told["long"].queued,
+            told["long"].behind_seconds,
+        ) == (3, 1, 0, 0.0)
 
 
 async def leave(*_: object) -> None:
@@ -146,7 +159,9 @@ async def test_a_configuration_with_telemetry_watches_deliveries(tmp_path: Path)
         assert (memory._engine.deliveries.watcher, memory._engine.maintenance.watcher) == (None, None)
 
 
-async def test_telemetry_counts_how_rounds_of_maintenance_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_telemetry_counts_how_rounds_of_maintenance_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = InMemoryMetricReader()
     async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
         maintenance = memory._engine.maintenance
@@ -163,17 +178,27 @@ async def test_telemetry_counts_how_rounds_of_maintenance_end(tmp_path: Path, mo
             cut_off.setattr(maintenance, "_job", cancelled)
             with pytest.raises(asyncio.CancelledError):
                 await memory.admin.sweep()
-    ended = {point.attributes["memory.maintenance.outcome"]: point.value for point in points(reader, "memory.maintenance.rounds")}
+    ended = {
+        point.attributes["memory.maintenance.outcome"]: point.value
+        for point in points(reader, "memory.maintenance.rounds")
+    }
     assert ended == {"done": 1, "waiting": 1, "failed": 1}
 
 
-async def test_telemetry_tells_what_is_in_quarantine_behind_a_round_that_reached_every_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_telemetry_tells_what_is_in_quarantine_behind_a_round_that_reached_every_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = InMemoryMetricReader()
     async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
         maintenance = memory._engine.maintenance
         maintenance.watcher = MaintenanceMetrics(meters=MeterProvider([reader]))
         entry = await memory.write("one", scope=ADA)
-        await damage(memory._engine.topology.archive, f"sqlite:///{tmp_path / 'mid'}.db", ENTRIES, Key("default", entry.id))
+        await damage(
+            memory._engine.topology.archive,
+            f"sqlite:///{tmp_path / 'mid'}.db",
+            ENTRIES,
+            Key("default", entry.id),
+        )
         with pytest.raises(CorruptRecord):
             await memory.get(entry.id)
         with monkeypatch.context() as failing:
@@ -182,7 +207,10 @@ async def test_telemetry_tells_what_is_in_quarantine_behind_a_round_that_reached
         assert points(reader, "memory.store.quarantined") == []
         await memory.maintain()
         await memory.delete(entry.id)
-        told = {point.attributes["gen_ai.memory.store.id"]: point.value for point in points(reader, "memory.store.quarantined")}
+        told = {
+            point.attributes["gen_ai.memory.store.id"]: point.value
+            for point in points(reader, "memory.store.quarantined")
+        }
         assert told == {"sqlite": 0, "sqlite-2": 1, "sqlite-3": 0}
         await memory.maintain()
         assert {point.value for point in points(reader, "memory.store.quarantined")} == {0}
@@ -215,7 +243,10 @@ async def broken(*_: object) -> None:
 
 
 def queued(reader: InMemoryMetricReader) -> dict[Any, Any]:
-    return {point.attributes["memory.store.tiers"]: point.value for point in points(reader, "memory.deliveries.queued")}
+    return {
+        point.attributes["memory.store.tiers"]: point.value
+        for point in points(reader, "memory.deliveries.queued")
+    }
 
 
 def points(reader: InMemoryMetricReader, name: str) -> list[Any]:

@@ -13,7 +13,11 @@ from memory.facade.config import MemoryConfig, load
 
 pytestmark = pytest.mark.behaviour("B85")
 
-ENVIRONMENT = {"MONGODB_URI": "mongodb://from-env:27017/uri_path", "MONGODB_DB": "env_db", "MONGODB_COLLECTION_PREFIX": "env_"}
+ENVIRONMENT = {
+    "MONGODB_URI": "mongodb://from-env:27017/uri_path",
+    "MONGODB_DB": "env_db",
+    "MONGODB_COLLECTION_PREFIX": "env_",
+}
 
 
 def found(config: MemoryConfig) -> MongoConfig:
@@ -23,7 +27,13 @@ def found(config: MemoryConfig) -> MongoConfig:
 
 
 def loaded(url: str, environ: dict[str, str], tmp_path: Path, **options: Any) -> MongoConfig:
-    return found(load({"tiers": {"mid": "m"}, "stores": {"m": {"url": url, "options": options}}}, environ=environ, folder=tmp_path))
+    return found(
+        load(
+            {"tiers": {"mid": "m"}, "stores": {"m": {"url": url, "options": options}}},
+            environ=environ,
+            folder=tmp_path,
+        )
+    )
 
 
 def test_what_is_set_beats_the_environment(tmp_path: Path) -> None:
@@ -35,9 +45,15 @@ def test_what_is_set_beats_the_environment(tmp_path: Path) -> None:
 
 def test_arguments_beat_the_file_and_the_file_beats_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "memory.toml"
-    file.write_text('[tiers]\nmid = "m"\n[stores.m]\nurl = "mongodb://file:1"\noptions = { database = "file_db" }\n')
+    file.write_text(
+        '[tiers]\nmid = "m"\n[stores.m]\nurl = "mongodb://file:1"\noptions = { database = "file_db" }\n'
+    )
     config = load(file, {"stores": {"m": {"options": {"database": "argument_db"}}}}, environ=ENVIRONMENT)
-    assert (found(config).hosts, found(config).database, found(config).prefix) == ("file:1", "argument_db", "env_")
+    assert (found(config).hosts, found(config).database, found(config).prefix) == (
+        "file:1",
+        "argument_db",
+        "env_",
+    )
     assert found(load(file, environ=ENVIRONMENT)).database == "file_db"
 
 
@@ -56,14 +72,22 @@ def test_the_database_is_that_of_the_path_then_the_default(tmp_path: Path) -> No
 
 def test_urls_of_tiers_and_routes_are_completed_too(tmp_path: Path) -> None:
     route = {"tiers": ["mid"], "store": "mongodb://", "tenants": ["acme"]}
-    config = load({"tiers": {"mid": "mongodb://", "long": "memory://"}, "routes": [route]}, environ=ENVIRONMENT, folder=tmp_path)
+    config = load(
+        {"tiers": {"mid": "mongodb://", "long": "memory://"}, "routes": [route]},
+        environ=ENVIRONMENT,
+        folder=tmp_path,
+    )
     assert route["store"] == "mongodb://"
-    assert {s.url.partition("?")[0] for s in config.stores_in_use() if s.url.startswith("mongodb")} == {"mongodb://from-env:27017/uri_path"}
+    assert {s.url.partition("?")[0] for s in config.stores_in_use() if s.url.startswith("mongodb")} == {
+        "mongodb://from-env:27017/uri_path"
+    }
 
 
 def test_what_is_shown_says_where_it_came_from_and_hides_the_password(tmp_path: Path) -> None:
     environ = {"MONGODB_URI": "mongodb://ann:hunter2@from-env/x"}
-    config = load({"tiers": {"mid": "m"}, "stores": {"m": {"url": "mongodb://"}}}, environ=environ, folder=tmp_path)
+    config = load(
+        {"tiers": {"mid": "m"}, "stores": {"m": {"url": "mongodb://"}}}, environ=environ, folder=tmp_path
+    )
     assert config.origins["stores.m.url"] == "MONGODB_URI"
     assert "hunter2" not in repr(config) + str(config.leaves())
 

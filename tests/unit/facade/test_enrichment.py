@@ -19,7 +19,13 @@ ADA = "user:ada"
 
 def points(reader: InMemoryMetricReader, name: str) -> list[Any]:
     data: Any = reader.get_metrics_data()
-    found = [m for resource in data.resource_metrics for scope in resource.scope_metrics for m in scope.metrics if m.name == name]
+    found = [
+        m
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for m in scope.metrics
+        if m.name == name
+    ]
     return [point for metric in found for point in metric.data.data_points]
 
 
@@ -32,8 +38,13 @@ async def test_telemetry_measures_what_advisors_are_asked_and_the_tokens_they_sa
             await memory.remember("Ada sails", scope=ADA, auto_tag=True)
         model = memory._engine.enriching._advisor.model  # type: ignore[union-attr]
     about = {"memory.enrichment.of": "auto_tag", "gen_ai.request.model": model}
-    tokens = {point.attributes["gen_ai.token.type"]: (point.sum, point.attributes) for point in points(reader, "gen_ai.client.token.usage")}
-    assert tokens == {kind: (count, about | {"gen_ai.token.type": kind}) for kind, count in (("input", 120), ("output", 3))}
+    tokens = {
+        point.attributes["gen_ai.token.type"]: (point.sum, point.attributes)
+        for point in points(reader, "gen_ai.client.token.usage")
+    }
+    assert tokens == {
+        kind: (count, about | {"gen_ai.token.type": kind}) for kind, count in (("input", 120), ("output", 3))
+    }
     (durations,) = points(reader, "memory.enrichment.duration")
     assert (durations.count, durations.attributes) == (2, about | {"memory.enrichment.answered": True})
 
@@ -62,7 +73,10 @@ async def test_a_configuration_with_telemetry_watches_advisors() -> None:
 def test_toggles_are_off_unless_configured() -> None:
     config = MemoryConfig.load("memory://")
     assert (config.enrichment.auto_tag, config.enrichment.auto_supersede) == (False, False)
-    with pytest.raises(ConfigError, match=r"enrichment\.auto_tags: there is no setting 'auto_tags' in \[enrichment\]; did you mean 'auto_tag'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"enrichment\.auto_tags: there is no setting 'auto_tags' in \[enrichment\]; did you mean 'auto_tag'",
+    ):
         MemoryConfig.load("memory://", enrichment={"auto_tags": True})
 
 
@@ -73,7 +87,9 @@ def test_without_an_event_loop_it_is_the_same() -> None:
         assert isinstance(written.auto_tag, AutoTag)
         assert memory.enrichment(written.entry.id).auto_tag == written.auto_tag
         old = memory.write("Ada lives in Porto", scope=ADA)
-        manual = memory.scoped(ADA).remember("Ada lives in Faro", supersedes=[old.id], wait="5s").supersedes_manual
+        manual = (
+            memory.scoped(ADA).remember("Ada lives in Faro", supersedes=[old.id], wait="5s").supersedes_manual
+        )
         assert manual is not None
         assert manual.invalidated == (old.id,)
 
@@ -84,14 +100,18 @@ def test_an_answer_that_says_what_it_cost_is_a_text() -> None:
 
 
 async def test_the_end_of_a_session_waits_for_what_an_advisor_is_being_asked_of_its_entries() -> None:
-    """They do not move before: an end that did not wait would leave them where they are, and nobody ends a session twice."""
+    """They do not move before: an end that did not wait would leave them where they
+    are, and nobody ends a session twice.
+    """
 
     async def slow(prompt: Prompt) -> str:
         await asyncio.sleep(0.05)
         return "sea"
 
     async with Memory("memory://", embedder="none", advisor=slow) as memory:
-        entry = await memory.write("Ada sails", scope="session:s1", type="reference", tags=["fact"], auto_tag=True)
+        entry = await memory.write(
+            "Ada sails", scope="session:s1", type="reference", tags=["fact"], auto_tag=True
+        )
         report = await memory.sessions.end("s1")
         assert ([one.entry_id for one in report.moved], report.waiting) == ([entry.id], [])
         found = await memory.get(entry.id)

@@ -1,4 +1,6 @@
-"""What an erasure reaches of forks: copies of the message, of its summaries, and what was made of them, however far they were copied."""
+"""What an erasure reaches of forks: copies of the message, of its summaries, and what
+was made of them, however far they were copied.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ async def left(memory: Memory) -> list[str]:
 
 
 async def forked(memory: Memory, **more: Any) -> tuple[Session, Session, Session]:
-    """A session, its fork, in which that goes on, and a fork of the fork, which has ended."""
+    """A session, its fork, in which that goes on, and a fork of the fork, which has
+    ended.
+    """
     session = memory.session("s", user="carol")
     others = [{"id": f"o{number}", "role": "user", "content": f"other {number}"} for number in range(3)]
     await session.append([others[0], {"id": "m", "role": "user", "content": WORDS, **more}, *others[1:]])
@@ -44,12 +48,23 @@ async def forked(memory: Memory, **more: Any) -> tuple[Session, Session, Session
     return session, fork, again
 
 
-@pytest.mark.parametrize(("gone", "carried"), [(None, None), ("s", None), ("f", None), (None, "same"), ("f", "elsewhere")])
-async def test_the_erasure_of_a_message_reaches_its_copies_in_forks(memory: Memory, gone: str | None, carried: str | None) -> None:
+@pytest.mark.parametrize(
+    ("gone", "carried"), [(None, None), ("s", None), ("f", None), (None, "same"), ("f", "elsewhere")]
+)
+async def test_the_erasure_of_a_message_reaches_its_copies_in_forks(
+    memory: Memory, gone: str | None, carried: str | None
+) -> None:
     await forked(memory)
-    async with Memory("memory://", accept_loss=True, embedder="none", tenant="elsewhere" if carried == "elsewhere" else "default") as there:
+    async with Memory(
+        "memory://",
+        accept_loss=True,
+        embedder="none",
+        tenant="elsewhere" if carried == "elsewhere" else "default",
+    ) as there:
         if carried is not None:
-            assert (await there.admin.import_(memory.admin.export(), same_ids=carried == "same")).problems == []
+            assert (
+                await there.admin.import_(memory.admin.export(), same_ids=carried == "same")
+            ).problems == []
             memory = there
         if gone is not None:
             await memory.sessions.delete(gone)
@@ -94,7 +109,9 @@ async def test_a_session_created_again_shares_nothing_with_forks_of_its_former_l
     _, fork, _ = await forked(memory)
     await memory.sessions.delete("s")
     again = memory.session("s", user="carol")
-    await again.append([{"id": f"n{number}", "role": "user", "content": f"new {number}"} for number in range(4)])
+    await again.append(
+        [{"id": f"n{number}", "role": "user", "content": f"new {number}"} for number in range(4)]
+    )
     for number in range(4):
         assert await again.erase(f"n{number}") is True
     assert WORDS in [item.message.text for item in (await fork.history()).items]

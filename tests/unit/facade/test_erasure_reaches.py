@@ -1,4 +1,6 @@
-"""What an erasure reaches of what was made of the erased: copies, summaries, learnt facts, notes, forks; also what was about to be stored."""
+"""What an erasure reaches of what was made of the erased: copies, summaries, learnt
+facts, notes, forks; also what was about to be stored.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ from typing import Any
 
 import pytest
 
-from memory import CompactionError, Entry, EveryTurn, Extraction, Leaving, Memory, MemoryManager, NamedStore, NotFound, StoreUnavailable
+from memory import (
+    CompactionError,
+    Entry,
+    EveryTurn,
+    Extraction,
+    Leaving,
+    Memory,
+    MemoryManager,
+    NamedStore,
+    NotFound,
+    StoreUnavailable,
+)
 from memory.orchestrator import derivatives
 from memory.ports.advisor import Prompt
 from tests.acceptance.support import HOUR, Clock
@@ -25,7 +38,11 @@ def url(tmp_path: Path) -> str:
 
 
 def learn(leaving: Leaving) -> list[dict[str, Any]]:
-    return [{"content": m.text, "scope": f"session:{leaving.session_id}", "tags": ["fact"]} for m in leaving.messages if m.role == "user"]
+    return [
+        {"content": m.text, "scope": f"session:{leaving.session_id}", "tags": ["fact"]}
+        for m in leaving.messages
+        if m.role == "user"
+    ]
 
 
 async def entries_in(memory: Memory) -> set[str]:
@@ -33,12 +50,20 @@ async def entries_in(memory: Memory) -> set[str]:
 
 
 async def everything_made(memory: Memory) -> str:
-    """A message, and made of it: a fact, its copies by rule and by a caller, a copy of a copy, a compacted entry, a manager's fact. The fact's id."""
+    """A message, and made of it: a fact, its copies by rule and by a caller, a copy of
+    a copy, a compacted entry, a manager's fact. The fact's id.
+    """
     session = memory.session("s1", user="ada")
-    store = NamedStore("work", memory.scoped("workspace:w"), writable=True, extraction=Extraction(EveryTurn()))
-    async with MemoryManager([store], memory=memory, model=lambda _: json.dumps([{"content": f"Learnt: {WORDS}"}])) as manager:
+    store = NamedStore(
+        "work", memory.scoped("workspace:w"), writable=True, extraction=Extraction(EveryTurn())
+    )
+    async with MemoryManager(
+        [store], memory=memory, model=lambda _: json.dumps([{"content": f"Learnt: {WORDS}"}])
+    ) as manager:
         recording = await manager.record(session)
-        await session.append([{"id": "m1", "role": "user", "content": WORDS}, {"role": "assistant", "content": "ok"}])
+        await session.append(
+            [{"id": "m1", "role": "user", "content": WORDS}, {"role": "assistant", "content": "ok"}]
+        )
         await recording.turn_ended()
     await session.end()
     [fact] = await memory.retrieve("session:s1")
@@ -65,14 +90,22 @@ async def erase_everything(memory: Memory) -> object:
     ids=["message", "session", "user", "tenant", "scope"],
 )
 @pytest.mark.parametrize("carried", [None, "same ids", "new ids"])
-async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(tmp_path: Path, act: Act, left: set[str], carried: str | None) -> None:
+async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(
+    tmp_path: Path, act: Act, left: set[str], carried: str | None
+) -> None:
     async with AsyncExitStack() as stack:
-        memory = await stack.enter_async_context(Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES))
+        memory = await stack.enter_async_context(
+            Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES)
+        )
         await everything_made(memory)
         if carried is not None:
             tenant = memory.tenant if carried == "same ids" else "elsewhere"
-            there = await stack.enter_async_context(Memory(f"sqlite:///{tmp_path}/there.db", tenant=tenant, embedder="none"))
-            assert (await there.admin.import_(memory.admin.export(), same_ids=carried == "same ids")).problems == []
+            there = await stack.enter_async_context(
+                Memory(f"sqlite:///{tmp_path}/there.db", tenant=tenant, embedder="none")
+            )
+            assert (
+                await there.admin.import_(memory.admin.export(), same_ids=carried == "same ids")
+            ).problems == []
             assert await entries_in(there) == await entries_in(memory)
             memory = there
         other = await memory.write("something else", scope="user:bob")
@@ -81,19 +114,32 @@ async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(tmp
         assert (await memory.get(other.id) == other) is (act.__name__ != "erase_everything")
 
 
-async def test_deleting_an_entry_takes_what_rules_made_of_it_and_leaves_what_callers_made(tmp_path: Path) -> None:
+async def test_deleting_an_entry_takes_what_rules_made_of_it_and_leaves_what_callers_made(
+    tmp_path: Path,
+) -> None:
     async with Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES) as memory:
         fact = await everything_made(memory)
         deleted = await memory.delete(fact)
-        assert await entries_in(memory) == {"session:s1", "workspace:w", "workspace:x", "org:o"}  # the compacted entry, and what is no copy by a rule
+        assert await entries_in(memory) == {
+            "session:s1",
+            "workspace:w",
+            "workspace:x",
+            "org:o",
+        }  # the compacted entry, and what is no copy by a rule
         kept = [await memory.get(one) for one in deleted.kept]
         assert deleted
         assert deleted.is_complete
-        assert {entry.scope.text for entry in kept if entry is not None} == {"session:s1", "workspace:x", "org:o"}
+        assert {entry.scope.text for entry in kept if entry is not None} == {
+            "session:s1",
+            "workspace:x",
+            "org:o",
+        }
         assert not await memory.delete(fact)
 
 
-async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Memory(url(tmp_path), embedder="none", promotion=RULES) as memory:
         await memory.session("s1", user="ada").append({"role": "user", "content": "hello"})
         entry = await memory.write(WORDS, scope="session:s1", tags=["fact"])
@@ -114,7 +160,9 @@ async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store
 
 
 @pytest.mark.parametrize("copied_before", [False, True])
-async def test_an_entry_that_took_the_place_of_its_source_outlives_the_sources_scope(tmp_path: Path, copied_before: bool) -> None:
+async def test_an_entry_that_took_the_place_of_its_source_outlives_the_sources_scope(
+    tmp_path: Path, copied_before: bool
+) -> None:
     async with Memory(url(tmp_path), embedder="none") as memory:
         entry = await memory.write(WORDS, scope="session:s1")
         if copied_before:
@@ -130,20 +178,34 @@ async def test_a_session_that_expires_leaves_the_copies_of_what_was_learnt_in_it
         sessions = memory._engine.conversations.sessions
         await sessions.erase_expired(await sessions.record(memory.tenant, "s1"))
         assert "user:ada" in await entries_in(memory)
-        assert "session:s1" in await entries_in(memory)  # the compacted entry; the fact itself goes with its session
-        assert WORDS not in [entry.content async for entry in memory.entries.all() if entry.scope.text == "session:s1"]
+        assert "session:s1" in await entries_in(
+            memory
+        )  # the compacted entry; the fact itself goes with its session
+        assert WORDS not in [
+            entry.content async for entry in memory.entries.all() if entry.scope.text == "session:s1"
+        ]
 
 
 @pytest.mark.parametrize("how", ["promote", "rule"])
 @pytest.mark.parametrize(
     "act",
-    [lambda m, _: m.admin.erase_user("ada"), lambda m, _: m.sessions.delete("s1"), lambda m, e: m.delete(e.id)],
+    [
+        lambda m, _: m.admin.erase_user("ada"),
+        lambda m, _: m.sessions.delete("s1"),
+        lambda m, e: m.delete(e.id),
+    ],
     ids=["user", "session", "entry"],
 )
 async def test_a_copy_that_is_about_to_be_stored_does_not_outlive_its_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, act: Callable[[Memory, Entry], Awaitable[object]]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    act: Callable[[Memory, Entry], Awaitable[object]],
 ) -> None:
-    async with Memory(url(tmp_path), embedder="none", promotion=RULES) as ours, Memory(url(tmp_path), embedder="none") as other:
+    async with (
+        Memory(url(tmp_path), embedder="none", promotion=RULES) as ours,
+        Memory(url(tmp_path), embedder="none") as other,
+    ):
         session = ours.session("s1", user="ada")
         await session.append({"role": "user", "content": "hello"})
         entry = await ours.write(WORDS, scope="session:s1", tags=["fact"])
@@ -164,7 +226,9 @@ async def test_a_copy_that_is_about_to_be_stored_does_not_outlive_its_source(
         assert await entries_in(other) == set()
 
 
-async def test_a_copy_of_an_entry_that_is_edited_meanwhile_says_what_the_entry_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_of_an_entry_that_is_edited_meanwhile_says_what_the_entry_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Memory(url(tmp_path), embedder="none") as memory:
         entry = await memory.write(WORDS, scope="session:s1")
         derivation = memory._engine.derivation
@@ -209,7 +273,9 @@ async def test_a_summary_of_what_is_erased_meanwhile_is_not_stored_and_takes_no_
 
 
 @pytest.mark.parametrize("when", ["after", "while the advisor answers"])
-async def test_an_advisors_note_does_not_outlive_the_entry_that_it_speaks_of(tmp_path: Path, when: str) -> None:
+async def test_an_advisors_note_does_not_outlive_the_entry_that_it_speaks_of(
+    tmp_path: Path, when: str
+) -> None:
     async def advise(prompt: Prompt) -> str:
         if "tags" in prompt.system:
             return "home"
@@ -234,7 +300,10 @@ async def test_an_imported_note_goes_with_the_entry_that_it_speaks_of(tmp_path: 
     def advise(prompt: Prompt) -> str:
         return "home" if "tags" in prompt.system else "1\nMoved away from secretstreet 5."
 
-    async with Memory(url(tmp_path), embedder="none", advisor=advise) as memory, Memory(f"sqlite:///{tmp_path}/there.db", embedder="none") as there:
+    async with (
+        Memory(url(tmp_path), embedder="none", advisor=advise) as memory,
+        Memory(f"sqlite:///{tmp_path}/there.db", embedder="none") as there,
+    ):
         old = await memory.write("Bob lives in secretstreet 5", scope="user:bob")
         await memory.write("Bob lives in Porto", scope="user:bob", auto_supersede=True)
         await memory._engine.enriching.asked()
@@ -247,9 +316,17 @@ async def test_an_imported_note_goes_with_the_entry_that_it_speaks_of(tmp_path: 
 async def test_a_fork_that_is_about_to_be_stored_has_nothing_that_was_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, stands: bool
 ) -> None:
-    async with Memory(url(tmp_path), embedder="none") as ours, Memory(url(tmp_path), embedder="none") as other:
+    async with (
+        Memory(url(tmp_path), embedder="none") as ours,
+        Memory(url(tmp_path), embedder="none") as other,
+    ):
         session = ours.session("s", user="ada")
-        await session.append([{"id": "m1", "role": "user", "content": WORDS}, {"id": "m2", "role": "assistant", "content": "ok"}])
+        await session.append(
+            [
+                {"id": "m1", "role": "user", "content": WORDS},
+                {"id": "m2", "role": "assistant", "content": "ok"},
+            ]
+        )
         conversations = ours._engine.conversations
         fork = conversations.fork
 
@@ -277,7 +354,10 @@ async def test_a_fork_that_is_about_to_be_stored_has_nothing_that_was_erased(
 @pytest.mark.parametrize("gone", ["deleted", "expired"])
 async def test_a_fork_outlives_the_session_that_it_forked_off_from(tmp_path: Path, gone: str) -> None:
     clock = Clock()
-    async with Memory(url(tmp_path), embedder="none", clock=clock) as memory, Memory(url(tmp_path), embedder="none", clock=clock) as other:
+    async with (
+        Memory(url(tmp_path), embedder="none", clock=clock) as memory,
+        Memory(url(tmp_path), embedder="none", clock=clock) as other,
+    ):
         session = memory.session("s", user="ada", expires_at=HOUR)
         await session.append({"role": "user", "content": WORDS})
         fork = await session.fork(session_id="f")
@@ -291,7 +371,9 @@ async def test_a_fork_outlives_the_session_that_it_forked_off_from(tmp_path: Pat
         assert [message.text for message in (await fork.context()).messages] == [WORDS]
 
 
-async def test_a_fork_whose_writer_died_outlives_the_expiry_of_its_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fork_whose_writer_died_outlives_the_expiry_of_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = Clock()
     async with Memory(url(tmp_path), embedder="none", clock=clock) as memory:
         session = memory.session("s", user="ada", expires_at=HOUR)

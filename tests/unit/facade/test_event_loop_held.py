@@ -1,4 +1,6 @@
-"""No call holds the event loop: the CPU that one callback takes is measured, not the time that passes, which is the machine's business."""
+"""No call holds the event loop: the CPU that one callback takes is measured, not the
+time that passes, which is the machine's business.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,17 @@ from tests.support.placings import MONTHS, Placing, forget
 
 pytestmark = [
     pytest.mark.processor,
-    pytest.mark.flaky(reruns=2, only_rerun="held the event loop"),  # of three runs the least counts: what else a machine does only adds to it
+    pytest.mark.flaky(
+        reruns=2, only_rerun="held the event loop"
+    ),  # of three runs the least counts: what else a machine does only adds to it
 ]
 
 HELD = 0.05
 """Seconds of CPU, of a processor that does `_the_yardstick` in `YARDSTICK`."""
 YARDSTICK = 0.0155
-"""Seconds of CPU: the least of many on the machine that the figure is asked of, with nothing beside it."""
+"""Seconds of CPU: the least of many on the machine that the figure is asked of, with
+nothing beside it.
+"""
 
 _chance = random.Random(7)  # noqa: S311 - the same texts in every run
 _NAMES = "the ferry runs on Sundays when Ada drinks tea in Lisbon quietly boat harbour captain".split()
@@ -39,19 +45,30 @@ LONGEST = " ".join(f"{_chance.choice(_NAMES)}{_chance.randrange(500)}" for _ in 
 LARGEST = {f"k{number}": _chance.random() for number in range(2_600)}
 TAGS = [f"tag{number}" for number in range(32)]
 
-ONE_FILE = pytest.param(lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite"))
+ONE_FILE = pytest.param(
+    lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")
+)
 
 
 def _on(placing: Placing) -> Any:
     return pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
 
 
-EVERYWHERE = [ONE_FILE, *(_on(placing) for placing in MONTHS if placing.name in ("redis-postgres-edge", "redis-mongo-edge", "mariadb-edge"))]
+EVERYWHERE = [
+    ONE_FILE,
+    *(
+        _on(placing)
+        for placing in MONTHS
+        if placing.name in ("redis-postgres-edge", "redis-mongo-edge", "mariadb-edge")
+    ),
+]
 everywhere = pytest.mark.parametrize("config", EVERYWHERE, indirect=True)
 
 
 def _the_yardstick() -> float:
-    """What a fixed piece of work takes now, of the kind that is measured: a processor that is shared does less in a second of its time."""
+    """What a fixed piece of work takes now, of the kind that is measured: a processor
+    that is shared does less in a second of its time.
+    """
     began = time.thread_time()
     for _ in range(4):
         json.loads(json.dumps(LARGEST))
@@ -93,7 +110,9 @@ class Holding:
             gc.enable()
         if self.longest >= HELD:
             slower = max(1.0, statistics.median(_the_yardstick() for _ in range(9)) / YARDSTICK)
-            assert self.longest < HELD * slower, f"held the event loop for {self.longest * 1000:.0f} ms, {slower:.2f} times slower: {self.what}"
+            assert self.longest < HELD * slower, (
+                f"held the event loop for {self.longest * 1000:.0f} ms, {slower:.2f} times slower: {self.what}"
+            )
         return result
 
 
@@ -112,7 +131,9 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 @pytest.fixture
 async def memory(config: Any) -> AsyncIterator[Memory]:
-    """With the embedder everyone gets, each path gone once: what is loaded and compiled at first is not looked at."""
+    """With the embedder everyone gets, each path gone once: what is loaded and compiled
+    at first is not looked at.
+    """
     async with Memory(config) as opened:
         entry = await opened.write("the harbour is quiet", scope="user:warm", key="k", metadata={"a": 1})
         await opened.update(entry.id, content="the harbour is loud")
@@ -132,7 +153,9 @@ async def test_the_measure_sees_what_holds_the_loop(holding: Holding) -> None:
 
 
 @everywhere
-async def test_writing_and_changing_the_longest_text_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
+async def test_writing_and_changing_the_longest_text_does_not_hold_the_loop(
+    memory: Memory, holding: Holding
+) -> None:
     whole: Any = {"scope": "user:ada", "metadata": LARGEST, "tags": TAGS, "title": "x" * 200}
     entry = await holding.of(lambda: memory.write(LONGEST, key="k", **whole))
     await holding.of(lambda: memory.write(LONGEST, key="k", **whole))
@@ -144,7 +167,10 @@ async def test_writing_and_changing_the_longest_text_does_not_hold_the_loop(memo
 
 @everywhere
 async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
-    short = [{"content": f"note {number}: " + LONGEST[:200], "scope": "user:ada", "key": str(number)} for number in range(500)]
+    short = [
+        {"content": f"note {number}: " + LONGEST[:200], "scope": "user:ada", "key": str(number)}
+        for number in range(500)
+    ]
     first = await holding.of(lambda: memory.write_many(short))
     assert await holding.of(lambda: memory.write_many(short)) == first
     assert len(await holding.of(lambda: memory.entries.all())) == 501
@@ -154,27 +180,46 @@ async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holdi
 @everywhere
 async def test_writing_many_that_are_large_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     whole: Any = {"metadata": LARGEST, "scope": "user:ada"}
-    large = [{"content": f"{number} {LONGEST[: 3_000 * (number % 3)]}", "key": str(number), **whole} for number in range(60)]
+    large = [
+        {"content": f"{number} {LONGEST[: 3_000 * (number % 3)]}", "key": str(number), **whole}
+        for number in range(60)
+    ]
     await holding.of(lambda: memory.write_many(large))
     await holding.of(lambda: memory.write_many(large))
     assert len(await holding.of(lambda: memory.entries.all("user:ada"))) == 60
-    assert len(await holding.of(lambda: memory.search("ferry boat harbour", scope="user:ada", limit=60))) >= 40
+    assert (
+        len(await holding.of(lambda: memory.search("ferry boat harbour", scope="user:ada", limit=60))) >= 40
+    )
     assert await holding.of(lambda: memory.admin.erase("user:ada")) == 60
 
 
 @everywhere
-async def test_asking_with_the_longest_query_and_the_most_scopes_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
-    await memory.write_many([{"content": LONGEST[number * 100 : number * 100 + 100], "scope": "user:ada"} for number in range(500)])
+async def test_asking_with_the_longest_query_and_the_most_scopes_does_not_hold_the_loop(
+    memory: Memory, holding: Holding
+) -> None:
+    await memory.write_many(
+        [
+            {"content": LONGEST[number * 100 : number * 100 + 100], "scope": "user:ada"}
+            for number in range(500)
+        ]
+    )
     assert await holding.of(lambda: memory.search(LONGEST, scope="user:ada"))
-    assert await holding.of(lambda: memory.search("ferry1 boat2", scope=[f"user:{n}" for n in range(999)] + ["user:ada"]))
+    assert await holding.of(
+        lambda: memory.search("ferry1 boat2", scope=[f"user:{n}" for n in range(999)] + ["user:ada"])
+    )
     assert len(await holding.of(lambda: memory.retrieve("user:ada", limit=500))) == 500
 
 
 @everywhere
 @pytest.mark.parametrize("scope", ["session:s", "user:ada"])
-async def test_reading_a_thousand_does_not_hold_the_loop(memory: Memory, holding: Holding, scope: str) -> None:
+async def test_reading_a_thousand_does_not_hold_the_loop(
+    memory: Memory, holding: Holding, scope: str
+) -> None:
     """In a session, which Redis keeps and only reading finds by words, and elsewhere."""
-    many = [{"content": LONGEST[number * 50 : number * 50 + 500], "scope": scope, "metadata": {"n": number}} for number in range(1_000)]
+    many = [
+        {"content": LONGEST[number * 50 : number * 50 + 500], "scope": scope, "metadata": {"n": number}}
+        for number in range(1_000)
+    ]
     await memory.write_many(many)
     assert len(await holding.of(lambda: memory.retrieve(scope, limit=1_000))) == 1_000
     assert len(await holding.of(lambda: memory.entries.all(scope))) == 1_000
@@ -198,19 +243,28 @@ async def test_an_import_does_not_hold_the_loop(memory: Memory, holding: Holding
 async def test_a_session_of_thousands_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     session = memory.session("long", user="ada", system="You are kind.")
     for start in range(0, 3_000, 500):
-        said = [{"role": "user" if n % 2 else "assistant", "content": f"{n} {LONGEST[n : n + 400]}", "id": str(n)} for n in range(start, start + 500)]
+        said = [
+            {"role": "user" if n % 2 else "assistant", "content": f"{n} {LONGEST[n : n + 400]}", "id": str(n)}
+            for n in range(start, start + 500)
+        ]
         assert len(await holding.of(partial(session.append, said))) == 500
     assert len((await holding.of(session.context)).messages) == 3_001
     assert len((await holding.of(lambda: session.context(20_000))).messages) < 1_000
     assert len((await holding.of(lambda: session.history(limit=1_000))).items) == 1_000
     assert await holding.of(lambda: session.search("ferry boat harbour", limit=100))
-    assert await holding.of(lambda: session.compact(lambda messages: f"{len(messages)} of them", keep_last=20))
+    assert await holding.of(
+        lambda: session.compact(lambda messages: f"{len(messages)} of them", keep_last=20)
+    )
     assert await holding.of(session.delete)
 
 
-async def test_an_import_of_the_longest_entries_with_the_same_ids_does_not_hold_the_loop(memory: Memory, holding: Holding, tmp_path: Path) -> None:
+async def test_an_import_of_the_longest_entries_with_the_same_ids_does_not_hold_the_loop(
+    memory: Memory, holding: Holding, tmp_path: Path
+) -> None:
     for number in range(60):
-        entry = await memory.write(LONGEST, scope="user:ada", metadata=LARGEST if number % 10 == 0 else {}, tags=TAGS)
+        entry = await memory.write(
+            LONGEST, scope="user:ada", metadata=LARGEST if number % 10 == 0 else {}, tags=TAGS
+        )
         await memory.update(entry.id, title=f"number {number}")
     lines = await holding.of(memory.admin.export)
     assert len([line for line in lines if line["scope"] == "user:ada"]) == 120
@@ -220,7 +274,9 @@ async def test_an_import_of_the_longest_entries_with_the_same_ids_does_not_hold_
 
 @everywhere
 async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
-    await memory.write_many([{"content": f"ferry {n}", "source": f"v{n * 90}", "scope": "session:s"} for n in range(450)])
+    await memory.write_many(
+        [{"content": f"ferry {n}", "source": f"v{n * 90}", "scope": "session:s"} for n in range(450)]
+    )
     where = within(Partition("default", "session:s"))
     wanted = In("source", tuple(f"v{n}" for n in range(40_000)))
     found = 0
@@ -244,7 +300,9 @@ async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Ho
     ],
     ids=["tags", "empty texts", "letters", "lists", "names", "content"],
 )
-async def test_refusing_what_is_far_too_large_does_not_hold_the_loop(memory: Memory, holding: Holding, wrong: Callable[[], dict[str, Any]]) -> None:
+async def test_refusing_what_is_far_too_large_does_not_hold_the_loop(
+    memory: Memory, holding: Holding, wrong: Callable[[], dict[str, Any]]
+) -> None:
     given = {"content": "x", "scope": "user:ada", **wrong()}
 
     async def refused() -> None:

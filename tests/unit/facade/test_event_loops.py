@@ -1,4 +1,6 @@
-"""A memory belongs to the event loop it was opened on: another is told so, and closing comes back from anywhere."""
+"""A memory belongs to the event loop it was opened on: another is told so, and closing
+comes back from anywhere.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,22 @@ from tests.support.placings import STORIES, forget
 
 PLACES = [
     pytest.param(lambda _folder: "memory://", id="in-memory", marks=pytest.mark.backend("in_memory")),
-    pytest.param(lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")),
+    pytest.param(
+        lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")
+    ),
     *(
-        pytest.param(placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *beyond(placing.name, {"redis-postgres-edge"}, ())])
+        pytest.param(
+            placing.config,
+            id=placing.name,
+            marks=[*marks_of(*placing.backends), *beyond(placing.name, {"redis-postgres-edge"}, ())],
+        )
         for placing in STORIES
     ),
 ]
 IN_TIME = 30.0
-"""Seconds within which every close here comes back, three stores and a busy machine allowed for."""
+"""Seconds within which every close here comes back, three stores and a busy machine
+allowed for.
+"""
 
 
 @pytest.fixture(params=PLACES)
@@ -53,12 +63,21 @@ async def _said(memory: Memory) -> list[str]:
     return [entry.content for entry in await memory.retrieve("user:ada")]
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of drivers whose loop ended under them, when they are collected
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # of drivers whose loop ended under them, when they are collected
 def test_a_memory_whose_loop_ended_says_so_and_is_let_go_of_on_another(place: Any) -> None:
     memory = Memory(place, embedder="none", tenant="loops")
     asyncio.run(_opened(memory))
-    for call in (memory.retrieve("user:ada"), memory.write("again", scope="user:ada"), memory.admin.stats(), memory.open()):
-        with pytest.raises(WrongEventLoop, match=r"has ended: await close\(\) lets go of it.*BlockingMemory") as refused:
+    for call in (
+        memory.retrieve("user:ada"),
+        memory.write("again", scope="user:ada"),
+        memory.admin.stats(),
+        memory.open(),
+    ):
+        with pytest.raises(
+            WrongEventLoop, match=r"has ended: await close\(\) lets go of it.*BlockingMemory"
+        ) as refused:
             asyncio.run(call)
         assert refused.value.ended
         del refused  # its traceback holds what is to be collected below
@@ -98,7 +117,9 @@ async def test_while_its_loop_runs_another_loop_is_refused_and_may_close_it(sqli
             with pytest.raises(WrongEventLoop, match="one Memory per event loop") as refused:
                 await call
             assert not refused.value.ended
-        assert await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_said(memory), loop)) == ["the ferry runs on Sundays"]
+        assert await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_said(memory), loop)) == [
+            "the ferry runs on Sundays"
+        ]
         await asyncio.wait_for(memory.close(), IN_TIME)
         with pytest.raises(NotOpen):
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_said(memory), loop))
@@ -107,7 +128,9 @@ async def test_while_its_loop_runs_another_loop_is_refused_and_may_close_it(sqli
 
 
 @pytest.mark.backend("sqlite")
-async def test_closing_comes_back_while_the_loop_that_owns_it_is_held_up(sqlite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_comes_back_while_the_loop_that_owns_it_is_held_up(
+    sqlite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("memory.facade.life.PATIENCE", 0.05)
     memory, released = Memory(sqlite, embedder="none"), threading.Event()
     async with _opened_elsewhere(memory) as loop:
@@ -116,7 +139,9 @@ async def test_closing_comes_back_while_the_loop_that_owns_it_is_held_up(sqlite:
         released.set()
         with pytest.raises(NotOpen):
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_said(memory), loop))
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(memory.close(), loop))  # it comes back once the first is through
+        await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(memory.close(), loop)
+        )  # it comes back once the first is through
 
 
 @pytest.mark.backend("sqlite")
@@ -129,7 +154,9 @@ async def test_what_no_store_is_asked_may_be_asked_on_any_loop(sqlite: str) -> N
 
 
 @pytest.mark.backend("sqlite")
-async def test_a_blocking_memory_may_be_used_in_a_thread_with_a_loop_of_its_own_and_reopened(sqlite: str) -> None:
+async def test_a_blocking_memory_may_be_used_in_a_thread_with_a_loop_of_its_own_and_reopened(
+    sqlite: str,
+) -> None:
     memory = BlockingMemory(sqlite, embedder="none")
     for _ in range(2):
         with memory:

@@ -1,4 +1,6 @@
-"""How long something is remembered: given as a moment or as a length of time from the write on."""
+"""How long something is remembered: given as a moment or as a length of time from the
+write on.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ async def test_a_length_of_time_counts_from_the_write_on(memory: Memory, clock: 
     assert await memory.retrieve("user:ada") == []
 
 
-async def test_the_same_keyed_write_with_a_length_of_time_is_a_repetition_later_too(memory: Memory, clock: Clock) -> None:
+async def test_the_same_keyed_write_with_a_length_of_time_is_a_repetition_later_too(
+    memory: Memory, clock: Clock
+) -> None:
     first = await memory.write("one", scope="user:ada", key="k", expires_at=HOUR)
     clock.advance(timedelta(minutes=5))
     assert await memory.write("one", scope="user:ada", key="k", expires_at=HOUR) == first
@@ -56,7 +60,9 @@ async def test_the_same_keyed_write_with_a_length_of_time_is_a_repetition_later_
         await memory.write("one", scope="user:ada", key="k", expires_at=2 * HOUR)
 
 
-@pytest.mark.parametrize("wrong", [3600, 0, timedelta(0), -HOUR, timedelta.max, "PT1H", "1h", b"2026-01-01", True], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [3600, 0, timedelta(0), -HOUR, timedelta.max, "PT1H", "1h", b"2026-01-01", True], ids=repr
+)
 async def test_what_is_neither_is_refused_before_anything_is_stored(memory: Memory, wrong: Any) -> None:
     entry = await memory.write("one", scope="user:ada")
     calls: Any = (
@@ -70,7 +76,9 @@ async def test_what_is_neither_is_refused_before_anything_is_stored(memory: Memo
     assert await memory.retrieve("user:ada") == [entry]
 
 
-async def test_a_small_number_is_a_moment_wherever_one_is_taken_and_a_negative_one_is_refused(memory: Memory) -> None:
+async def test_a_small_number_is_a_moment_wherever_one_is_taken_and_a_negative_one_is_refused(
+    memory: Memory,
+) -> None:
     entry = await memory.write("one", scope="user:ada")
     old = await memory.write("two", scope="user:bob", created_at=3600)
     assert old.created_at == datetime(1970, 1, 1, 1, tzinfo=UTC)
@@ -84,7 +92,9 @@ async def test_a_small_number_is_a_moment_wherever_one_is_taken_and_a_negative_o
 
 
 @pytest.mark.parametrize("scopes", [1_001, 100_000])
-async def test_more_scopes_than_may_be_asked_at_once_are_refused_by_the_limit(memory: Memory, scopes: int) -> None:
+async def test_more_scopes_than_may_be_asked_at_once_are_refused_by_the_limit(
+    memory: Memory, scopes: int
+) -> None:
     with pytest.raises(InvalidInput, match="scope: at most 1000 at once"):
         await memory.search("x", scope=[f"user:{n}" for n in range(scopes)])
     assert await memory.search("x", scope=[f"user:{n}" for n in range(1_000)]) == []

@@ -1,4 +1,6 @@
-"""Forgetting never fails quietly: a scope given as an id is refused, and an erasure says what it leaves and what it would reach."""
+"""Forgetting never fails quietly: a scope given as an id is refused, and an erasure
+says what it leaves and what it would reach.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,13 @@ from tests.support.backends import marks_of
 from tests.support.placings import PLACINGS, forget
 
 PLACES = [
-    pytest.param(lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")),
-    *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS[:1]),
+    pytest.param(
+        lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")
+    ),
+    *(
+        pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
+        for placing in PLACINGS[:1]
+    ),
 ]
 
 
@@ -81,7 +88,9 @@ def test_a_dry_run_counts_what_the_erasure_then_reaches(memory: Any) -> None:
     memory.entries.invalidate(ended.id)
     memory.write("of her session", scope="session:s1")
     for name, user in (("s1", "ada"), ("s2", "ada"), ("s3", "bob")):
-        memory.session(name, user=user).append([{"role": "user", "content": "hello", "name": "ada"}, {"role": "user", "content": "hello"}])
+        memory.session(name, user=user).append(
+            [{"role": "user", "content": "hello", "name": "ada"}, {"role": "user", "content": "hello"}]
+        )
 
     would = memory.admin.erase("user:ada", dry_run=True)
     assert (would, sorted(would.sessions_left)) == (4, ["s1", "s2"])

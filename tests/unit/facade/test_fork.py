@@ -1,4 +1,6 @@
-"""A memory that a process inherits through `fork` refuses every call at once; the parent's goes on."""
+"""A memory that a process inherits through `fork` refuses every call at once; the
+parent's goes on.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 PLACES = [
-    pytest.param(lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")),
-    *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS[:1]),
+    pytest.param(
+        lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")
+    ),
+    *(
+        pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
+        for placing in PLACINGS[:1]
+    ),
 ]
 HANGS = 60.0
 """Seconds after which a child is taken to hang."""
@@ -93,11 +100,17 @@ def refusals(calls: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
 def test_every_call_of_an_inherited_blocking_memory_is_refused_and_the_parent_goes_on(place: Any) -> None:
     with BlockingMemory(place, embedder="none") as memory:
         memory.write("before the fork", scope="user:ada")
-        session, view, other = memory.session("s", user="ada"), memory.scoped("user:ada"), memory.for_tenant("other")
+        session, view, other = (
+            memory.session("s", user="ada"),
+            memory.scoped("user:ada"),
+            memory.for_tenant("other"),
+        )
         provider, entries = BlockingBufferProvider(memory), memory.entries
         provider.write([{"role": "user", "content": "hello"}], "p")
         composite = BlockingCompositeProvider([provider])
-        manager = BlockingMemoryManager([NamedStore("ada", view, writable=True)], add_tool=True, memory=memory)
+        manager = BlockingMemoryManager(
+            [NamedStore("ada", view, writable=True)], add_tool=True, memory=memory
+        )
         manager.open()
         recording = manager.record(session)
         stream = session.stream()
@@ -136,7 +149,10 @@ def test_every_call_of_an_inherited_blocking_memory_is_refused_and_the_parent_go
         assert finished is not None
         assert finished.content == "begun and ended"
         memory.write("after", scope="user:ada")
-        assert [entry.content for entry in memory.retrieve("user:ada", order="oldest")] == ["before the fork", "after"]
+        assert [entry.content for entry in memory.retrieve("user:ada", order="oldest")] == [
+            "before the fork",
+            "after",
+        ]
 
 
 def test_every_call_of_an_inherited_async_memory_is_refused_on_any_loop(place: Any) -> None:
@@ -167,7 +183,10 @@ def test_every_call_of_an_inherited_async_memory_is_refused_on_any_loop(place: A
             calls |= {f"{name} on the inherited loop": partial(_step, make) for name, make in makers.items()}
             assert in_child(lambda: refusals(calls)) == {}
             await memory.write("after", scope="user:ada")
-            assert [entry.content for entry in await memory.retrieve("user:ada", order="oldest")] == ["before the fork", "after"]
+            assert [entry.content for entry in await memory.retrieve("user:ada", order="oldest")] == [
+                "before the fork",
+                "after",
+            ]
 
     asyncio.run(stories())
 
@@ -252,7 +271,9 @@ def test_no_destructor_of_what_was_inherited_runs_in_the_child() -> None:
     assert collect() == [1, 2], "in the parent both are collected"
 
 
-def test_the_folder_of_qdrant_edge_is_free_when_its_opener_closes_it_beside_a_forked_child(tmp_path: Path) -> None:
+def test_the_folder_of_qdrant_edge_is_free_when_its_opener_closes_it_beside_a_forked_child(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("fcntl")
     from memory.adapters.qdrant.edge_folder import Folder
 

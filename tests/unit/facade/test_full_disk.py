@@ -1,4 +1,6 @@
-"""A memory on a full disk: it opens, reads, searches and is checked; with a little room it deletes and erases."""
+"""A memory on a full disk: it opens, reads, searches and is checked; with a little room
+it deletes and erases.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,19 @@ LITTLE = 400_000
 
 def _config(small_disk: Path, backend: str) -> dict[str, Any]:
     url = f"sqlite:///{small_disk / 'memory.db'}" if backend == "sqlite" else f"file://{small_disk / 'data'}"
-    return {"stores": {"home": {"url": url}}, "tiers": dict.fromkeys(("short", "mid", "long"), "home"), "durations": {"sweep_every": "0s"}}
+    return {
+        "stores": {"home": {"url": url}},
+        "tiers": dict.fromkeys(("short", "mid", "long"), "home"),
+        "durations": {"sweep_every": "0s"},
+    }
 
 
-@pytest.mark.parametrize("backend", [pytest.param(name, marks=marks_of(name), id=name) for name in ("sqlite", "file")])
-async def test_a_memory_on_a_full_disk_opens_and_reads_and_with_a_little_room_it_erases(small_disk: Path, backend: str) -> None:
+@pytest.mark.parametrize(
+    "backend", [pytest.param(name, marks=marks_of(name), id=name) for name in ("sqlite", "file")]
+)
+async def test_a_memory_on_a_full_disk_opens_and_reads_and_with_a_little_room_it_erases(
+    small_disk: Path, backend: str
+) -> None:
     config = _config(small_disk, backend)
     async with Memory(config, embedder="none") as memory:
         for scope in ("user:ada", "user:bob", "user:eve"):
@@ -38,9 +48,14 @@ async def test_a_memory_on_a_full_disk_opens_and_reads_and_with_a_little_room_it
         assert all(report.ok for report in await memory.admin.check())
         (ada,) = await memory.retrieve("user:ada")
         assert ada.content == "a fact of user:ada"
-        assert [hit.content for hit in await memory.search("fact", scope="user:ada")] == ["a fact of user:ada"]
+        assert [hit.content for hit in await memory.search("fact", scope="user:ada")] == [
+            "a fact of user:ada"
+        ]
         assert (await memory.session("s").context()).messages[0].content == "hello"
-        for refused in (memory.write("y" * 60_000, scope="user:ada"), memory.session("s").append({"role": "user", "content": "more"})):
+        for refused in (
+            memory.write("y" * 60_000, scope="user:ada"),
+            memory.session("s").append({"role": "user", "content": "more"}),
+        ):
             with pytest.raises(StoreFull, match="Make room on the disk"):
                 await refused
 

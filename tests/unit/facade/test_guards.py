@@ -41,7 +41,12 @@ def test_nothing_stands_around_a_store_unless_set() -> None:
 
 
 def test_each_stands_at_its_place() -> None:
-    assert layers(around(timeout="2s", retry=3, breaker=5, telemetry=True)) == ["Telemetry", "CircuitBreaker", "Retry", "Timeout"]
+    assert layers(around(timeout="2s", retry=3, breaker=5, telemetry=True)) == [
+        "Telemetry",
+        "CircuitBreaker",
+        "Retry",
+        "Timeout",
+    ]
     assert layers(around(retry={"attempts": 2})) == ["Retry"]
 
 
@@ -56,8 +61,13 @@ def test_tables_and_single_numbers_are_read() -> None:
 
 
 def test_they_come_from_file_and_environment_and_are_shown_with_their_origin(tmp_path: Path) -> None:
-    (tmp_path / "memory.toml").write_text(f'[stores.main]\nurl = "{URL}"\ntimeout = "3s"\nretry = {{ attempts = 5 }}\n')
-    config = load(environ={"MEMORY__STORES__MAIN__RETRY__BACKOFF": "1s", "MEMORY__STORES__MAIN__BREAKER": "7"}, folder=tmp_path)
+    (tmp_path / "memory.toml").write_text(
+        f'[stores.main]\nurl = "{URL}"\ntimeout = "3s"\nretry = {{ attempts = 5 }}\n'
+    )
+    config = load(
+        environ={"MEMORY__STORES__MAIN__RETRY__BACKOFF": "1s", "MEMORY__STORES__MAIN__BREAKER": "7"},
+        folder=tmp_path,
+    )
     shown = config.leaves()
     assert shown["stores.main.timeout"] == "3s"
     assert (shown["stores.main.retry.attempts"], shown["stores.main.retry.backoff"]) == (5, "1s")
@@ -72,8 +82,14 @@ def test_they_come_from_file_and_environment_and_are_shown_with_their_origin(tmp
         ({"timeout": "0s"}, r"stores\.main\.timeout: should be longer than nothing"),
         ({"timeout": "soon"}, r"stores\.main\.timeout: should be a duration"),
         ({"retry": 0}, r"stores\.main\.retry\.attempts: Input should be greater than or equal to 1"),
-        ({"retry": {"tries": 3}}, r"there is no setting 'tries' in \[stores\.main\.retry\].*known: attempts, backoff"),
-        ({"breaker": {"failures": 3, "cooldown": "1s"}}, r"there is no setting 'cooldown'.*did you mean 'cool_down'"),
+        (
+            {"retry": {"tries": 3}},
+            r"there is no setting 'tries' in \[stores\.main\.retry\].*known: attempts, backoff",
+        ),
+        (
+            {"breaker": {"failures": 3, "cooldown": "1s"}},
+            r"there is no setting 'cooldown'.*did you mean 'cool_down'",
+        ),
         ({"breaker": "often"}, r"stores\.main\.breaker\.failures"),
     ],
 )
@@ -99,7 +115,9 @@ def test_telemetry_without_its_package_says_what_to_install(tmp_path: Path) -> N
         "    except Exception as error: print(json.dumps([type(error).__name__, str(error)]))\n"
         "asyncio.run(main())\n"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
+    ).stdout
     kind, message = json.loads(told)
     assert kind == "ConfigError"
     assert "pip install 'memory-tiers[telemetry]'" in message

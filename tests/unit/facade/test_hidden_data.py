@@ -1,4 +1,6 @@
-"""A configuration never hides data in silence: stores note which others serve beside them."""
+"""A configuration never hides data in silence: stores note which others serve beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ pytestmark = pytest.mark.backend("sqlite")
 def config(folder: Path, short: str, mid: str, long: str) -> dict[str, Any]:
     """A file for each name."""
     stores = {name: {"url": f"sqlite:///{folder / name}.db"} for name in {short, mid, long}}
-    return {"stores": stores, "tiers": {"short": short, "mid": mid, "long": long}, "embedder": {"use": "none"}}
+    return {
+        "stores": stores,
+        "tiers": {"short": short, "mid": mid, "long": long},
+        "embedder": {"use": "none"},
+    }
 
 
 def warned(given: Any, caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -48,7 +54,9 @@ def filled(given: Any) -> None:
 
 
 @pytest.mark.parametrize("instead", ["another", "mid"])
-def test_a_store_that_holds_data_and_is_omitted_is_named_with_the_remedy(tmp_path: Path, caplog: pytest.LogCaptureFixture, instead: str) -> None:
+def test_a_store_that_holds_data_and_is_omitted_is_named_with_the_remedy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, instead: str
+) -> None:
     before, after = config(tmp_path, "short", "mid", "long"), config(tmp_path, "short", "mid", instead)
     filled(before)
     assert warned(before, caplog) == doctor(before) == []
@@ -65,11 +73,16 @@ def test_a_store_that_holds_data_and_is_omitted_is_named_with_the_remedy(tmp_pat
     assert warned(after, caplog) == doctor(after) == []
 
 
-def test_a_store_that_an_empty_one_replaced_under_its_name_is_named_until_it_is_healed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_an_empty_one_replaced_under_its_name_is_named_until_it_is_healed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     given = config(tmp_path, "short", "mid", "long")
     filled(given)
     (tmp_path / "long.db").unlink()
-    assert any("store 'long' served tier 'long'" in problem and "doctor --repair" in problem for problem in doctor(given))
+    assert any(
+        "store 'long' served tier 'long'" in problem and "doctor --repair" in problem
+        for problem in doctor(given)
+    )
     (said,) = warned(given, caplog)
     assert "another store has its name and place now: restore the store that was there" in said
     engine = build_engine(MemoryConfig.load(given), embedder=None, clock=system_clock)
@@ -77,13 +90,17 @@ def test_a_store_that_an_empty_one_replaced_under_its_name_is_named_until_it_is_
     assert warned(given, caplog) == []
 
 
-def test_an_empty_store_that_is_omitted_is_no_problem(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_store_that_is_omitted_is_no_problem(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with BlockingMemory(config(tmp_path, "short", "mid", "long")):
         pass
     assert warned(config(tmp_path, "short", "mid", "another"), caplog) == []
 
 
-def test_entries_of_a_tier_that_another_store_serves_now_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_entries_of_a_tier_that_another_store_serves_now_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     alone, split = config(tmp_path, "one", "one", "one"), config(tmp_path, "one", "one", "two")
     filled(alone)
     for _ in range(2):
@@ -99,13 +116,29 @@ def test_entries_of_a_tier_that_another_store_serves_now_are_named(tmp_path: Pat
 @pytest.mark.parametrize(
     ("given", "level", "said", "why"),
     [
-        ({"tiers": {"long": "sqlite:///own.db"}}, "WARNING", "tiers short, mid are", "the configuration names no other store"),
+        (
+            {"tiers": {"long": "sqlite:///own.db"}},
+            "WARNING",
+            "tiers short, mid are",
+            "the configuration names no other store",
+        ),
         ({}, "INFO", "all tiers are", "the configuration names no other store"),
-        ({"stores": {"mine": {"url": "sqlite:///own.db"}}}, "WARNING", "all tiers are", "no tier and no route names 'mine'"),
+        (
+            {"stores": {"mine": {"url": "sqlite:///own.db"}}},
+            "WARNING",
+            "all tiers are",
+            "no tier and no route names 'mine'",
+        ),
     ],
 )
 def test_a_tier_on_the_default_file_is_logged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: dict[str, Any], level: str, said: str, why: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    given: dict[str, Any],
+    level: str,
+    said: str,
+    why: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("platformdirs.user_data_dir", lambda *_, **__: str(tmp_path / "data"))
@@ -118,7 +151,9 @@ def test_a_tier_on_the_default_file_is_logged(
     )
 
 
-def test_a_file_that_was_one_of_several_stores_is_not_used_alone_in_silence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_was_one_of_several_stores_is_not_used_alone_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     filled(config(tmp_path, "one", "two", "two"))
     (said,) = warned(config(tmp_path, "one", "one", "one"), caplog)
     assert "store 'two' served tiers 'mid', 'long' beside store 'one'" in said

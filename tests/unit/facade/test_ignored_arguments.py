@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from memory import ConfigError, InvalidInput, Memory, PartialWrite, Scope, SessionOwnerMismatch, StoreUnavailable
+from memory import (
+    ConfigError,
+    InvalidInput,
+    Memory,
+    PartialWrite,
+    Scope,
+    SessionOwnerMismatch,
+    StoreUnavailable,
+)
 from memory.facade.config import load
 
 ADA = Scope.user("ada")
@@ -29,7 +37,12 @@ async def test_a_blank_query_refuses_a_threshold_and_accepts_what_only_orders(me
     for search in (partial(memory.search, " \n", scope=ADA), partial(memory.scoped(ADA).search, "")):
         with pytest.raises(InvalidInput, match=r"^min_relevance: does not go with a blank query"):
             await search(min_relevance=0.5)
-        ordered: dict[str, Any] = {"half_life": timedelta(days=3), "decay_floor": 0.2, "expand": True, "rerank": "two-stage"}
+        ordered: dict[str, Any] = {
+            "half_life": timedelta(days=3),
+            "decay_floor": 0.2,
+            "expand": True,
+            "rerank": "two-stage",
+        }
         assert [hit.content for hit in await search(**ordered)] == ["tea"]
 
 
@@ -42,7 +55,10 @@ async def test_a_context_refuses_what_belongs_to_a_budget_or_a_recall(memory: Me
     assert len((await session.context(slack=0.5, by="turns")).messages) == 1
     with pytest.raises(InvalidInput, match=r"^min_relevance: does not go with a blank query"):
         await session.context(recall=" ", min_relevance=0.5)
-    assert len((await session.context(1_000, slack=0.5, by="turns", recall="tea", min_relevance=0.5)).messages) == 1
+    assert (
+        len((await session.context(1_000, slack=0.5, by="turns", recall="tea", min_relevance=0.5)).messages)
+        == 1
+    )
 
 
 NEW: dict[str, tuple[Any, Any]] = {
@@ -61,7 +77,9 @@ NEW: dict[str, tuple[Any, Any]] = {
 async def test_what_a_new_session_gets_is_refused_where_the_session_says_otherwise(memory: Memory) -> None:
     given = inspect.signature(memory.session).parameters.keys() - {"session_id", "create", "shared"}
     assert given == NEW.keys(), "say what an existing session makes of it"
-    await memory.session("s", **{name: value for name, (value, _) in NEW.items()}).append({"role": "user", "content": "hello"})
+    await memory.session("s", **{name: value for name, (value, _) in NEW.items()}).append(
+        {"role": "user", "content": "hello"}
+    )
     for name, (same, other) in NEW.items():
         assert (await memory.session("s", **{name: same}).info()).message_count == 2
         with pytest.raises(SessionOwnerMismatch, match=f"^{name}: session 's' ") as refused:
@@ -72,7 +90,9 @@ async def test_what_a_new_session_gets_is_refused_where_the_session_says_otherwi
     with pytest.raises(SessionOwnerMismatch, match=r"^shared: session 's' exists and is not shared"):
         await memory.session("s", shared=True).info()
     await memory.sessions.update("s", title="Journey", tags=["a"], metadata={"n": 2}, expires_at=None)
-    assert (await memory.session("s", title="Journey", tags=["a"], metadata={"n": 2}).info()).title == "Journey"
+    assert (
+        await memory.session("s", title="Journey", tags=["a"], metadata={"n": 2}).info()
+    ).title == "Journey"
 
 
 async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
@@ -118,16 +138,27 @@ async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
         ]
     )
     assert (await memory.entries.history(old.id))[-1].valid_to is not None or await memory.get(old.id) is None
-    assert [one.content for one in (before, replaced, updated, after)] == ["before", "coffee", "water", "after"]
+    assert [one.content for one in (before, replaced, updated, after)] == [
+        "before",
+        "coffee",
+        "water",
+        "after",
+    ]
     assert (replaced.confidence, before.confidence) == (0.7, None)
     assert (await memory.update(replaced.id, confidence=0.9)).confidence == 0.9
     with pytest.raises(InvalidInput, match=r"^confidence: must be a number from 0 to 1"):
         await memory.update(replaced.id, confidence=2)
     with pytest.raises(InvalidInput, match=r"^decide: is asked where check=True"):
-        await memory.write_many([{"content": "unwritten", "scope": ADA}, {"content": "x", "scope": ADA, "decide": print}])
+        await memory.write_many(
+            [{"content": "unwritten", "scope": ADA}, {"content": "x", "scope": ADA, "decide": print}]
+        )
     with pytest.raises(PartialWrite) as partly:
         await memory.write_many(
-            [{"content": "kept", "scope": ADA}, {"content": "x", "scope": ADA, "supersedes": old.id}, {"content": "kept too", "scope": ADA}]
+            [
+                {"content": "kept", "scope": ADA},
+                {"content": "x", "scope": ADA, "supersedes": old.id},
+                {"content": "kept too", "scope": ADA},
+            ]
         )
     assert (set(partly.value.written), set(partly.value.conflicts)) == ({0, 2}, {1})
     contents = {entry.content for entry in await memory.retrieve(ADA, limit=100)}
@@ -135,7 +166,9 @@ async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
     assert "unwritten" not in contents
 
 
-async def test_a_store_that_is_read_only_is_not_told_what_was_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_store_that_is_read_only_is_not_told_what_was_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for url in (f"sqlite:///{tmp_path / 'b.db'}", f"file:{tmp_path / 'b'}"):
         async with Memory(url, embedder="none") as memory:
             entry = await memory.write("tea", scope=ADA)
@@ -163,8 +196,13 @@ async def test_a_setting_is_neither_blank_nor_given_twice_differently(tmp_path: 
         (f"file:{tmp_path / 'c'}", "fsync", "true", False),
     ):
         stores = {"it": {"url": f"{url}?{name}={one}", "options": {name: other}}}
-        memory = Memory({"stores": stores, "tiers": dict.fromkeys(("short", "mid", "long"), "it"), "accept_loss": True}, embedder="none")
-        with pytest.raises(ConfigError, match=f"the option {name} has one value in the URL and another in options"):
+        memory = Memory(
+            {"stores": stores, "tiers": dict.fromkeys(("short", "mid", "long"), "it"), "accept_loss": True},
+            embedder="none",
+        )
+        with pytest.raises(
+            ConfigError, match=f"the option {name} has one value in the URL and another in options"
+        ):
             await memory.open()
 
 
@@ -180,6 +218,9 @@ async def test_a_port_that_speaks_no_http_is_named(tmp_path: Path) -> None:
     for answers in (silent, other):
         async with await asyncio.start_server(answers, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            memory = Memory({"tiers": dict.fromkeys(("short", "mid", "long"), f"qdrant://127.0.0.1:{port}")}, require_all=True)
+            memory = Memory(
+                {"tiers": dict.fromkeys(("short", "mid", "long"), f"qdrant://127.0.0.1:{port}")},
+                require_all=True,
+            )
             with pytest.raises(StoreUnavailable, match="this port is not its HTTP port"):
                 await memory.open()

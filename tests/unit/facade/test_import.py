@@ -1,4 +1,6 @@
-"""An export that is imported elsewhere: with the same ids it answers as it did, without it is new; cut off and repeated, nothing is there twice."""
+"""An export that is imported elsewhere: with the same ids it answers as it did, without
+it is new; cut off and repeated, nothing is there twice.
+"""
 
 from __future__ import annotations
 
@@ -56,14 +58,32 @@ def one_file(folder: Path) -> dict[str, Any]:
 
 
 def mixed(folder: Path) -> dict[str, Any]:
-    return {"tiers": {"short": "memory://", "mid": f"sqlite:///{folder}/mid.db", "long": f"sqlite:///{folder}/long.db"}, "accept_loss": ["memory"]}
+    return {
+        "tiers": {
+            "short": "memory://",
+            "mid": f"sqlite:///{folder}/mid.db",
+            "long": f"sqlite:///{folder}/long.db",
+        },
+        "accept_loss": ["memory"],
+    }
 
 
 def cached(folder: Path) -> dict[str, Any]:
-    return {"tiers": {"short": "memory://", "mid": f"sqlite:///{folder}/mid.db", "long": f"sqlite:///{folder}/mid.db"}}
+    return {
+        "tiers": {
+            "short": "memory://",
+            "mid": f"sqlite:///{folder}/mid.db",
+            "long": f"sqlite:///{folder}/mid.db",
+        }
+    }
 
 
-@pytest.fixture(params=[pytest.param(made, id=made.__name__, marks=beyond(made, [one_file])) for made in (one_file, mixed, cached)])
+@pytest.fixture(
+    params=[
+        pytest.param(made, id=made.__name__, marks=beyond(made, [one_file]))
+        for made in (one_file, mixed, cached)
+    ]
+)
 def config(request: pytest.FixtureRequest) -> Callable[[Path], dict[str, Any]]:
     return request.param  # type: ignore[no-any-return]
 
@@ -86,10 +106,18 @@ async def new(tmp_path: Path, config: Callable[[Path], dict[str, Any]]) -> Async
 
 
 async def lived_in(memory: Memory) -> dict[str, str]:
-    """A store with edits, deletions, second lives, relations and moves; its entries by name."""
+    """A store with edits, deletions, second lives, relations and moves; its entries by
+    name.
+    """
     ids: dict[str, str] = {}
     for number, scope in enumerate(SCOPES):
-        tea = await memory.write("Ada drinks tea", scope=scope, key="drink", tags=["fact"], metadata={"confidence": 0.9, "n": [1, {"a": None}]})
+        tea = await memory.write(
+            "Ada drinks tea",
+            scope=scope,
+            key="drink",
+            tags=["fact"],
+            metadata={"confidence": 0.9, "n": [1, {"a": None}]},
+        )
         await memory.update(tea.id, content="Ada drinks coffee", tags=["fact", "new"])
         await memory.update(tea.id, title="Drinks", expires_at="2990-01-01T00:00:00Z")
         await memory.update(tea.id, metadata={"n": 2.5}, source="letters")
@@ -99,15 +127,22 @@ async def lived_in(memory: Memory) -> dict[str, str]:
         again = await memory.write("Ada drinks water", scope=scope, key="gone", revive=True)
         await memory.update(again.id, content="Ada drinks sparkling water")
         deleted = await memory.write("nobody knows", scope=scope)
-        retired = await memory.write("Ada lives in Porto", scope=scope, created_at="2026-01-02T03:04:05.000006Z")
+        retired = await memory.write(
+            "Ada lives in Porto", scope=scope, created_at="2026-01-02T03:04:05.000006Z"
+        )
         await memory.update(retired.id, content="Ada lives in Lisbon")
         await memory.entries.invalidate(retired.id)
-        summary = await memory.compact([tea.id, again.id], lambda entries: " and ".join(entry.content for entry in entries))
+        summary = await memory.compact(
+            [tea.id, again.id], lambda entries: " and ".join(entry.content for entry in entries)
+        )
         await memory.relations.relate(tea.id, "supersedes", again.id)
         await memory.relations.relate(summary.id, "refines", tea.id)
         await memory.relations.relate(tea.id, "supports", deleted.id)
         await memory.delete(deleted.id)
-        ids |= {f"{name}{number}": entry.id for name, entry in {"tea": tea, "again": again, "retired": retired, "summary": summary}.items()}
+        ids |= {
+            f"{name}{number}": entry.id
+            for name, entry in {"tea": tea, "again": again, "retired": retired, "summary": summary}.items()
+        }
     promoted = await memory.promote(ids["tea1"], "user:ada", tags=["promoted"])
     await memory.relations.relate(promoted.id, "supports", ids["tea0"])
     assert (await memory.sessions.end("s1")).moved
@@ -115,12 +150,22 @@ async def lived_in(memory: Memory) -> dict[str, str]:
 
 
 async def answers(memory: Memory) -> dict[str, Any]:
-    """What a store answers to every way of reading, now and at every moment something happened."""
+    """What a store answers to every way of reading, now and at every moment something
+    happened.
+    """
     entries = [entry async for entry in memory.entries.all(retired=True)]
-    histories = {entry.id: [version.to_dict() for version in await memory.entries.history(entry.id)] for entry in entries}
+    histories = {
+        entry.id: [version.to_dict() for version in await memory.entries.history(entry.id)]
+        for entry in entries
+    }
     versions = sorted({version["updated_at"] for history in histories.values() for version in history})
-    moments = [moment for at in versions for moment in (at, datetime.fromisoformat(at) + timedelta(milliseconds=500))]
-    found: dict[str, Any] = {"entries": sorted(json.dumps(entry.to_dict()) for entry in entries), "histories": histories}
+    moments = [
+        moment for at in versions for moment in (at, datetime.fromisoformat(at) + timedelta(milliseconds=500))
+    ]
+    found: dict[str, Any] = {
+        "entries": sorted(json.dumps(entry.to_dict()) for entry in entries),
+        "histories": histories,
+    }
     for entry in entries:
         for at in moments:
             for name in ("known_at", "as_of"):
@@ -129,9 +174,13 @@ async def answers(memory: Memory) -> dict[str, Any]:
     for at in (None, *moments):
         known: dict[str, Any] = {} if at is None else {"known_at": at}
         for scope in SCOPES:
-            found[f"browse {scope} {at}"] = [e.to_dict() for e in await memory.retrieve(scope, limit=100, **known)]
+            found[f"browse {scope} {at}"] = [
+                e.to_dict() for e in await memory.retrieve(scope, limit=100, **known)
+            ]
             hits = await memory.search("what does Ada drink, tea or water?", scope=scope, limit=20, **known)
-            found[f"search {scope} {at}"] = sorted((round(hit.score, 9), json.dumps(hit.entry.to_dict())) for hit in hits)
+            found[f"search {scope} {at}"] = sorted(
+                (round(hit.score, 9), json.dumps(hit.entry.to_dict())) for hit in hits
+            )
     found["relations"] = sorted([json.dumps(relation.to_dict()) async for relation in memory.relations.all()])
     return found
 
@@ -146,7 +195,11 @@ def in_order(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    return [f"{name}: {one.get(name)} / {other.get(name)}" for name in {*one, *other} if one.get(name) != other.get(name)][:3]
+    return [
+        f"{name}: {one.get(name)} / {other.get(name)}"
+        for name in {*one, *other}
+        if one.get(name) != other.get(name)
+    ][:3]
 
 
 @pytest.mark.thorough
@@ -155,17 +208,34 @@ async def test_an_import_with_the_same_ids_answers_every_read_as_it_was_answered
     ids = await lived_in(here)
     lines = await lines_of(here)
     formats = [line["format"] for line in lines]
-    assert {name: formats.count(name) for name in set(formats)} == {"memory-entry/2": 13, "memory-version/1": 18, "memory-relation/1": 7}
+    assert {name: formats.count(name) for name in set(formats)} == {
+        "memory-entry/2": 13,
+        "memory-version/1": 18,
+        "memory-relation/1": 7,
+    }
 
     report = await there.admin.import_(here.admin.export(), same_ids=True)
-    assert (report.messages, report.imported, report.versions, report.relations, report.problems) == (13, 13, 18, 7, [])
+    assert (report.messages, report.imported, report.versions, report.relations, report.problems) == (
+        13,
+        13,
+        18,
+        7,
+        [],
+    )
     assert not differences(await answers(there), await answers(here))
     assert in_order(await lines_of(there)) == in_order(lines)
     assert (await there.admin.sweep()).stays == ()
     assert in_order(await lines_of(there)) == in_order(lines)
 
-    # what comes later finds what it needs: keys, second lives, promotions, the chain of versions
-    same = await there.write("Ada drinks tea", scope="user:ada", key="drink", tags=["fact"], metadata={"confidence": 0.9, "n": [1, {"a": None}]})
+    # what comes later finds what it needs: keys, second lives, promotions, the chain of
+    # versions
+    same = await there.write(
+        "Ada drinks tea",
+        scope="user:ada",
+        key="drink",
+        tags=["fact"],
+        metadata={"confidence": 0.9, "n": [1, {"a": None}]},
+    )
     assert (same.id, same.content) == (ids["tea0"], "Ada drinks tea")
     with pytest.raises(Conflict):
         await there.write("Ada drinks wine", scope="user:ada", key="drink")
@@ -173,12 +243,28 @@ async def test_an_import_with_the_same_ids_answers_every_read_as_it_was_answered
     with pytest.raises(Conflict):
         await there.promote(ids["tea1"], "user:ada", tags=["otherwise"])
     await there.update(ids["again0"], content="Ada drinks juice")
-    assert [v.content for v in await there.entries.history(ids["again0"])] == ["Ada drinks water", "Ada drinks sparkling water", "Ada drinks juice"]
+    assert [v.content for v in await there.entries.history(ids["again0"])] == [
+        "Ada drinks water",
+        "Ada drinks sparkling water",
+        "Ada drinks juice",
+    ]
 
 
-@pytest.mark.parametrize("sources", [1, "x", [1], [{}], [{"entry": 1, "version": 1, "scope": "user:ada", "generation": 0}], [{"session": "s1"}]])
+@pytest.mark.parametrize(
+    "sources",
+    [
+        1,
+        "x",
+        [1],
+        [{}],
+        [{"entry": 1, "version": 1, "scope": "user:ada", "generation": 0}],
+        [{"session": "s1"}],
+    ],
+)
 @pytest.mark.parametrize("same_ids", [True, False])
-async def test_a_line_whose_sources_are_not_as_an_export_writes_them_is_refused(new: Maker, sources: object, same_ids: bool) -> None:
+async def test_a_line_whose_sources_are_not_as_an_export_writes_them_is_refused(
+    new: Maker, sources: object, same_ids: bool
+) -> None:
     here = await new("here")
     await here.write("tea", scope="user:ada")
     [line] = await lines_of(here)
@@ -198,11 +284,17 @@ async def test_what_was_imported_with_its_versions_is_erased_with_them(new: Make
 
 
 async def kept_in(store: Any) -> list[Record]:
-    return [row for row in (await store.query(Query(ENTRY_VERSIONS, Everywhere(), limit=1000))).records if isinstance(row, Record)]
+    return [
+        row
+        for row in (await store.query(Query(ENTRY_VERSIONS, Everywhere(), limit=1000))).records
+        if isinstance(row, Record)
+    ]
 
 
 @pytest.mark.parametrize("same_ids", [True, False])
-async def test_an_import_that_is_cut_off_anywhere_can_be_repeated(new: Maker, monkeypatch: pytest.MonkeyPatch, same_ids: bool) -> None:
+async def test_an_import_that_is_cut_off_anywhere_can_be_repeated(
+    new: Maker, monkeypatch: pytest.MonkeyPatch, same_ids: bool
+) -> None:
     monkeypatch.setattr(importing, "BATCH", 4)
     here, there, whole = await new("here"), await new("there"), await new("whole")
     await lived_in(here)
@@ -227,10 +319,19 @@ async def test_an_import_that_is_cut_off_anywhere_can_be_repeated(new: Maker, mo
     await whole.admin.import_(lines, same_ids=same_ids)
     assert len(reports) == 1
     own = {"updated_at", "version", "noted"}
-    told_of = [[line if same_ids else {k: v for k, v in line.items() if k not in own} for line in await lines_of(m)] for m in (there, whole)]
+    told_of = [
+        [line if same_ids else {k: v for k, v in line.items() if k not in own} for line in await lines_of(m)]
+        for m in (there, whole)
+    ]
     assert in_order(told_of[0]) == in_order(told_of[1])
     again = await there.admin.import_(lines, same_ids=same_ids)
-    assert (again.imported, again.already_there, again.versions, again.relations, again.refused_lines) == (0, 13, 0, 0, [])
+    assert (again.imported, again.already_there, again.versions, again.relations, again.refused_lines) == (
+        0,
+        13,
+        0,
+        0,
+        [],
+    )
     assert (in_order(await lines_of(there)) == in_order(lines)) is same_ids
 
 
@@ -242,7 +343,9 @@ async def test_without_the_flag_ids_are_new_and_versions_are_left_out(new: Maker
     entries = [entry async for entry in there.entries.all(retired=True)]
     assert not {entry.id for entry in entries} & set(ids.values())
     assert [len(await there.entries.history(entry.id)) for entry in entries] == [1] * 13
-    made = {entry.promoted_from_id for entry in entries} | {source for entry in entries for source in entry.compacted_from_ids or ()}
+    made = {entry.promoted_from_id for entry in entries} | {
+        source for entry in entries for source in entry.compacted_from_ids or ()
+    }
     assert made - {None} <= {entry.id for entry in entries}
 
 
@@ -255,12 +358,20 @@ async def test_an_entry_edited_or_deleted_since_an_import_stays_so(new: Maker) -
     await there.delete(ids["again0"])
     before = await lines_of(there)
     report = await there.admin.import_(lines, same_ids=True)
-    assert (report.imported, report.already_there, report.deleted_earlier, report.versions, report.refused_lines) == (0, 12, 1, 0, [])
+    assert (
+        report.imported,
+        report.already_there,
+        report.deleted_earlier,
+        report.versions,
+        report.refused_lines,
+    ) == (0, 12, 1, 0, [])
     assert in_order(await lines_of(there)) == in_order(before)
     assert await there.get(ids["again0"]) is None
 
 
-async def test_a_version_that_comes_while_its_entry_is_deleted_goes_with_it(new: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_version_that_comes_while_its_entry_is_deleted_goes_with_it(
+    new: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, there = await new("here"), await new("there")
     entry = await here.write("secret", scope="user:ada")
     for content in ("another secret", "other"):  # a deletion knows of the last version only
@@ -279,20 +390,32 @@ async def test_a_version_that_comes_while_its_entry_is_deleted_goes_with_it(new:
     assert [row for store in there._access.engine.topology.homes for row in await kept_in(store)] == []
 
 
-async def test_a_line_whose_id_is_taken_is_refused_with_what_hangs_on_it_and_nothing_else_is(new: Maker) -> None:
+async def test_a_line_whose_id_is_taken_is_refused_with_what_hangs_on_it_and_nothing_else_is(
+    new: Maker,
+) -> None:
     here, there = await new("here"), await new("there")
     await there.write("Ada drinks wine", scope="user:ada", key="drink")
     ids = await lived_in(here)
     lines = await lines_of(here)
-    own = [number for number, line in enumerate(lines, start=1) if ids["tea0"] in (line.get("id"), line.get("source_id"), line.get("target_id"))]
+    own = [
+        number
+        for number, line in enumerate(lines, start=1)
+        if ids["tea0"] in (line.get("id"), line.get("source_id"), line.get("target_id"))
+    ]
     before = await there.get(ids["tea0"])
     report = await there.admin.import_(lines, same_ids=True, name="all.jsonl")
     assert report.refused_lines == own
     assert report.problems[0] == f"all.jsonl line {own[0]}: id: is taken here by something else"
     assert (report.imported, report.versions, report.relations) == (12, 15, 4)
     assert await there.get(ids["tea0"]) == before
-    taken = [line for line in lines if ids["tea0"] not in (line.get("id"), line.get("source_id"), line.get("target_id"))]
-    assert in_order(taken) == in_order([line for line in await lines_of(there) if line.get("id") != ids["tea0"]])
+    taken = [
+        line
+        for line in lines
+        if ids["tea0"] not in (line.get("id"), line.get("source_id"), line.get("target_id"))
+    ]
+    assert in_order(taken) == in_order(
+        [line for line in await lines_of(there) if line.get("id") != ids["tea0"]]
+    )
 
 
 async def test_a_kept_version_under_another_s_number_is_refused(new: Maker) -> None:
@@ -303,7 +426,10 @@ async def test_a_kept_version_under_another_s_number_is_refused(new: Maker) -> N
     await there.admin.import_(lines, same_ids=True)
     for changes, problem in (
         ({"content": "forged"}, "version: another stands here under its number"),
-        ({"replaced_version": lines[0]["version"] + 1}, "replaced_version: lies after the version of the entry"),
+        (
+            {"replaced_version": lines[0]["version"] + 1},
+            "replaced_version: lies after the version of the entry",
+        ),
         ({"noted": {"body": {"life": 7}}}, "is of another life"),
     ):
         report = await there.admin.import_([lines[0], lines[1] | changes], same_ids=True)
@@ -330,13 +456,27 @@ async def test_an_id_of_another_tenant_or_scope_is_refused_and_the_rest_imported
 
 
 async def test_an_export_from_before_versions_were_exported_is_imported_either_way(new: Maker) -> None:
-    there, again, old = await new("there"), await new("again"), [json.loads(line) for line in EARLIER.read_text().splitlines()]
+    there, again, old = (
+        await new("there"),
+        await new("again"),
+        [json.loads(line) for line in EARLIER.read_text().splitlines()],
+    )
     report = await there.admin.import_(EARLIER, same_ids=True)
-    assert (report.file, report.imported, report.versions, report.relations, report.problems) == (EARLIER.name, 5, 0, 2, [])
-    assert in_order(await lines_of(there)) == in_order([line | {"format": line["format"].replace("entry/1", "entry/2")} for line in old])
+    assert (report.file, report.imported, report.versions, report.relations, report.problems) == (
+        EARLIER.name,
+        5,
+        0,
+        2,
+        [],
+    )
+    assert in_order(await lines_of(there)) == in_order(
+        [line | {"format": line["format"].replace("entry/1", "entry/2")} for line in old]
+    )
     report = await again.admin.import_(EARLIER)
     assert (report.imported, report.relations) == (5, 2)
-    assert {entry.content async for entry in again.entries.all(retired=True)} == {line["content"] for line in old if "content" in line}
+    assert {entry.content async for entry in again.entries.all(retired=True)} == {
+        line["content"] for line in old if "content" in line
+    }
 
 
 async def test_an_export_of_one_scope_is_its_entries_versions_and_relations(new: Maker) -> None:
@@ -347,14 +487,32 @@ async def test_an_export_of_one_scope_is_its_entries_versions_and_relations(new:
     assert await there.entries.history(ids["tea1"]) == await here.entries.history(ids["tea1"])
 
 
-# -- what is read -----------------------------------------------------------------------------------------------------
+# -- what is read ----------------------------------------------------------------------
 
 TEXT = "the patient's diagnosis"
 MANGLED: list[dict[str, Any]] = [
     {name: TEXT}
-    for name in ("id", "scope", "type", "created_at", "updated_at", "expires_at", "version", "tier", "valid_from", "format", "noted", "tags")
+    for name in (
+        "id",
+        "scope",
+        "type",
+        "created_at",
+        "updated_at",
+        "expires_at",
+        "version",
+        "tier",
+        "valid_from",
+        "format",
+        "noted",
+        "tags",
+    )
 ]
-MANGLED += [{"metadata": {TEXT: float("nan")}}, {"noted": {"body": {"content": TEXT}}}, {"noted": {"previous": TEXT}}, {"content": [TEXT]}]
+MANGLED += [
+    {"metadata": {TEXT: float("nan")}},
+    {"noted": {"body": {"content": TEXT}}},
+    {"noted": {"previous": TEXT}},
+    {"content": [TEXT]},
+]
 MANGLED += [
     {"tags": [TEXT * 10]},
     {"title": TEXT * 20},
@@ -370,7 +528,13 @@ MANGLED += [
     {"contributors": [TEXT]},
 ]
 MANGLED += [{"compacted_from_ids": TEXT}, {"number_in_conversation": TEXT}]
-NO_NOTES: list[Any] = [TEXT, {"auto_tag": TEXT}, {"auto_tag": {}}, {"auto_supersede": {"named": 3}}, {"costs": [{TEXT: 1}]}]
+NO_NOTES: list[Any] = [
+    TEXT,
+    {"auto_tag": TEXT},
+    {"auto_tag": {}},
+    {"auto_supersede": {"named": 3}},
+    {"costs": [{TEXT: 1}]},
+]
 MANGLED += [{"noted": {"body": {"enrichment": said}}} for said in NO_NOTES]
 MANGLED += [{"format": "memory-record/1", "kind": TEXT}, {"format": 7}, {"format": [TEXT]}]
 
@@ -378,7 +542,12 @@ MANGLED += [{"format": "memory-record/1", "kind": TEXT}, {"format": 7}, {"format
 @pytest.mark.parametrize("config", [one_file], indirect=True)
 async def test_a_bad_line_is_told_by_its_number_without_anything_it_says(new: Maker) -> None:
     memory, now = await new("here"), micros(datetime(2026, 1, 31, tzinfo=UTC))
-    at = {"created_at": "2026-01-31T09:30:00Z", "updated_at": "2026-01-31T09:30:00Z", "version": now, "tier": "mid"}
+    at = {
+        "created_at": "2026-01-31T09:30:00Z",
+        "updated_at": "2026-01-31T09:30:00Z",
+        "version": now,
+        "tier": "mid",
+    }
     entry_id = new_id(memory.tenant, "user:ada", now)
     good = {"format": "memory-entry/2", "id": entry_id, "scope": "user:ada", "content": TEXT, **at}
     for changes in MANGLED:
@@ -430,26 +599,45 @@ REFUSED_BY_WRITES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any
     "a message of the future": ("said", lambda line: line | {"time": FUTURE}),
     "an entry of the future": ("entry", lambda line: line | {"created_at": FUTURE}),
     "a window in the future": ("entry", lambda line: line | {"valid_from": FUTURE}),
-    "a source that no store takes": ("made", lambda line: _set(line, "noted", "body", "sources", 0, "version", to=BEYOND)),
-    "a contributor that no store takes": ("made", lambda line: _set(line, "contributors", 0, "source", to=BEYOND)),
-    "a session with a number beyond 64 bits": ("sessions", lambda line: _set(line, "fields", "message_count", to=BEYOND)),
+    "a source that no store takes": (
+        "made",
+        lambda line: _set(line, "noted", "body", "sources", 0, "version", to=BEYOND),
+    ),
+    "a contributor that no store takes": (
+        "made",
+        lambda line: _set(line, "contributors", 0, "source", to=BEYOND),
+    ),
+    "a session with a number beyond 64 bits": (
+        "sessions",
+        lambda line: _set(line, "fields", "message_count", to=BEYOND),
+    ),
     "a session with texts that are none": ("sessions", lambda line: line | {"texts": ["x"]}),
     "a session with a list for a body": ("sessions", lambda line: _set(line, "body", "title", to=[BEYOND])),
     "an id that is none": ("messages", lambda line: line | {"id": ["x"]}),
     "an event with texts that are none": ("messages", lambda line: line | {"texts": "x"}),
-    "a large text of a message at no place": ("large", lambda line: _set(line, "body", "artifacts", 0, 0, to=["nowhere"])),
+    "a large text of a message at no place": (
+        "large",
+        lambda line: _set(line, "body", "artifacts", 0, 0, to=["nowhere"]),
+    ),
     "a value that is no JSON": ("said", lambda line: line | {"metadata": {"conn": {1, 2}}}),
 }
 
 
 @pytest.mark.behaviour("D11", "D32")
 @pytest.mark.parametrize("config", [one_file], indirect=True)
-async def test_a_line_that_a_write_would_refuse_is_found_before_anything_is_written(new: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_that_a_write_would_refuse_is_found_before_anything_is_written(
+    new: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importing, "BATCH", 1)
     here = await new("here")
-    one, two = await here.write("first", scope="user:ada", source="chat"), await here.write("other", scope="user:ada")
+    one, two = (
+        await here.write("first", scope="user:ada", source="chat"),
+        await here.write("other", scope="user:ada"),
+    )
     made = await here.compact([one.id, two.id], lambda _: "both")
-    await here.session("s1", user="ada").append([{"role": "user", "content": "hello"}, {"role": "user", "content": "large " * 20_000}])
+    await here.session("s1", user="ada").append(
+        [{"role": "user", "content": "hello"}, {"role": "user", "content": "large " * 20_000}]
+    )
     lines = [*await lines_of(here), {"role": "user", "content": "said", "id": "m1"}]
 
     def called(line: dict[str, Any]) -> str:
@@ -469,7 +657,10 @@ async def test_a_line_that_a_write_would_refuse_is_found_before_anything_is_writ
             assert await lines_of(there) == [], label
             report = await there.admin.import_(bad, same_ids=same_ids, messages_to="user:bob", skip_bad=True)
             assert at + 1 in report.skipped_lines, label
-            assert (report.refused_lines, report.imported) == ([], 4 - (which in ("said", "entry", "made"))), label
+            assert (report.refused_lines, report.imported) == (
+                [],
+                4 - (which in ("said", "entry", "made")),
+            ), label
 
 
 @pytest.mark.behaviour("D11")
@@ -477,13 +668,27 @@ async def test_a_line_that_a_write_would_refuse_is_found_before_anything_is_writ
 async def test_lines_may_hold_values_of_python(new: Maker) -> None:
     memory, at = await new("here"), datetime(2025, 3, 1, 12, tzinfo=UTC)
     session = memory.session("ada/1", user="ada")
-    await session.append([{"role": "user", "content": "hello", "at": at}, {"role": "assistant", "content": "so"}])
+    await session.append(
+        [{"role": "user", "content": "hello", "at": at}, {"role": "assistant", "content": "so"}]
+    )
     said = (await session.context()).messages
-    mapping = {"role": "user", "content": "by hand", "time": at, "id": "m1", "price": Decimal("9.90"), "metadata": {"on": at.date()}}
-    for number, given in enumerate(([one.model_dump() for one in said], [one.model_dump(mode="json") for one in said], said)):
+    mapping = {
+        "role": "user",
+        "content": "by hand",
+        "time": at,
+        "id": "m1",
+        "price": Decimal("9.90"),
+        "metadata": {"on": at.date()},
+    }
+    for number, given in enumerate(
+        ([one.model_dump() for one in said], [one.model_dump(mode="json") for one in said], said)
+    ):
         await memory.admin.import_(given, scope=f"user:u{number}")
         found = await memory.retrieve(f"user:u{number}", order="oldest")
-        assert [(entry.content, entry.metadata) for entry in found] == [("hello", {"role": "user"}), ("so", {"role": "assistant"})]
+        assert [(entry.content, entry.metadata) for entry in found] == [
+            ("hello", {"role": "user"}),
+            ("so", {"role": "assistant"}),
+        ]
         assert found[0].created_at == at
     await memory.admin.import_([mapping], scope="user:ada")
     (entry,) = await memory.retrieve("user:ada")
@@ -504,11 +709,16 @@ async def test_lines_may_hold_values_of_python(new: Maker) -> None:
 async def test_ids_of_messages_are_those_of_the_conversation_that_they_name(new: Maker, field: str) -> None:
     memory, at = await new("here"), "2025-01-01T00:00:00Z"
     chats = {
-        name: [{"id": str(n), "role": "user", "content": text, field: name, "time": at} for n, text in enumerate(("ok", f"I live in {name}"))]
+        name: [
+            {"id": str(n), "role": "user", "content": text, field: name, "time": at}
+            for n, text in enumerate(("ok", f"I live in {name}"))
+        ]
         for name in ("Porto", "Faro", "1:Porto", "x" * 500)
     }
     for every in range(2):
-        report = await memory.admin.import_([line for chat in chats.values() for line in chat], scope="user:one file")
+        report = await memory.admin.import_(
+            [line for chat in chats.values() for line in chat], scope="user:one file"
+        )
         assert (report.imported, report.already_there) == ((8, 0), (0, 8))[every]
         for chat in chats.values():
             report = await memory.admin.import_(chat, scope="user:each")
@@ -523,14 +733,18 @@ async def test_ids_of_messages_are_those_of_the_conversation_that_they_name(new:
         await memory.admin.import_([chats["Porto"][0], other], scope="user:new")
     with pytest.raises(Conflict, match=r"line 2: .* it was stored with another text before"):
         await memory.admin.import_([chats["Faro"][0], other], scope="user:each")
-    report = await memory.admin.import_([other, chats["Porto"][1] | {"id": "2"}], scope="user:each", skip_bad=True)
+    report = await memory.admin.import_(
+        [other, chats["Porto"][1] | {"id": "2"}], scope="user:each", skip_bad=True
+    )
     assert (report.imported, report.refused_lines) == (1, [1])
 
 
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("gate", [False, True])
 @pytest.mark.parametrize("by", ["quota", "key"])
-async def test_an_import_that_another_writer_stops_says_how_far_it_came_and_goes_on(tmp_path: Path, by: str, gate: bool) -> None:
+async def test_an_import_that_another_writer_stops_says_how_far_it_came_and_goes_on(
+    tmp_path: Path, by: str, gate: bool
+) -> None:
     quota = {"name": "personal", "scope_kinds": ["user"], "entries": 450, "then": "refuse"}
     chat = [{"role": "user", "content": f"text {n}", "id": f"m{n}"} for n in range(450)]
 
@@ -550,21 +764,30 @@ async def test_an_import_that_another_writer_stops_says_how_far_it_came_and_goes
     def let_in(draft: EntryDraft, _: Provenance) -> bool | str:
         return draft.content != "text 250" or "not this"
 
-    async with Memory(f"sqlite:///{tmp_path / 'm.db'}", quotas=[quota], write_gate=let_in if gate else None) as memory:
+    async with Memory(
+        f"sqlite:///{tmp_path / 'm.db'}", quotas=[quota], write_gate=let_in if gate else None
+    ) as memory:
         with pytest.raises((QuotaExceeded, Conflict)) as error:
             await memory.admin.import_(chat, scope="user:ada", told=told)
         here = [one.content async for one in memory.entries.all("user:ada") if one.content.startswith("text")]
-        said = re.search(r"(\d+) of 450 lines of 'import' are imported; the others begin at line (\d+)", str(error.value))
+        said = re.search(
+            r"(\d+) of 450 lines of 'import' are imported; the others begin at line (\d+)", str(error.value)
+        )
         assert said, str(error.value)
         lines, first = map(int, said.groups())
         refused = int(gate and lines > 250)
         assert lines == len(here) + refused
         assert f"text {first - 1}" not in here
         assert {f"text {n}" for n in range(first - 1)} - set(here) <= {"text 250"}
-        for one in [one async for one in memory.entries.all("user:ada") if not one.content.startswith("text")]:
+        for one in [
+            one async for one in memory.entries.all("user:ada") if not one.content.startswith("text")
+        ]:
             await memory.delete(one.id)
         report = await memory.admin.import_(chat, scope="user:ada")
-        assert (report.imported + report.deleted_earlier, report.already_there) == (450 - lines - (gate and lines <= 250), len(here))
+        assert (report.imported + report.deleted_earlier, report.already_there) == (
+            450 - lines - (gate and lines <= 250),
+            len(here),
+        )
 
 
 @pytest.mark.behaviour("D21", "D32")
@@ -634,7 +857,9 @@ async def test_what_can_be_imported_is_a_path_a_file_or_lines_in_any_form(new: M
 
 
 @pytest.mark.thorough
-async def test_what_is_read_once_goes_through_a_file_and_only_ids_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_read_once_goes_through_a_file_and_only_ids_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importing, "IN_MEMORY", 1_000)
     held: list[int] = []
 
@@ -646,7 +871,9 @@ async def test_what_is_read_once_goes_through_a_file_and_only_ids_are_held(tmp_p
         for number in range(1_200):
             yield {"role": "user", "content": f"{number} " + "x" * 10_000, "id": str(number)}
 
-    async with Memory({"tiers": one_file(tmp_path)["tiers"], "embedder": "none", "durations": {"sweep_every": "0s"}}) as memory:
+    async with Memory(
+        {"tiers": one_file(tmp_path)["tiers"], "embedder": "none", "durations": {"sweep_every": "0s"}}
+    ) as memory:
         tracemalloc.start()
         try:
             report = await memory.admin.import_(lines(), messages_to="session:s1", told=look)
@@ -684,18 +911,28 @@ async def test_what_stands_damaged_under_an_id_is_refused(new: Maker, tmp_path: 
     lines = await lines_of(here)
     await there.admin.import_(lines, same_ids=True)
     with sqlite3.connect(tmp_path / "there" / "one.db") as raw:
-        assert raw.execute("UPDATE entries SET text_content = replace(text_content, 'text', 'tezt')").rowcount == 1
+        assert (
+            raw.execute("UPDATE entries SET text_content = replace(text_content, 'text', 'tezt')").rowcount
+            == 1
+        )
     raw.close()
     report = await there.admin.import_(lines, same_ids=True)
     assert report.refused_lines == [1]
     assert "is damaged" in report.problems[0]
-    assert (await there._access.engine.placement.locate_many(ENTRIES, [Key(there.tenant, entry.id)]))[0].corrupt is not None
+    assert (await there._access.engine.placement.locate_many(ENTRIES, [Key(there.tenant, entry.id)]))[
+        0
+    ].corrupt is not None
 
 
 @pytest.mark.parametrize("same_ids", [True, False])
 @pytest.mark.behaviour("D6")
-async def test_an_import_points_to_no_artifact_that_is_not_here_and_says_so(tmp_path: Path, same_ids: bool) -> None:
-    async with Memory(**one_file(tmp_path), embedder="none") as here, Memory("memory://", embedder="none") as there:
+async def test_an_import_points_to_no_artifact_that_is_not_here_and_says_so(
+    tmp_path: Path, same_ids: bool
+) -> None:
+    async with (
+        Memory(**one_file(tmp_path), embedder="none") as here,
+        Memory("memory://", embedder="none") as there,
+    ):
         await here.sessions.create("s1")
         gone, stays = [await here.artifacts.put("s1", path, b"data") for path in ("gone", "stays")]
         for artifact in (gone, stays):
@@ -704,7 +941,11 @@ async def test_an_import_points_to_no_artifact_that_is_not_here_and_says_so(tmp_
         lines = [line for line in await lines_of(here) if not line["format"].startswith("memory-artifact")]
         for already_there in (0, 2):  # what was left out makes no other request of it
             report = await there.admin.import_(lines, same_ids=same_ids)
-            assert (report.already_there, report.imported, bool(report.unlinked_lines)) == (already_there, 2 - already_there, True)
+            assert (report.already_there, report.imported, bool(report.unlinked_lines)) == (
+                already_there,
+                2 - already_there,
+                True,
+            )
         assert [entry.artifact_id for entry in await there.retrieve("user:ada")] == [None, None]
         await here.admin.import_(lines, same_ids=same_ids)
         for line in lines:
@@ -712,7 +953,9 @@ async def test_an_import_points_to_no_artifact_that_is_not_here_and_says_so(tmp_
                 await here.update(line["id"], tags=["read again"])
         await here.artifacts.delete(gone.id)
         report = await here.admin.import_(lines, same_ids=same_ids)
-        assert (report.refused_lines, bool(report.unlinked_lines)) == ([], True), "what stands let go of its artifact too, and is the same"
+        assert (report.refused_lines, bool(report.unlinked_lines)) == ([], True), (
+            "what stands let go of its artifact too, and is the same"
+        )
         pointing = {entry.content: entry.artifact_id for entry in await here.retrieve("user:ada")}
         assert pointing == {"see gone": None, "see stays": stays.id}
 
@@ -722,4 +965,8 @@ async def test_an_import_leaves_out_the_number_of_another_store() -> None:
         entry = await memory.write("Ada drinks tea", scope="user:ada")
         (line,) = await lines_of(memory)
         assert (await memory.admin.import_([line | {"id": "another", "number": 42}])).imported == 1
-        assert sorted((await memory.numbers.of([entry.id, *[one.id for one in await memory.retrieve("user:ada")]])).values()) == [1, 2]
+        assert sorted(
+            (
+                await memory.numbers.of([entry.id, *[one.id for one in await memory.retrieve("user:ada")]])
+            ).values()
+        ) == [1, 2]

@@ -1,4 +1,6 @@
-"""Messages by meaning at the facade: how they are asked for, where that is set, and that they are made ready behind what is said."""
+"""Messages by meaning at the facade: how they are asked for, where that is set, and
+that they are made ready behind what is said.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from typing import Any, Literal
 
 import pytest
 
-from memory import BlockingMemory, ConfigError, FoundEntry, FoundMessage, InvalidInput, Memory, SemanticProvider
+from memory import (
+    BlockingMemory,
+    ConfigError,
+    FoundEntry,
+    FoundMessage,
+    InvalidInput,
+    Memory,
+    SemanticProvider,
+)
 from memory.facade.config import MemoryConfig, load
 
 TEA = {"role": "user", "content": "Ada prefers tea with milk", "id": "m1"}
@@ -34,13 +44,17 @@ async def test_what_one_process_says_another_finds_by_meaning_once_it_is_quiet(t
             await asyncio.sleep(0.05)
 
 
-async def test_with_no_maintenance_by_itself_it_waits_for_a_search_here_a_sweep_or_the_close(tmp_path: Path) -> None:
+async def test_with_no_maintenance_by_itself_it_waits_for_a_search_here_a_sweep_or_the_close(
+    tmp_path: Path,
+) -> None:
     still = placed(tmp_path, durations={"sweep_every": "0s"})
     async with Memory(still) as other:
         async with Memory(still) as memory:
             session = memory.session("s1")
             await session.append(FERRY)
-            assert [hit.message.id for hit in await session.search("a boat at sea", by="meaning", limit=1)] == ["m2"]
+            assert [
+                hit.message.id for hit in await session.search("a boat at sea", by="meaning", limit=1)
+            ] == ["m2"]
             await session.append(TEA)
             assert await found(other, by="meaning", limit=1) != ["m1"]
         assert await found(other, by="meaning", limit=1) == ["m1"]
@@ -71,11 +85,15 @@ async def test_a_search_finds_entries_and_messages_by_meaning_in_one_order(tmp_p
         for by in ways:
             hits = await memory.search(DRINK, scope="user:ada", messages=True, by=by, limit=2)
             assert {type(hit) for hit in hits} == {FoundEntry, FoundMessage}
-            assert {hit.entry.content if isinstance(hit, FoundEntry) else hit.message.text for hit in hits} == {
+            assert {
+                hit.entry.content if isinstance(hit, FoundEntry) else hit.message.text for hit in hits
+            } == {
                 "A warm cup of cocoa at night",
                 TEA["content"],
             }
-        hits = await memory.search("the ferry in the harbour", scope="user:ada", messages=True, min_relevance=0.5)
+        hits = await memory.search(
+            "the ferry in the harbour", scope="user:ada", messages=True, min_relevance=0.5
+        )
         assert all(isinstance(hit, FoundMessage) for hit in hits), "entries about something else are left out"
         assert max(hits, key=lambda hit: hit.relevance or 0).id == hits[0].id == "m2"
 
@@ -126,7 +144,10 @@ def test_the_blocking_twin_finds_them_too(tmp_path: Path) -> None:
 def test_where_it_is_kept_is_set_like_everything_else(tmp_path: Path) -> None:
     assert MemoryConfig().leaves()["conversations.meaning"] == "home"
     config = load(environ={"MEMORY__CONVERSATIONS__MEANING": "long"}, folder=tmp_path)
-    assert (config.conversations.meaning, config.origins["conversations.meaning"]) == ("long", "MEMORY__CONVERSATIONS__MEANING")
+    assert (config.conversations.meaning, config.origins["conversations.meaning"]) == (
+        "long",
+        "MEMORY__CONVERSATIONS__MEANING",
+    )
     with pytest.raises(ConfigError, match=r"conversations\.meaning"):
         MemoryConfig(conversations={"meaning": "everywhere"})
     with pytest.raises(ConfigError, match=r"there is no setting 'meanings'.*did you mean 'meaning'"):

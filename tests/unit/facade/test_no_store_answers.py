@@ -1,4 +1,6 @@
-"""A search that no store answers raises: an empty answer would look as if nothing were known."""
+"""A search that no store answers raises: an empty answer would look as if nothing were
+known.
+"""
 
 from __future__ import annotations
 
@@ -62,5 +64,7 @@ async def test_a_store_that_is_not_asked_is_no_answer() -> None:
     for call in (memory.search("text", scope="user:ada"), memory.retrieve("user:ada")):
         with pytest.raises(StoreUnavailable, match=r"'mid'.*'long'"):
             await call
-    assert (await memory.retrieve("user:ada", include_narrower=True, session_id="s")).degraded  # `short` answered
+    assert (
+        await memory.retrieve("user:ada", include_narrower=True, session_id="s")
+    ).degraded  # `short` answered
     await memory.close()

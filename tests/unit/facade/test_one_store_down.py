@@ -1,4 +1,6 @@
-"""What still works while one store is down: the table in docs/backends.md, cell by cell."""
+"""What still works while one store is down: the table in docs/backends.md, cell by
+cell.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ CALLS: dict[str, Call] = {
     "`write` for a user, a workspace, an org": lambda m, k: m.write("text new", scope="user:ada"),
     "`write` with a key, for a session": lambda m, k: m.write("text new", scope="session:s", key="new"),
     "`write` with a key, for others": lambda m, k: m.write("text new", scope="user:ada", key="new"),
-    "`update`, `entries.invalidate` of a session's entry": lambda m, k: m.update(k.session.id, content="text changed"),
+    "`update`, `entries.invalidate` of a session's entry": lambda m, k: m.update(
+        k.session.id, content="text changed"
+    ),
     "`update`, `entries.invalidate` of others": lambda m, k: m.update(k.user.id, content="text changed"),
     "`get` of a session's entry": lambda m, k: m.get(k.session.id),
     "`get` of others": lambda m, k: m.get(k.user.id),
@@ -48,18 +52,24 @@ CALLS: dict[str, Call] = {
     "`entries.history` of others": lambda m, k: m.entries.history(k.user.id),
     "`retrieve`": lambda m, k: m.retrieve("user:ada", include_narrower=True, session_id="s"),
     "`search`": lambda m, k: m.search("text", scope=["user:ada", "session:s"]),
-    "`search` with `messages`": lambda m, k: m.search("text hello", scope=["user:ada", "session:s", "session:chat"], messages=True),
+    "`search` with `messages`": lambda m, k: m.search(
+        "text hello", scope=["user:ada", "session:s", "session:chat"], messages=True
+    ),
     "`entries.all`, `admin.export`": lambda m, k: _listed(m),
     "`promote` of a session's entry": lambda m, k: m.promote(k.session.id, "user:ada"),
     "`promote` of others": lambda m, k: m.promote(k.user.id, "org:o"),
-    "`compact` of a session's entries": lambda m, k: m.compact([k.session.id], lambda entries: "text in short"),
+    "`compact` of a session's entries": lambda m, k: m.compact(
+        [k.session.id], lambda entries: "text in short"
+    ),
     "`compact` of others": lambda m, k: m.compact([k.user.id], lambda entries: "text in short"),
     "`relations.relate`": lambda m, k: m.relations.relate(k.linked.id, "refines", k.user.id),
     "`relations.unrelate`": lambda m, k: m.relations.unrelate(k.relation.id),
     "`relations.related`": lambda m, k: m.relations.related(source_id=k.user.id),
     "`sessions.end`, `admin.move` to `mid`": lambda m, k: _moved(m, k),
     "`session.search`, `search_messages`": lambda m, k: m.search_messages("hello"),
-    "`session.context` of what this process saw within the last minute": lambda m, k: m.session("chat").context(last=2),
+    "`session.context` of what this process saw within the last minute": lambda m, k: m.session(
+        "chat"
+    ).context(last=2),
     "`session.append`, `session.history`, `sessions.list`": lambda m, k: _talked(m),
     "`delete` of a session's entry": lambda m, k: m.delete(k.session.id),
     "`delete` of others": lambda m, k: m.delete(k.user.id),
@@ -77,7 +87,11 @@ async def _listed(memory: Memory) -> list[Entry]:
 async def _talked(memory: Memory) -> None:
     """All of them, each of which fails alone too."""
     session = memory.session("chat")
-    calls: list[Callable[[], Awaitable[Any]]] = [lambda: session.append({"role": "user", "content": "more"}), session.history, memory.sessions.list]
+    calls: list[Callable[[], Awaitable[Any]]] = [
+        lambda: session.append({"role": "user", "content": "more"}),
+        session.history,
+        memory.sessions.list,
+    ]
     failed = list[StoreError]()
     for call in calls:
         try:
@@ -123,16 +137,25 @@ async def _known(memory: Memory) -> Known:
     session = await memory.write("text of the session", scope="session:s")
     moved = await memory.write("text moved", scope="session:s")
     await memory.admin.move([moved.id], "long")
-    user, linked = await memory.write("text of the user", scope="user:ada"), await memory.write("text linked", scope="user:ada")
+    user, linked = (
+        await memory.write("text of the user", scope="user:ada"),
+        await memory.write("text linked", scope="user:ada"),
+    )
     await memory.update(session.id, tags=["edited"])
     await memory.update(user.id, tags=["edited"])
     relation = await memory.relations.relate(user.id, "supports", linked.id)
-    await memory.session("chat").append([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "well"}])
+    await memory.session("chat").append(
+        [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "well"}]
+    )
     return Known(session, moved, user, linked, relation)
 
 
 async def _what_happens(call: Call, down: str) -> str:
-    config = {"stores": {name: {"url": "memory://"} for name in STORES}, "tiers": {name: name for name in STORES}, "durations": {"sweep_every": "0s"}}
+    config = {
+        "stores": {name: {"url": "memory://"} for name in STORES},
+        "tiers": {name: name for name in STORES},
+        "durations": {"sweep_every": "0s"},
+    }
     async with Memory(config, embedder=lambda texts: [EMBEDDED for _ in texts]) as memory:
         known = await _known(memory)
         take_down(memory, down)

@@ -1,4 +1,6 @@
-"""An erasure beside another process that lists the same sessions all the time: what it shows from then on has nothing of the erased text."""
+"""An erasure beside another process that lists the same sessions all the time: what it
+shows from then on has nothing of the erased text.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from memory import Memory
 
 SESSIONS = 10
 LIMIT = 60
-"""Seconds, for a machine that is very busy: an answer of the other process is waited for, and nothing else."""
+"""Seconds, for a machine that is very busy: an answer of the other process is waited
+for, and nothing else.
+"""
 ELSEWHERE = """
 import asyncio, json, sys
 from memory import Memory
@@ -63,7 +67,9 @@ async def test_no_preview_of_another_process_has_what_was_erased(tmp_path: Path)
     url = f"sqlite:///{tmp_path}/m.db"
     async with Memory(url, embedder="none") as memory:
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", ELSEWHERE, url, stdin=pipe, stdout=pipe)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ELSEWHERE, url, stdin=pipe, stdout=pipe
+        )
         other = OtherProcess(process)
         assert await other.answer() == "ready"
         for number in range(SESSIONS):

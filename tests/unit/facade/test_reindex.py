@@ -1,4 +1,6 @@
-"""`memory.admin.reindex` and what stands around it: a memory that is not open, its twin, a process of before beside it, exports."""
+"""`memory.admin.reindex` and what stands around it: a memory that is not open, its
+twin, a process of before beside it, exports.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,13 @@ async def test_a_memory_that_is_not_open_is_opened_for_it_and_closed(url: str) -
     told: list[tuple[int, int]] = []
     came = await memory.admin.reindex(told=lambda done, total: told.append((done, total)))
     assert "closed" in repr(memory)
-    assert came.to_dict() == {"model": "of today (3 dimensions, cosine)", "ended": True, "made": 4, "left": 0, "waiting": []}
+    assert came.to_dict() == {
+        "model": "of today (3 dimensions, cosine)",
+        "ended": True,
+        "made": 4,
+        "left": 0,
+        "waiting": [],
+    }
     assert told[-1] == (4, 4)
     async with memory:
         assert await found(memory, "beverage") == ["Ada prefers tea"]
@@ -66,14 +74,20 @@ async def test_it_goes_on_in_an_open_memory_while_one_of_before_is_open_beside_i
             assert await found(memory, "beverage") == ["Ada prefers tea", "Cy prefers tea"]
             await before.write("Di prefers tea", scope=USER)
             assert (await memory.admin.sweep()).reindexed == 1
-            assert sorted(await found(memory, "beverage")) == ["Ada prefers tea", "Cy prefers tea", "Di prefers tea"]
+            assert sorted(await found(memory, "beverage")) == [
+                "Ada prefers tea",
+                "Cy prefers tea",
+                "Di prefers tea",
+            ]
         finally:
             await memory.close()
     with pytest.raises(EmbedderMismatch):
         await Memory(url, embedder=OLD).open()
 
 
-async def test_an_export_made_meanwhile_is_imported_with_any_embedder_also_meanwhile(url: str, tmp_path: Path) -> None:
+async def test_an_export_made_meanwhile_is_imported_with_any_embedder_also_meanwhile(
+    url: str, tmp_path: Path
+) -> None:
     async with Memory(url, embedder=OLD) as memory:
         await fill(memory)
     memory = await Memory(url, embedder=NEW).open(reindex=True)

@@ -1,4 +1,6 @@
-"""Relevance at the facade: where it is known, and that a threshold nobody can apply is refused."""
+"""Relevance at the facade: where it is known, and that a threshold nobody can apply is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ MESSAGE = {"role": "user", "content": "I sail to Porto in June", "id": "m1"}
 
 
 async def test_the_constants_are_those_of_the_bundled_embedder() -> None:
-    assert str(await WordLlamaEmbedder().fingerprint()) in EMBEDDERS, "run `python -m bench relevance --write` after a new version"
+    assert str(await WordLlamaEmbedder().fingerprint()) in EMBEDDERS, (
+        "run `python -m bench relevance --write` after a new version"
+    )
 
 
 async def test_every_right_answer_is_more_relevant_than_every_hit_of_nonsense(tmp_path: Path) -> None:
@@ -59,7 +63,9 @@ async def test_every_right_answer_is_more_relevant_than_every_hit_of_nonsense(tm
             assert min(relevance for relevance, _ in best) > max(nonsense)
         best = [hits[0] for hits in await found(SHARING_WORDS, "both")]
         assert [content for _, content in best] == list(SHARING_WORDS.values())
-        nonsense = [relevance for hits in await found([*NONSENSE, *MORE_NONSENSE], "both") for relevance, _ in hits]
+        nonsense = [
+            relevance for hits in await found([*NONSENSE, *MORE_NONSENSE], "both") for relevance, _ in hits
+        ]
         assert min(relevance for relevance, _ in best) > 5 * max(nonsense)
         exact, *_ = await memory.search("Ada allergic peanuts", scope="user:ada")
         assert exact.relevance is not None
@@ -71,7 +77,9 @@ async def test_every_right_answer_is_more_relevant_than_every_hit_of_nonsense(tm
             await memory.session("s1").context(min_relevance=0.5)
 
 
-async def test_with_an_unknown_embedder_relevance_is_none_and_a_threshold_is_refused_by_name(tmp_path: Path) -> None:
+async def test_with_an_unknown_embedder_relevance_is_none_and_a_threshold_is_refused_by_name(
+    tmp_path: Path,
+) -> None:
     def embed(texts: Sequence[str]) -> list[list[float]]:
         return [[1.0, float("tea" in text)] for text in texts]
 
@@ -90,12 +98,18 @@ async def test_with_an_unknown_embedder_relevance_is_none_and_a_threshold_is_ref
             session.context(recall="tea", min_relevance=0.5),
             explicit.open(),
         ):
-            with pytest.raises(InvalidInput, match=r"min_relevance: relevance is unknown with the embedder mine"):
+            with pytest.raises(
+                InvalidInput, match=r"min_relevance: relevance is unknown with the embedder mine"
+            ):
                 await refused
         (hit,) = await memory.search("tea", scope="user:ada", explain=True)
         assert (hit.relevance, hit.explanation["relevance"]["lexical_share"]) == (None, 1.0)
         assert hit.score is not None
         (by_words,) = await memory.search("tea", scope="user:ada", by="words", min_relevance=0.5)
         assert by_words.relevance is not None
-        shown = await MemoryManager([NamedStore("ada", view)], injection=Injection()).inject([{"role": "user", "content": "tea?"}])
-        assert "Ada drinks tea" in shown[0]["content"], "the default threshold does not apply where relevance is unknown"
+        shown = await MemoryManager([NamedStore("ada", view)], injection=Injection()).inject(
+            [{"role": "user", "content": "tea?"}]
+        )
+        assert "Ada drinks tea" in shown[0]["content"], (
+            "the default threshold does not apply where relevance is unknown"
+        )

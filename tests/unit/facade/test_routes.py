@@ -1,4 +1,6 @@
-"""Routes in a configuration: several stores in one tier, and why a record goes where it goes."""
+"""Routes in a configuration: several stores in one tier, and why a record goes where it
+goes.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,18 @@ async def test_two_tenants_of_one_memory_live_in_two_databases(tmp_path: Path) -
         async with Memory(both, tenant=tenant) as memory:
             entry = await memory.write(f"the lantern of {tenant}", scope="user:ada")
             await memory.update(entry.id, content=f"the lantern of {tenant}, mended")
-            assert {copy.store for copy in await memory.admin.where(entry.id)} == {"eu" if tenant == "acme" else "main"}
+            assert {copy.store for copy in await memory.admin.where(entry.id)} == {
+                "eu" if tenant == "acme" else "main"
+            }
             assert [hit.entry.id for hit in await memory.search("lantern", scope="user:ada")] == [entry.id]
             assert [store.store for store in await memory.admin.check()] == ["eu", "main"]
             assert memory.admin.route("user:ada").store == ("eu" if tenant == "acme" else "main")
     for name, there in (("eu", "acme"), ("main", "other")):
         async with Memory(f"sqlite:///{tmp_path}/{name}.db", tenant=there, embedder=None) as memory:
             assert [e.content async for e in memory.entries.all()] == [f"the lantern of {there}, mended"]
-        async with Memory(f"sqlite:///{tmp_path}/{name}.db", tenant="other" if there == "acme" else "acme") as memory:
+        async with Memory(
+            f"sqlite:///{tmp_path}/{name}.db", tenant="other" if there == "acme" else "acme"
+        ) as memory:
             assert [e async for e in memory.entries.all()] == []
 
 

@@ -1,4 +1,6 @@
-"""Rules at the facade: given in files and in Python, shown, planned and explained; policies by name and by hand."""
+"""Rules at the facade: given in files and in Python, shown, planned and explained;
+policies by name and by hand.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def opened(*rules: Any, clock: Any = None, **more: Any) -> Memory:
     return Memory("memory://", promotion=list(rules), clock=clock or Clock(), **{**EPHEMERAL, **more})
 
 
-# -- how they are given -------------------------------------------------------------------------------------------------
+# -- how they are given ----------------------------------------------------------------
 
 TOML = """
 [[promotion]]
@@ -61,7 +63,13 @@ tags = ["fact"]
 def test_a_file_and_python_say_the_same(tmp_path: Path) -> None:
     (tmp_path / "memory.toml").write_text(TOML)
     config = MemoryConfig.load(tmp_path / "memory.toml")
-    quiet = PromotionRule(name="quiet", on="sweep", tenants=("acme",), scope_kinds=("session",), when=IdleFor(7 * DAY) | ScopeOver(tokens=2000))
+    quiet = PromotionRule(
+        name="quiet",
+        on="sweep",
+        tenants=("acme",),
+        scope_kinds=("session",),
+        when=IdleFor(7 * DAY) | ScopeOver(tokens=2000),
+    )
     assert config.promotion == (quiet, PromotionRule(name="known", to_scope="user", tags=("fact",)))
     assert MemoryConfig.load(config).promotion == config.promotion
     assert config.leaves()["promotion.1"] == (
@@ -69,21 +77,29 @@ def test_a_file_and_python_say_the_same(tmp_path: Path) -> None:
         "(unchanged for 7 days or beyond the newest 2,000 tokens of its scope)"
     )
     assert config.leaves()["promotion.2"] == "known: on session end, short, a copy → user: tagged fact"
-    assert config.model_dump(mode="json")["promotion"][0]["when"] == {"any": [{"idle_for": "7d"}, {"scope_over": {"tokens": 2000}}]}
+    assert config.model_dump(mode="json")["promotion"][0]["when"] == {
+        "any": [{"idle_for": "7d"}, {"scope_over": {"tokens": 2000}}]
+    }
     assert config.origins["promotion.1"].endswith("memory.toml:2")
 
 
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({"when": {"all": [{"tag": "a"}, {"older_then": "7d"}]}}, "promotion.r.when.all[1].older_then: is not a condition; did you mean older_than?"),
+        (
+            {"when": {"all": [{"tag": "a"}, {"older_then": "7d"}]}},
+            "promotion.r.when.all[1].older_then: is not a condition; did you mean older_than?",
+        ),
         ({"when": {"tag": "a"}, "tags": ["b"]}, "promotion.r.tags: cannot stand beside when: say it there"),
         ({"when": 3}, "promotion.r.when: should be a table of conditions"),
         ({"older_than": "0s"}, "promotion.r.older_than: should be longer than nothing"),
         ({"tenants": [""]}, "promotion.r.tenants: must not be empty"),
         ({"scope_kinds": ["team"]}, "promotion.1.scope_kinds.1: Input should be"),
         ({"to_scope": "user", "target": "mid"}, "promotion.r.target: belongs to a move"),
-        ({"to_scope": "user", "on": "sweep"}, "promotion.r.to_scope: entries are copied on session_end, not on sweep"),
+        (
+            {"to_scope": "user", "on": "sweep"},
+            "promotion.r.to_scope: entries are copied on session_end, not on sweep",
+        ),
         ({"to_scope": "team"}, "promotion.r.to_scope: must be 'user' or a scope"),
         ({"on": "friday"}, "promotion.1.on: Input should be 'session_end', 'sweep' or 'write'"),
         ({"wen": {}}, "did you mean 'when'?"),
@@ -96,27 +112,45 @@ def test_a_rule_that_cannot_be_is_refused_by_its_path(rule: dict[str, Any], mess
     assert message in str(refused.value)
 
 
-# -- the plan and why ---------------------------------------------------------------------------------------------------
+# -- the plan and why ------------------------------------------------------------------
 
 
 async def test_a_plan_and_then_a_sweep() -> None:
     clock = Clock()
-    async with opened(PromotionRule(name="old", on="sweep", when=OlderThan(2 * DAY) & ~Tagged("pinned")), clock=clock) as memory:
+    async with opened(
+        PromotionRule(name="old", on="sweep", when=OlderThan(2 * DAY) & ~Tagged("pinned")), clock=clock
+    ) as memory:
         old = await memory.write("old", scope="session:s1")
         await memory.write("pinned", scope="session:s1", tags=["pinned"])
         clock.advance(2 * DAY)
         await memory.write("new", scope="session:s1")
         [planned] = (await memory.admin.plan()).planned
-        assert (planned.id, planned.action, planned.tier, planned.to, planned.rule) == (old.id, "move", "short", "mid", "old")
-        assert (planned.tenant, planned.scope, planned.because) == ("default", "session:s1", "older than 2 days and not tagged 'pinned'")
+        assert (planned.id, planned.action, planned.tier, planned.to, planned.rule) == (
+            old.id,
+            "move",
+            "short",
+            "mid",
+            "old",
+        )
+        assert (planned.tenant, planned.scope, planned.because) == (
+            "default",
+            "session:s1",
+            "older than 2 days and not tagged 'pinned'",
+        )
         assert (await memory.admin.sweep()).moved == 1
         assert (await memory.admin.plan()).planned == []
 
 
 async def test_a_plan_knows_the_versions_that_were_on_their_way_when_it_was_asked_for(tmp_path: Path) -> None:
     few = {"name": "few", "what": "versions", "keep_versions": 1}
-    tiers = {"short": f"sqlite:///{tmp_path}/short.db", "mid": f"sqlite:///{tmp_path}/mid.db", "long": f"sqlite:///{tmp_path}/mid.db"}
-    async with Memory({"tiers": tiers}, retention=[few], embedder="none", durations={"sweep_every": "0s"}) as memory:
+    tiers = {
+        "short": f"sqlite:///{tmp_path}/short.db",
+        "mid": f"sqlite:///{tmp_path}/mid.db",
+        "long": f"sqlite:///{tmp_path}/mid.db",
+    }
+    async with Memory(
+        {"tiers": tiers}, retention=[few], embedder="none", durations={"sweep_every": "0s"}
+    ) as memory:
         entry = await memory.write("one", scope="session:s1")
         for text in ("two", "three", "four"):
             await memory.update(entry.id, content=text)
@@ -137,12 +171,22 @@ async def test_why_computes_the_moment() -> None:
         entry = await memory.write("one", scope="session:s1", tags=["fact"])
         clock.advance(DAY)
         report = await memory.admin.why(entry.id)
-        assert (report.entry_id, report.tier, report.scope, report.held) == (entry.id, "short", "session:s1", ())
+        assert (report.entry_id, report.tier, report.scope, report.held) == (
+            entry.id,
+            "short",
+            "session:s1",
+            (),
+        )
         assert report.next is not None
         assert (report.next.rule, report.next.when) == ("soon", entry.created_at + 2 * DAY)
         late, _, read, ended, further = report.rules
         assert (late.takes, late.when) == (True, entry.created_at + 9 * DAY)
-        assert (read.takes, read.when, read.because, read.depends) == (False, None, "read 0 times", ("how often it is read",))
+        assert (read.takes, read.when, read.because, read.depends) == (
+            False,
+            None,
+            "read 0 times",
+            ("how often it is read",),
+        )
         assert (ended.takes, ended.when, ended.depends) == (True, None, ("when its session ends",))
         assert (further.takes, further.because) == (False, "it takes from 'mid', and this is in 'short'")
         for _ in range(3):
@@ -170,7 +214,7 @@ def test_both_stand_on_the_blocking_twin() -> None:
         assert memory.admin.why(entry.id).tier == "short"
 
 
-# -- behind a write -----------------------------------------------------------------------------------------------------
+# -- behind a write --------------------------------------------------------------------
 
 
 async def _until(holds: Callable[[], Any]) -> None:
@@ -193,7 +237,7 @@ async def test_an_open_memory_asks_the_rules_for_writes_behind_them() -> None:
         await _until(moved)
 
 
-# -- policies -----------------------------------------------------------------------------------------------------------
+# -- policies --------------------------------------------------------------------------
 
 
 class Shouting:
@@ -207,18 +251,32 @@ class Shouting:
 
 async def test_a_policy_is_handed_in() -> None:
     async with opened(policies=[Shouting()]) as memory:
-        loud, quiet = await memory.write("LOUD", scope="session:s1"), await memory.write("quiet", scope="session:s1")
+        loud, quiet = (
+            await memory.write("LOUD", scope="session:s1"),
+            await memory.write("quiet", scope="session:s1"),
+        )
         [planned] = (await memory.admin.plan()).planned
-        assert (planned.id, planned.to, planned.rule, planned.because) == (loud.id, "long", "shouting", "it is loud")
+        assert (planned.id, planned.to, planned.rule, planned.because) == (
+            loud.id,
+            "long",
+            "shouting",
+            "it is loud",
+        )
         following = (await memory.admin.why(loud.id)).next
         assert following is not None
-        assert (following.rule, following.to, following.depends) == ("shouting", "long", ("what the policy says when it is asked",))
+        assert (following.rule, following.to, following.depends) == (
+            "shouting",
+            "long",
+            ("what the policy says when it is asked",),
+        )
         assert (await memory.admin.why(quiet.id)).next is None
         await memory.admin.sweep()
         assert [copy.tier for copy in await memory.admin.where(loud.id) if copy.role == "home"] == ["long"]
 
 
-async def test_a_policy_that_another_distribution_registers_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_policy_that_another_distribution_registers_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "their_policies.py").write_text(
         "from memory import Decision\n"
         "class Everything:\n    name = 'everything'\n    def decide(self, record, facts, now):\n        return Decision('mid', because='why not')\n"
@@ -227,7 +285,12 @@ async def test_a_policy_that_another_distribution_registers_is_found_by_its_name
     info = tmp_path / "their_policies-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-policies\nVersion: 1.0\n")
-    points = ["[memory.policies]", "everything = their_policies:Everything", "broken = not_installed_at_all:X", "nothing = their_policies:nothing"]
+    points = [
+        "[memory.policies]",
+        "everything = their_policies:Everything",
+        "broken = not_installed_at_all:X",
+        "nothing = their_policies:nothing",
+    ]
     (info / "entry_points.txt").write_text("\n".join([*points, ""]))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "memory.toml").write_text('policies = ["everything"]\npromotion = []\n')
@@ -267,7 +330,9 @@ def test_a_policy_that_cannot_be_asked_is_refused(wrong: dict[str, Any], message
 
 
 async def test_where_no_policy_is_installed_the_error_says_so() -> None:
-    with pytest.raises(ConfigError, match=r"there is no 'missing'; none is installed\. In Python, hand in any object"):
+    with pytest.raises(
+        ConfigError, match=r"there is no 'missing'; none is installed\. In Python, hand in any object"
+    ):
         async with opened(policies=["missing"]):
             pass
 
@@ -299,13 +364,19 @@ def test_the_rules_of_the_readme_can_be_read(tmp_path: Path) -> None:
     assert said
     for block in said:
         (tmp_path / "memory.toml").write_text(block)
-        assert [rule.name for rule in MemoryConfig.load(tmp_path / "memory.toml").promotion] == ["quiet", "known"]
+        assert [rule.name for rule in MemoryConfig.load(tmp_path / "memory.toml").promotion] == [
+            "quiet",
+            "known",
+        ]
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{}/memory.db", "file://{}/data"])
 async def test_a_quota_of_bytes_counts_bytes_in_every_script(tmp_path: Path, url: str) -> None:
     """A character of Hindi or Japanese takes three."""
-    config = {"stores": {"home": {"url": url.format(tmp_path)}}, "tiers": dict.fromkeys(("short", "mid", "long"), "home")}
+    config = {
+        "stores": {"home": {"url": url.format(tmp_path)}},
+        "tiers": dict.fromkeys(("short", "mid", "long"), "home"),
+    }
     async with Memory(config, quotas=[Quota(name="small", bytes=9_000)], **EPHEMERAL) as memory:
         for user, text in (("ada", "n" * 2_500), ("bob", "न" * 2_500), ("cleo", "夜" * 2_500)):
             await memory.write(text[:600], scope=f"user:{user}")

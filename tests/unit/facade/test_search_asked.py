@@ -17,12 +17,20 @@ from memory.policies.ranking.preferences import Preferences
 from memory.policies.routing import TIERS
 
 ADA = Scope.user("ada")
-CONFIG = {"tiers": dict.fromkeys(TIERS, "memory://"), "accept_loss": True, "embedder": "none", "tenant": "acme"}
+CONFIG = {
+    "tiers": dict.fromkeys(TIERS, "memory://"),
+    "accept_loss": True,
+    "embedder": "none",
+    "tenant": "acme",
+}
 PLAIN = Asked("acme", (ADA,), limit=10)
 MOMENT = datetime(2026, 5, 1, tzinfo=UTC)
 CASES: dict[str, tuple[dict[str, Any], Asked]] = {
     "nothing but a query": ({}, PLAIN),
-    "types and tags": ({"types": ["user"], "tags": ("a", "a", "b")}, replace(PLAIN, preferred=Preferences(types=("user",), tags=("a", "b")))),
+    "types and tags": (
+        {"types": ["user"], "tags": ("a", "a", "b")},
+        replace(PLAIN, preferred=Preferences(types=("user",), tags=("a", "b"))),
+    ),
     "only": (
         {"only": {"types": ["user"], "tags": ["a", "a"], "since": MOMENT.isoformat()}},
         replace(PLAIN, types=("user",), tags=("a",), since=MOMENT),
@@ -31,11 +39,20 @@ CASES: dict[str, tuple[dict[str, Any], Asked]] = {
         {"types": ["user"], "only": {"types": ["project"]}},
         replace(PLAIN, types=("project",), preferred=Preferences(types=("user",))),
     ),
-    "a way and a least relevance": ({"by": "words", "min_relevance": 1}, replace(PLAIN, by="words", min_relevance=1.0)),
-    "a conversation": ({"conversation_id": "c1"}, replace(PLAIN, preferred=Preferences(conversation_id="c1"))),
+    "a way and a least relevance": (
+        {"by": "words", "min_relevance": 1},
+        replace(PLAIN, by="words", min_relevance=1.0),
+    ),
+    "a conversation": (
+        {"conversation_id": "c1"},
+        replace(PLAIN, preferred=Preferences(conversation_id="c1")),
+    ),
     "no intent": ({"intent": False}, replace(PLAIN, preferred=Preferences(intent=False))),
     "no ageing": ({"age_decay": False}, replace(PLAIN, preferred=Preferences(age_decay=False))),
-    "days of a half-life": ({"half_life": 7, "decay_floor": 0.25}, replace(PLAIN, preferred=Preferences(half_life=7.0, floor=0.25))),
+    "days of a half-life": (
+        {"half_life": 7, "decay_floor": 0.25},
+        replace(PLAIN, preferred=Preferences(half_life=7.0, floor=0.25)),
+    ),
     "a half-life": ({"half_life": timedelta(hours=36)}, replace(PLAIN, preferred=Preferences(half_life=1.5))),
 }
 
@@ -60,7 +77,9 @@ async def memory() -> AsyncIterator[Memory]:
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_the_engine_is_asked_for_what_the_caller_wants(memory: Memory, heard: list[Asked], case: str) -> None:
+async def test_the_engine_is_asked_for_what_the_caller_wants(
+    memory: Memory, heard: list[Asked], case: str
+) -> None:
     given, wanted = CASES[case]
     await memory.search("tea", scope=ADA, **given)
     await memory.scoped(ADA).search("tea", **given)

@@ -1,4 +1,6 @@
-"""A secret is shown nowhere, wherever it was put: not by what a configuration prints or dumps, not by an error, a report, a log or a file's name."""
+"""A secret is shown nowhere, wherever it was put: not by what a configuration prints or
+dumps, not by an error, a report, a log or a file's name.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,38 @@ from tests.support.depth import drawn
 MARK = "hun7er"
 """Stands at both ends of every secret: what shows of one shows one of these."""
 
-secrets = st.text(st.sampled_from("abcXYZ019:@/?#%=;,.+-_~!$*()[] é'\"\\"), max_size=12).map(lambda middle: f"{MARK}{middle}{MARK}")
-schemes = st.sampled_from(["redis", "rediss+sentinel", "postgresql", "mysql+asyncmy", "mongodb", "mongodb+srv", "qdrant", "nosuch", "REDIS"])
+secrets = st.text(st.sampled_from("abcXYZ019:@/?#%=;,.+-_~!$*()[] é'\"\\"), max_size=12).map(
+    lambda middle: f"{MARK}{middle}{MARK}"
+)
+schemes = st.sampled_from(
+    [
+        "redis",
+        "rediss+sentinel",
+        "postgresql",
+        "mysql+asyncmy",
+        "mongodb",
+        "mongodb+srv",
+        "qdrant",
+        "nosuch",
+        "REDIS",
+    ]
+)
 hosts = st.sampled_from(["host", "host:6379", "a:1,b:2", "[::1]:5432", "127.0.0.1"])
 users = st.sampled_from(["", "ann", "u", "ann%40home", "ann.lee_x"])
 names = st.sampled_from(
-    ["password", "pw_password", "PASSWORD", "api_key", "token", "sslPassword", "secret", "pwd", "%70assword", "pass%77ord", "p%2561ssword"]
+    [
+        "password",
+        "pw_password",
+        "PASSWORD",
+        "api_key",
+        "token",
+        "sslPassword",
+        "secret",
+        "pwd",
+        "%70assword",
+        "pass%77ord",
+        "p%2561ssword",
+    ]
 )
 around = st.sampled_from(["", " ", "\t", "\n", "  "])
 
@@ -76,9 +104,19 @@ def no_urls(draw: st.DrawFn) -> str:
 
 def _shown(config: MemoryConfig) -> list[str]:
     """Everything that a configuration shows of itself."""
-    parts: list[Any] = [config, config.tiers, *config.stores.values(), *config.routes, *config.stores_in_use()]
+    parts: list[Any] = [
+        config,
+        config.tiers,
+        *config.stores.values(),
+        *config.routes,
+        *config.stores_in_use(),
+    ]
     models = [config, config.tiers, *config.stores.values(), *config.routes]
-    dumped = [*(model.model_dump() for model in models), *(model.model_dump_json() for model in models), *(dict(model) for model in models)]
+    dumped = [
+        *(model.model_dump() for model in models),
+        *(model.model_dump_json() for model in models),
+        *(dict(model) for model in models),
+    ]
     engine_error = ""
     try:
         build_engine(config, embedder=None, clock=system_clock)
@@ -99,7 +137,10 @@ def _assert_hidden(texts: list[str]) -> None:
 def test_a_url_is_used_to_the_letter_and_shown_without_its_secret(url: str) -> None:
     _assert_hidden([masked(url), repr(masked_options({"url": url, "deep": [{"dsn": url}], "pair": (url,)}))])
     by_tier = MemoryConfig.load(url)
-    by_name = MemoryConfig(stores={"a": {"url": url, "options": {"tls": {"key_password": url}, "more": [url]}}}, tiers={"mid": "a"})
+    by_name = MemoryConfig(
+        stores={"a": {"url": url, "options": {"tls": {"key_password": url}, "more": [url]}}},
+        tiers={"mid": "a"},
+    )
     by_route = MemoryConfig(routes=[{"tiers": ["mid"], "store": url, "tenants": ["t"]}])
     for config in (by_tier, by_name, by_route, MemoryConfig.load(by_name, tenant="other")):
         assert url.strip() in [store.url for store in config.stores_in_use()]
@@ -107,13 +148,39 @@ def test_a_url_is_used_to_the_letter_and_shown_without_its_secret(url: str) -> N
         assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301
 
 
-@cells("scheme", ["redis", "rediss", "redis+cluster", "postgresql", "mysql", "mariadb", "mongodb", "qdrant", "qdrants"], shared=True)
+@cells(
+    "scheme",
+    ["redis", "rediss", "redis+cluster", "postgresql", "mysql", "mariadb", "mongodb", "qdrant", "qdrants"],
+    shared=True,
+)
 @cells(
     "login",
     [
         *(f"u:1?{MARK}", f"u:1?{MARK}&b", f"u:1?b&{MARK}=2", f"u:1@0/d?{MARK}&b", f"u:1@0/d?b&{MARK}=2"),
-        *(f"u:1@0/d?{option}={MARK}" for option in ("timeout", "connect_timeout", "sslmode", "ssl_mode", "pool_size", "https", "database")),
-        *(f"u:1/d?{option}={MARK}" for option in ("timeout", "connect_timeout", "sslmode", "ssl_mode", "pool_size", "https", "database")),
+        *(
+            f"u:1@0/d?{option}={MARK}"
+            for option in (
+                "timeout",
+                "connect_timeout",
+                "sslmode",
+                "ssl_mode",
+                "pool_size",
+                "https",
+                "database",
+            )
+        ),
+        *(
+            f"u:1/d?{option}={MARK}"
+            for option in (
+                "timeout",
+                "connect_timeout",
+                "sslmode",
+                "ssl_mode",
+                "pool_size",
+                "https",
+                "database",
+            )
+        ),
     ],
     shared=True,
 )
@@ -124,7 +191,9 @@ def test_what_follows_a_question_mark_in_a_password_is_shown_by_no_adapter(schem
 
 @settings(deadline=None, max_examples=drawn(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(no_urls())
-def test_what_only_resembles_a_url_is_refused_without_being_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_what_only_resembles_a_url_is_refused_without_being_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert is_broken_url(text)
     sources: list[Callable[[], object]] = [
@@ -143,7 +212,11 @@ def test_what_only_resembles_a_url_is_refused_without_being_repeated(tmp_path: P
 
 
 @settings(deadline=None, max_examples=drawn(60))
-@given(secrets, st.sampled_from(["password", "db_password", "api_key", "token", "auth", "sslkeyfile"]), st.integers(0, 3))
+@given(
+    secrets,
+    st.sampled_from(["password", "db_password", "api_key", "token", "auth", "sslkeyfile"]),
+    st.integers(0, 3),
+)
 def test_an_option_named_like_a_secret_is_hidden_at_every_depth(secret: str, name: str, depth: int) -> None:
     options: Any = {name: secret, "nested": [{name: {"value": secret}}, ({name: [secret]},)]}
     for _ in range(depth):
@@ -154,7 +227,13 @@ def test_an_option_named_like_a_secret_is_hidden_at_every_depth(secret: str, nam
 
 
 SCHEMES = "redis postgresql mysql qdrant redis+cluster redis+sentinel nosuch file sqlite".split()
-RESTS = ["u:{}@127.0.0.1:1/1", "127.0.0.1:1/1?password={}", "127.0.0.1:1/1?%70assword={}", "u:{}@/", "u:{}@127.0.0.1:port/x"]
+RESTS = [
+    "u:{}@127.0.0.1:1/1",
+    "127.0.0.1:1/1?password={}",
+    "127.0.0.1:1/1?%70assword={}",
+    "u:{}@/",
+    "u:{}@127.0.0.1:port/x",
+]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -166,7 +245,9 @@ async def test_doctor_and_logs_show_no_secret_of_a_store_that_cannot_be_opened(
     caplog.set_level(logging.DEBUG)
     url = f"{scheme}://{rest.format(MARK)}"
     patient = {"connect_timeout": 1} if scheme in ("redis", "postgresql", "mysql") else {}
-    config = MemoryConfig(stores={"a": {"url": url, "options": patient}}, tiers=dict.fromkeys(("short", "mid", "long"), "a"))
+    config = MemoryConfig(
+        stores={"a": {"url": url, "options": patient}}, tiers=dict.fromkeys(("short", "mid", "long"), "a")
+    )
     said = []
     try:
         found = await examine(build_engine(config, embedder=None, clock=system_clock))
@@ -176,7 +257,9 @@ async def test_doctor_and_logs_show_no_secret_of_a_store_that_cannot_be_opened(
         said += [repr(found), repr(found.to_dict()), *(str(problem) for problem in found.problems)]
         assert not found.ok or scheme in ("file", "sqlite")
     _assert_hidden([*said, caplog.text])
-    assert [name for _, folders, files in os.walk(tmp_path) for name in (*folders, *files) if MARK in name] == []
+    assert [
+        name for _, folders, files in os.walk(tmp_path) for name in (*folders, *files) if MARK in name
+    ] == []
 
 
 def test_a_configuration_that_was_dumped_to_be_shown_is_no_configuration() -> None:

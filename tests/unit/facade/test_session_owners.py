@@ -1,4 +1,6 @@
-"""Whose a session is: every call of a handle that names another owner is refused, and what is said in a shared one is its speaker's."""
+"""Whose a session is: every call of a handle that names another owner is refused, and
+what is said in a shared one is its speaker's.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,11 @@ def test_every_public_method_of_a_session_and_of_a_provider_is_called_here() -> 
         if kind is Session:
             assert {name for name, member in found.items() if isinstance(member, property)} == set(NOUNS)
     for provider in subclasses(SessionProvider):
-        own = {name for name in vars(provider) if not name.startswith("_") and inspect.isfunction(vars(provider)[name])}
+        own = {
+            name
+            for name in vars(provider)
+            if not name.startswith("_") and inspect.isfunction(vars(provider)[name])
+        }
         assert own - COUNTS <= {*CALLS[SessionProvider], *OWN}, provider
 
 
@@ -144,8 +150,16 @@ async def test_no_call_of_another_owner_reads_or_changes_a_session(memory: Memor
 
 
 @pytest.mark.behaviour("A1", "B12", "C2")
-@pytest.mark.parametrize("provider", [pytest.param(each, id=each.__name__) for each in sorted(subclasses(SessionProvider), key=lambda k: k.__name__)])
-async def test_no_call_of_a_provider_for_another_user_or_namespace_reaches_a_session(memory: Memory, provider: Any) -> None:
+@pytest.mark.parametrize(
+    "provider",
+    [
+        pytest.param(each, id=each.__name__)
+        for each in sorted(subclasses(SessionProvider), key=lambda k: k.__name__)
+    ],
+)
+async def test_no_call_of_a_provider_for_another_user_or_namespace_reaches_a_session(
+    memory: Memory, provider: Any
+) -> None:
     more = {"summarise": summary} if "summarise" in inspect.signature(provider).parameters else {}
     ada, bob = provider(memory, user="ada", **more), provider(memory, user="bob", **more)
     await ada.write(user(WORDS), "s")
@@ -166,7 +180,9 @@ async def test_no_call_of_a_provider_for_another_user_or_namespace_reaches_a_ses
 
 
 @pytest.mark.behaviour("A1", "B12")
-async def test_a_handle_that_was_handed_out_is_of_its_owner_also_where_the_id_is_anothers_since(memory: Memory) -> None:
+async def test_a_handle_that_was_handed_out_is_of_its_owner_also_where_the_id_is_anothers_since(
+    memory: Memory,
+) -> None:
     bobs = await memory.sessions.create("x", user="bob")
     forked = await bobs.fork(session_id="f")
     for handle, name in ((bobs, "x"), (forked, "f")):

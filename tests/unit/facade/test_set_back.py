@@ -1,4 +1,6 @@
-"""One store of three is set back alone to an earlier moment: it is named, and healed from the others, or what is lost is."""
+"""One store of three is set back alone to an earlier moment: it is named, and healed
+from the others, or what is lost is.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,22 @@ from tests.support.set_back import SCOPES, History, missing, wrong
 def memory_on(folder: Path, clock: Clock) -> Memory:
     tiers = {tier: f"sqlite:///{folder / tier}.db" for tier in ("short", "mid", "long")}
     stores = {name: {"url": url} for name, url in tiers.items()}
-    config = {"stores": stores, "tiers": {name: name for name in tiers}, "embedder": "none", "durations": {"sweep_every": "0s"}}
+    config = {
+        "stores": stores,
+        "tiers": {name: name for name in tiers},
+        "embedder": "none",
+        "durations": {"sweep_every": "0s"},
+    }
     return Memory(config, clock=clock)
 
 
 def copied(folder: Path, tier: str) -> Path:
     """A copy of one store's file, made while it is in use."""
     backup = folder / f"{tier}.backup"
-    with closing(sqlite3.connect(folder / f"{tier}.db")) as source, closing(sqlite3.connect(backup)) as target:
+    with (
+        closing(sqlite3.connect(folder / f"{tier}.db")) as source,
+        closing(sqlite3.connect(backup)) as target,
+    ):
         source.backup(target)
     return backup
 
@@ -40,7 +50,9 @@ def restored(folder: Path, tier: str, backup: Path) -> None:
 @pytest.mark.parametrize("seed", range(drawn(6, 1)))
 @pytest.mark.parametrize("tier", ["short", "mid", "long"])
 @pytest.mark.thorough
-async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tier: str, seed: int, tmp_path: Path) -> None:
+async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(
+    tier: str, seed: int, tmp_path: Path
+) -> None:
     clock = Clock(datetime.now(UTC))
     drawn = random.Random(seed * 3 + len(tier))  # noqa: S311 - to repeat it
     async with memory_on(tmp_path, clock) as memory:
@@ -72,7 +84,9 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(tie
 
 
 @pytest.mark.parametrize("sweeps", [0, 2])
-async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_alone_has_sessions(sweeps: int, tmp_path: Path) -> None:
+async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_alone_has_sessions(
+    sweeps: int, tmp_path: Path
+) -> None:
     clock = Clock(datetime.now(UTC))
     async with memory_on(tmp_path, clock) as memory:
         history = History(memory, clock, random.Random(1))  # noqa: S311 - to repeat it
@@ -87,7 +101,9 @@ async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_al
         for _ in range(sweeps):
             await memory.admin.sweep()
         healed = await memory.admin.compare(repair=True)
-        assert healed.differs == {"a scope whose erasure a store had forgotten": 2}, "of its conversation and of its entries"
+        assert healed.differs == {"a scope whose erasure a store had forgotten": 2}, (
+            "of its conversation and of its entries"
+        )
         assert [session.id for session in (await memory.sessions.list()).sessions] == ["stays"]
         assert [hit.session_id for hit in await memory.search_messages("said")] == ["stays"]
         assert any("sessions, messages, tasks, relations" in said for said in healed.unknown)
@@ -95,7 +111,11 @@ async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_al
 
 async def test_a_store_whose_loss_is_accepted_is_not_said_to_be_set_back(tmp_path: Path) -> None:
     clock = Clock(datetime.now(UTC))
-    tiers = {"short": "memory://", "mid": f"sqlite:///{tmp_path / 'mid.db'}", "long": f"sqlite:///{tmp_path / 'long.db'}"}
+    tiers = {
+        "short": "memory://",
+        "mid": f"sqlite:///{tmp_path / 'mid.db'}",
+        "long": f"sqlite:///{tmp_path / 'long.db'}",
+    }
     for _ in range(3):
         async with Memory({"tiers": tiers, "accept_loss": True, "embedder": "none"}, clock=clock) as memory:
             clock.moment += timedelta(minutes=6)

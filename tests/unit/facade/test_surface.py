@@ -1,4 +1,6 @@
-"""The facade's public surface: what stands on `Memory`, what under each noun, what a view repeats."""
+"""The facade's public surface: what stands on `Memory`, what under each noun, what a
+view repeats.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,27 @@ SURFACE = {
     "admin": "audit backup check compare distrust distrusted embed_messages erase erase_tenant erase_user export flush forget_store hold holds "
     "import_ move plan reindex release_hold roll_back route set_back stats sweep trust vacuum where why",
 }
-"""Every public method. What comes to stand here is promised: give it a noun before `Memory` itself."""
+"""Every public method. What comes to stand here is promised: give it a noun before
+`Memory` itself.
+"""
 
 
 def methods_of(kind: type) -> dict[str, Callable[..., Any]]:
-    return {name: method for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
+    return {
+        name: method
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
 
 
 def unscoped(method: Callable[..., Any]) -> list[tuple[str, Any, Any, Any]]:
     """The parameters but the scope: name, kind, default and type."""
     hints = get_type_hints(method)
-    return [(p.name, p.kind, p.default, hints.get(p.name)) for p in inspect.signature(method).parameters.values() if p.name != "scope"]
+    return [
+        (p.name, p.kind, p.default, hints.get(p.name))
+        for p in inspect.signature(method).parameters.values()
+        if p.name != "scope"
+    ]
 
 
 @pytest.fixture
@@ -51,7 +63,10 @@ def test_memory_and_its_nouns_have_these_methods_and_no_others() -> None:
 
 
 async def test_every_noun_is_a_property_that_says_what_it_is_for(memory: Memory) -> None:
-    properties = {name: get_type_hints(member.fget)["return"] for name, member in inspect.getmembers(Memory, lambda m: isinstance(m, property))}
+    properties = {
+        name: get_type_hints(member.fget)["return"]
+        for name, member in inspect.getmembers(Memory, lambda m: isinstance(m, property))
+    }
     assert {name: kind for name, kind in properties.items() if not name.startswith("_")} == {
         "config": type(memory.config),
         "tenant": str,
@@ -64,7 +79,11 @@ async def test_every_noun_is_a_property_that_says_what_it_is_for(memory: Memory)
 
 
 def test_a_view_has_every_call_that_takes_a_scope_with_the_same_signature_but_it() -> None:
-    taking = {name: method for name, method in methods_of(Memory).items() if name != "scoped" and "scope" in inspect.signature(method).parameters}
+    taking = {
+        name: method
+        for name, method in methods_of(Memory).items()
+        if name != "scoped" and "scope" in inspect.signature(method).parameters
+    }
     assert set(taking) == {"write", "remember", "retrieve", "browse", "search"}
     taking["erase"] = Admin.erase
     views = methods_of(ScopedMemory)
@@ -78,7 +97,9 @@ async def test_a_view_writes_finds_and_erases_in_its_scope_only(memory: Memory) 
     ada, bob = memory.scoped("user:ada"), memory.scoped("user:bob")
     made = await ada.write("Ada prefers tea", key="drink", tags=["drink"])
     other = await bob.write("Bob prefers tea")
-    assert await ada.write("Ada prefers tea", key="drink", tags=["drink"]) == made == await memory.get(made.id)
+    assert (
+        await ada.write("Ada prefers tea", key="drink", tags=["drink"]) == made == await memory.get(made.id)
+    )
     assert [e.id for e in await ada.retrieve(tags=["drink"], limit=5)] == [made.id]
     assert [hit.entry.id for hit in await ada.search("tea", types=["context"])] == [made.id]
     assert str(ada.scope) == str(made.scope)
@@ -101,14 +122,29 @@ async def test_an_export_is_the_entries_their_versions_and_the_relations_between
     await memory.relations.relate(ada[1].id, "supports", bob.id)
     await memory.entries.invalidate(ada[0].id)
     formats = [line["format"] async for line in memory.admin.export()]
-    assert formats == ["memory-entry/2", "memory-version/1", *["memory-entry/2"] * 2, *["memory-relation/1"] * 2]
+    assert formats == [
+        "memory-entry/2",
+        "memory-version/1",
+        *["memory-entry/2"] * 2,
+        *["memory-relation/1"] * 2,
+    ]
     lines = [line async for line in memory.admin.export("user:ada")]
-    assert [line.get("content", line.get("label")) for line in lines] == ["older", "older", "newer", "supersedes"]
+    assert [line.get("content", line.get("label")) for line in lines] == [
+        "older",
+        "older",
+        "newer",
+        "supersedes",
+    ]
     assert len([relation async for relation in memory.relations.all()]) == 2
 
 
 @pytest.mark.parametrize(
-    ("called", "meant"), [("relate", "memory.relations.relate"), ("stats", "memory.admin.stats"), ("history", "memory.entries.history")]
+    ("called", "meant"),
+    [
+        ("relate", "memory.relations.relate"),
+        ("stats", "memory.admin.stats"),
+        ("history", "memory.entries.history"),
+    ],
 )
 def test_a_call_that_a_noun_has_is_named_with_its_noun(called: str, meant: str) -> None:
     with pytest.raises(AttributeError, match=f"no attribute '{called}'; did you mean {meant}"):

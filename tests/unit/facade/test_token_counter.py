@@ -1,4 +1,6 @@
-"""A counter of one's own: handed in, or named in the configuration; what another has counted is counted again."""
+"""A counter of one's own: handed in, or named in the configuration; what another has
+counted is counted again.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,12 @@ async def test_messages_are_counted_by_the_counter_that_was_handed_in(counter: A
 
 async def test_what_another_counter_has_counted_is_counted_again(tmp_path: Path) -> None:
     file = f"sqlite:///{tmp_path / 'memory.db'}"
-    assert [await _cost(counter, file) for counter in (words, Letters(), None, words)] == [[7], [17], [8], [7]]
+    assert [await _cost(counter, file) for counter in (words, Letters(), None, words)] == [
+        [7],
+        [17],
+        [8],
+        [7],
+    ]
 
 
 async def test_budgets_are_kept_by_it() -> None:
@@ -65,12 +72,20 @@ async def test_a_counter_that_says_no_number_of_tokens_is_refused() -> None:
         Memory("memory://", token_counter=3)  # type: ignore[arg-type]
 
 
-async def test_one_that_another_distribution_registers_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "their_counters.py").write_text("class Bytes:\n    name = 'bytes'\n    def count(self, text):\n        return len(text.encode())\n")
+async def test_one_that_another_distribution_registers_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_counters.py").write_text(
+        "class Bytes:\n    name = 'bytes'\n    def count(self, text):\n        return len(text.encode())\n"
+    )
     info = tmp_path / "their_counters-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-counters\nVersion: 1.0\n")
-    points = ["[memory.token_counters]", "bytes = their_counters:Bytes", "broken = not_installed_at_all:Counter"]
+    points = [
+        "[memory.token_counters]",
+        "bytes = their_counters:Bytes",
+        "broken = not_installed_at_all:Counter",
+    ]
     (info / "entry_points.txt").write_text("\n".join([*points, ""]))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert await _cost("bytes") == [MESSAGE_TOKENS + 13]
@@ -80,7 +95,9 @@ async def test_one_that_another_distribution_registers_is_found_by_its_name(tmp_
         await _cost("tokens")
 
 
-async def test_it_is_set_in_a_file_and_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_set_in_a_file_and_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def named(source: Any) -> object:
         return MemoryConfig.load(source).leaves()["token_counter"]
 

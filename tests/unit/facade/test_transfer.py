@@ -1,4 +1,6 @@
-"""What an import reads, where it says an error stands, and that an export can be read again."""
+"""What an import reads, where it says an error stands, and that an export can be read
+again.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,27 @@ import pytest
 from memory.domain.entry import Contributor, Entry, EntryType, ImportedDraft
 from memory.domain.ids import keyed_id, new_id
 from memory.domain.scope import Scope
-from memory.facade.transfer import FORMAT, BadLine, Ids, Item, Link, Message, Reading, exported, exported_relation, read
+from memory.facade.transfer import (
+    FORMAT,
+    BadLine,
+    Ids,
+    Item,
+    Link,
+    Message,
+    Reading,
+    exported,
+    exported_relation,
+    read,
+)
 from memory.orchestrator.relations import Relation
 
 SESSION = Scope.session("s1")
 
 
 def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Item | BadLine]:
-    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", Reading(scope)))
+    return list(
+        read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", Reading(scope))
+    )
 
 
 def messages(data: str | bytes, scope: Scope | None = SESSION) -> list[Message]:
@@ -38,7 +53,11 @@ def lines(*objects: dict[str, Any]) -> str:
 
 
 def test_a_message_becomes_an_entry_with_its_role_time_and_key() -> None:
-    (message,) = messages(lines({"role": "user", "content": "hello", "time": "2026-01-31T09:30:00Z", "id": "m1", "tags": ["fact"]}))
+    (message,) = messages(
+        lines(
+            {"role": "user", "content": "hello", "time": "2026-01-31T09:30:00Z", "id": "m1", "tags": ["fact"]}
+        )
+    )
     draft = message.draft
     assert (draft.scope, draft.content, draft.key, draft.tags) == (SESSION, "hello", "m1", ["fact"])
     assert draft.created_at == datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
@@ -47,7 +66,9 @@ def test_a_message_becomes_an_entry_with_its_role_time_and_key() -> None:
 
 
 def test_without_an_id_the_key_is_the_files_name_and_the_position() -> None:
-    found = messages("\n" + lines({"role": "user", "content": "a"}) + "\n" + lines({"role": "user", "content": "b"}))
+    found = messages(
+        "\n" + lines({"role": "user", "content": "a"}) + "\n" + lines({"role": "user", "content": "b"})
+    )
     assert [(m.line, m.draft.key) for m in found] == [(2, "chat.jsonl:1"), (4, "chat.jsonl:2")]
 
 
@@ -64,7 +85,11 @@ def test_a_message_says_where_it_stands_in_its_conversation_and_who_spoke() -> N
         {"role": "assistant", "name": "", "content": "yes"},
     )
     assert said(data) == [("s1", 1, "Ada"), ("s1", 2, "Bob"), ("s1", 3, None)]
-    assert said(data, Scope.user("ada")) == [("chat.jsonl", 1, "Ada"), ("chat.jsonl", 2, "Bob"), ("chat.jsonl", 3, None)]
+    assert said(data, Scope.user("ada")) == [
+        ("chat.jsonl", 1, "Ada"),
+        ("chat.jsonl", 2, "Bob"),
+        ("chat.jsonl", 3, None),
+    ]
     assert [message.draft.content for message in messages(data)] == ["hi", "hi", "Bob: hi", "yes"]
     assert messages(data)[2].draft.metadata == {"role": "user", "speaker": "Bob", "name": "b"}
 
@@ -77,11 +102,19 @@ def test_conversations_that_a_file_names_are_counted_each_by_itself() -> None:
         {**GOOD, "session_id": "a"},
         {**GOOD, "session_id": "a", "conversation_id": "c"},
     )
-    assert [(conversation, number) for conversation, number, _ in said(data)] == [("a", 1), ("2", 1), ("a", 40), ("a", 3), ("c", 1)]
+    assert [(conversation, number) for conversation, number, _ in said(data)] == [
+        ("a", 1),
+        ("2", 1),
+        ("a", 40),
+        ("a", 3),
+        ("c", 1),
+    ]
 
 
 def test_fields_it_does_not_know_are_kept_in_the_metadata() -> None:
-    (message,) = messages(lines({"role": "tool", "content": "42", "model": "m", "metadata": {"confidence": 0.9}}))
+    (message,) = messages(
+        lines({"role": "tool", "content": "42", "model": "m", "metadata": {"confidence": 0.9}})
+    )
     assert message.draft.metadata == {"role": "tool", "model": "m", "confidence": 0.9}
 
 
@@ -109,22 +142,43 @@ GOOD = {"role": "user", "content": "fine"}
         ('{"role": "user"}', "content: is missing"),
         ('{"role": "user", "content": [1]}', "content: must be text, not list"),
         ('{"role": "user", "content": ""}', "content: may be empty only"),
-        ('{"role": "user", "content": "x", "time": "yesterday"}', "time: what it says is not an ISO 8601 moment"),
+        (
+            '{"role": "user", "content": "x", "time": "yesterday"}',
+            "time: what it says is not an ISO 8601 moment",
+        ),
         ('{"role": "user", "content": "x", "time": "2026-01-31T09:30:00"}', "time: is a naive datetime"),
-        ('{"role": "user", "content": "x", "timestamp": "noon", "date": 1}', "timestamp: what it says is not an ISO 8601 moment"),
+        (
+            '{"role": "user", "content": "x", "timestamp": "noon", "date": 1}',
+            "timestamp: what it says is not an ISO 8601 moment",
+        ),
         ('{"role": "user", "content": "x", "id": 1.5}', "id: must be text or a whole number"),
-        ('{"role": "user", "content": "x", "session_id": ["s"]}', "session_id: must be text or a whole number"),
-        ('{"role": "user", "content": "x", "name": {"first": "Ada"}}', "name: must be text or a whole number"),
+        (
+            '{"role": "user", "content": "x", "session_id": ["s"]}',
+            "session_id: must be text or a whole number",
+        ),
+        (
+            '{"role": "user", "content": "x", "name": {"first": "Ada"}}',
+            "name: must be text or a whole number",
+        ),
         ('{"role": "user", "content": "x", "speaker": "\\u0000"}', "speaker: must not hold a NUL character"),
-        ('{"role": "user", "content": "x", "number_in_conversation": "7"}', "number_in_conversation: must be a whole number"),
+        (
+            '{"role": "user", "content": "x", "number_in_conversation": "7"}',
+            "number_in_conversation: must be a whole number",
+        ),
         ('{"role": "user", "content": "x", "tags": "fact"}', "tags: must be a list"),
         ('{"role": "user", "content": "x", "type": "story"}', "type: "),
-        ('{"role": "user", "content": "x", "metadata": {"role": "assistant"}}', "role: stands in the message and in its metadata"),
+        (
+            '{"role": "user", "content": "x", "metadata": {"role": "assistant"}}',
+            "role: stands in the message and in its metadata",
+        ),
         ('{"role": "user", "content": "x", "metadata": {"n": NaN}}', "must be a finite number"),
         ('{"role": "user", "content": "\\ud800"}', "content: must not hold a lone surrogate"),
         ('{"role": "user", "content": "x", "n": ' + "9" * 5000 + "}", "a number too long"),
         ("[" * 100_000, "not JSON"),
-        ('{"format": "memory-entry/9", "id": "x"}', "format: is not known; this version reads memory-entry/2, memory-entry/1"),
+        (
+            '{"format": "memory-entry/9", "id": "x"}',
+            "format: is not known; this version reads memory-entry/2, memory-entry/1",
+        ),
     ],
 )
 def test_a_bad_line_is_named_by_its_number_and_its_neighbours_are_read(bad: str, problem: str) -> None:
@@ -215,14 +269,28 @@ def test_an_exported_entry_reads_back_with_its_old_id_as_key() -> None:
     (message,) = messages(json.dumps(exported(original)), scope=None)
     draft = message.draft
     assert draft.key == original.id
-    for name in ("scope", "type", "title", "content", "source", "tags", "metadata", "created_at", "expires_at"):
+    for name in (
+        "scope",
+        "type",
+        "title",
+        "content",
+        "source",
+        "tags",
+        "metadata",
+        "created_at",
+        "expires_at",
+    ):
         assert getattr(draft, name) == getattr(original, name), name
     (elsewhere,) = messages(json.dumps(exported(original)), scope=SESSION)
     assert elsewhere.draft.scope == SESSION
 
 
-@pytest.mark.parametrize(("scope", "kept"), [(Scope.session("s"), "short"), (Scope.user("u"), "mid"), (Scope.org("o"), "mid")])
-def test_an_entry_comes_into_no_tier_before_the_one_where_those_of_its_scope_are_born(scope: Scope, kept: str) -> None:
+@pytest.mark.parametrize(
+    ("scope", "kept"), [(Scope.session("s"), "short"), (Scope.user("u"), "mid"), (Scope.org("o"), "mid")]
+)
+def test_an_entry_comes_into_no_tier_before_the_one_where_those_of_its_scope_are_born(
+    scope: Scope, kept: str
+) -> None:
     line = exported(entry(id=new_id("acme", scope.text, 1), scope=scope, tier="short"))
     (item,) = read(io.BytesIO(json.dumps(line).encode()), "x", Reading(same_ids_of="acme"))
     assert isinstance(item, Message)
@@ -232,7 +300,11 @@ def test_an_entry_comes_into_no_tier_before_the_one_where_those_of_its_scope_are
 
 def test_a_place_for_messages_does_not_move_exported_entries() -> None:
     data = io.BytesIO((json.dumps(exported(entry())) + "\n" + lines(GOOD)).encode())
-    scopes = [item.draft.scope.text for item in read(data, "x", Reading(messages_to=SESSION)) if isinstance(item, Message)]
+    scopes = [
+        item.draft.scope.text
+        for item in read(data, "x", Reading(messages_to=SESSION))
+        if isinstance(item, Message)
+    ]
     assert scopes == ["object:a%3Ab:t1", "session:s1"]
 
 
@@ -279,7 +351,9 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
 )
 def test_a_bad_relation_is_refused_by_name(changes: dict[str, Any], problem: str) -> None:
     relation = exported_relation(Relation("r", "a", "b", "refines", datetime(2027, 1, 1, tzinfo=UTC)))
-    bad = the_bad_line(lines(exported(entry(id="a")), exported(entry(id="b")), relation | changes), scope=None)
+    bad = the_bad_line(
+        lines(exported(entry(id="a")), exported(entry(id="b")), relation | changes), scope=None
+    )
     assert bad.line == 3
     assert problem in str(bad)
 

@@ -52,7 +52,9 @@ class Book:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -159,7 +161,12 @@ def test_every_async_class_that_can_be_reached_from_a_public_one_has_a_name_amon
         for function in [*methods_of(kind).values(), *getters]:
             returned = get_type_hints(function).get("return")
             for one in (returned, *get_args(returned)):
-                if isinstance(one, type) and is_async(one) and one not in reached and one.__module__.startswith("memory.facade"):
+                if (
+                    isinstance(one, type)
+                    and is_async(one)
+                    and one not in reached
+                    and one.__module__.startswith("memory.facade")
+                ):
                     waiting.append(one)
     assert set(TWINS.values()) >= reached
     assert {f"Blocking{kind.__name__}": kind for kind in TWINS.values()} == TWINS
@@ -184,12 +191,19 @@ def test_what_type_checkers_see_of_the_twins_is_made_from_the_classes() -> None:
 
 
 def test_every_noun_works_in_its_blocking_form(memory: Any) -> None:
-    tea, coffee = memory.write("Ada prefers tea", scope="user:ada"), memory.write("Ada likes coffee", scope="user:ada")
+    tea, coffee = (
+        memory.write("Ada prefers tea", scope="user:ada"),
+        memory.write("Ada likes coffee", scope="user:ada"),
+    )
     assert [entry.id for entry in memory.entries.all("user:ada")] == [tea.id, coffee.id]
     link = memory.relations.relate(tea.id, "supersedes", coffee.id)
     assert memory.relations.related(source_id=tea.id) == [link] == list(memory.relations.all())
     assert memory.sessions.end("s1").moved == []
-    assert [line["format"] for line in memory.admin.export()] == ["memory-entry/2", "memory-entry/2", "memory-relation/1"]
+    assert [line["format"] for line in memory.admin.export()] == [
+        "memory-entry/2",
+        "memory-entry/2",
+        "memory-relation/1",
+    ]
     assert memory.admin.route("user:ada").tier == "mid"
     assert memory.scoped("user:ada").erase() == 2
     assert repr(memory.admin).startswith("<memory.facade.admin.BlockingAdmin ")
@@ -197,7 +211,9 @@ def test_every_noun_works_in_its_blocking_form(memory: Any) -> None:
 
 
 @pytest.mark.parametrize("make", PROVIDERS.values(), ids=PROVIDERS)
-def test_a_provider_of_a_blocking_memory_runs_on_its_thread(memory: Any, make: Callable[[BlockingMemory], Any]) -> None:
+def test_a_provider_of_a_blocking_memory_runs_on_its_thread(
+    memory: Any, make: Callable[[BlockingMemory], Any]
+) -> None:
     """A run is written when it went well, and only then (C52 to C54)."""
     provider = make(memory)
     with provider.turn("my name is Ada", "s1", system="You are kind.") as turn:
@@ -207,7 +223,11 @@ def test_a_provider_of_a_blocking_memory_runs_on_its_thread(memory: Any, make: C
         raise LookupError
     with provider.turn("what is my name?", "s1") as turn:
         assert [message.text for message in turn.history] == ["my name is Ada", "hello Ada"]
-    assert [message.text for message in provider.read("s1")] == ["my name is Ada", "hello Ada", "what is my name?"]
+    assert [message.text for message in provider.read("s1")] == [
+        "my name is Ada",
+        "hello Ada",
+        "what is my name?",
+    ]
     (entry,) = provider.entries()
     assert (entry.session_id, provider.type) == ("s1", make(memory).type)
     provider.clear("s1")

@@ -56,7 +56,10 @@ async def test_an_interval_of_nothing_means_never() -> None:
 
 @pytest.mark.backend("sqlite")
 async def test_an_open_memory_finishes_what_a_crash_left(tmp_path: Path) -> None:
-    config = {"tiers": {t: f"sqlite:///{tmp_path / t}.db" for t in ("short", "mid", "long")}, "embedder": "none"}
+    config = {
+        "tiers": {t: f"sqlite:///{tmp_path / t}.db" for t in ("short", "mid", "long")},
+        "embedder": "none",
+    }
     async with Memory(config) as memory:
         entry = await memory.write("the ferry runs on Sundays", scope="user:ada", consistency="replicated")
         copies = {c.tier: c.role for c in await memory.admin.where(entry.id)}
@@ -86,7 +89,9 @@ async def _forget_replica(config: Mapping[str, object], entry_id: str) -> None:
         assert isinstance(record, Record)
         owed = replicas(memory._engine.placement, ENTRIES, homes.home("mid"), "mid")
         await homes.home("mid").apply([Put(ENTRIES, replace(record, owed=owed), Always())])
-        await homes.home("long").apply([Delete(ENTRIES, key, record.version + 1, Newer()), Purge(ENTRIES, key, record.version + 1)])
+        await homes.home("long").apply(
+            [Delete(ENTRIES, key, record.version + 1, Newer()), Purge(ENTRIES, key, record.version + 1)]
+        )
 
 
 async def test_opening_twice_at_once_opens_once(tmp_path: Path) -> None:

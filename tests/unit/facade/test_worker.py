@@ -32,13 +32,27 @@ async def test_one_step_of_maintenance_delivers_what_a_crash_left(tmp_path: Path
     async with Memory(config) as memory:
         report = await memory.maintain(budget="10s", rate=1_000)
         assert (report.ran, report.more, report.finished) == (True, False, 1)
-        assert {c.tier: c.role for c in await memory.admin.where(entry.id)} == {"mid": "home", "long": "replica"}
+        assert {c.tier: c.role for c in await memory.admin.where(entry.id)} == {
+            "mid": "home",
+            "long": "replica",
+        }
 
 
 @pytest.mark.parametrize(
-    "given", [{"budget": "soon"}, {"budget": 0}, {"budget": -1.0}, {"budget": True}, {"rate": 0}, {"rate": float("nan")}, {"rate": "fast"}]
+    "given",
+    [
+        {"budget": "soon"},
+        {"budget": 0},
+        {"budget": -1.0},
+        {"budget": True},
+        {"rate": 0},
+        {"rate": float("nan")},
+        {"rate": "fast"},
+    ],
 )
-async def test_what_is_no_budget_and_no_rate_is_refused_by_name(tmp_path: Path, given: dict[str, Any]) -> None:
+async def test_what_is_no_budget_and_no_rate_is_refused_by_name(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
     async with Memory(three_files(tmp_path)) as memory:
         with pytest.raises(InvalidInput) as refused:
             await memory.maintain(**given)
@@ -53,7 +67,9 @@ async def test_of_two_workers_one_does_what_there_is_and_both_end_when_asked_to(
         await _forget_replica(config, entry.id)
     reports: list[SweepReport] = []
     async with Memory(config) as one, Memory(config) as other:
-        workers = [Worker(each, every=SECOND / 50, budget=SECOND, told=reports.append) for each in (one, other)]
+        workers = [
+            Worker(each, every=SECOND / 50, budget=SECOND, told=reports.append) for each in (one, other)
+        ]
         running = [asyncio.create_task(worker.run()) for worker in workers]
         await _until(lambda: sum(report.finished for report in reports) >= 5 and len(reports) > 6)
         for worker in workers:
@@ -62,13 +78,19 @@ async def test_of_two_workers_one_does_what_there_is_and_both_end_when_asked_to(
         assert sum(report.finished for report in reports) == 5
         assert [(report.waiting, report.stays) for report in reports if report.waiting or report.stays] == []
         for entry in entries:
-            assert {c.tier: c.role for c in await one.admin.where(entry.id)} == {"mid": "home", "long": "replica"}
+            assert {c.tier: c.role for c in await one.admin.where(entry.id)} == {
+                "mid": "home",
+                "long": "replica",
+            }
 
 
 async def test_a_worker_whose_rounds_fail_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reports: list[SweepReport] = []
     async with Memory(three_files(tmp_path)) as memory:
-        sweep, failures = memory._engine.maintenance.sweep, iter([OSError("the disk is asleep"), OSError("still asleep")])
+        sweep, failures = (
+            memory._engine.maintenance.sweep,
+            iter([OSError("the disk is asleep"), OSError("still asleep")]),
+        )
 
         async def failing(*args: Any) -> SweepReport:
             if (failure := next(failures, None)) is not None:
@@ -99,10 +121,29 @@ async def test_a_worker_takes_over_from_one_that_died_holding_the_lease(tmp_path
     assert sum(report.purged for report in reports) == 2, "the tombstones of both tiers"
 
 
-async def test_a_worker_rests_as_long_as_what_it_was_told_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once again where something is left; within a lease where another is at it; longer and longer while rounds fail or stores do not answer."""
-    more, away, another, idle = SweepReport(more=True), SweepReport(waiting=("store 'long' is down",)), SweepReport(ran=False), SweepReport()
-    rounds: list[SweepReport | Exception] = [more, idle, another, OSError("asleep"), away, away, away, idle, away]
+async def test_a_worker_rests_as_long_as_what_it_was_told_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once again where something is left; within a lease where another is at it;
+    longer and longer while rounds fail or stores do not answer.
+    """
+    more, away, another, idle = (
+        SweepReport(more=True),
+        SweepReport(waiting=("store 'long' is down",)),
+        SweepReport(ran=False),
+        SweepReport(),
+    )
+    rounds: list[SweepReport | Exception] = [
+        more,
+        idle,
+        another,
+        OSError("asleep"),
+        away,
+        away,
+        away,
+        idle,
+        away,
+    ]
     rests: list[float] = []
 
     async def scripted(*_: Any) -> SweepReport:

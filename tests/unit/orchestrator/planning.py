@@ -1,4 +1,6 @@
-"""Drawn stores and lives, planned and then swept: what a sweep does is written down as it does it, and compared with what its plan said."""
+"""Drawn stores and lives, planned and then swept: what a sweep does is written down as
+it does it, and compared with what its plan said.
+"""
 
 from __future__ import annotations
 
@@ -68,20 +70,37 @@ class Loud:
 
 
 def rules_drawn(rng: random.Random) -> list[PromotionRule]:
-    """Some for the end of a session, moves and copies, and some for sweeps, which meet what those have left."""
+    """Some for the end of a session, moves and copies, and some for sweeps, which meet
+    what those have left.
+    """
 
     def at_end(number: int) -> PromotionRule:
         copies = rng.random() < 0.7
-        goes: dict[str, Any] = {"to_scope": rng.choice(["user", "user:ada", ORG.text])} if copies else {"target": rng.choice(["mid", "long"])}
+        goes: dict[str, Any] = (
+            {"to_scope": rng.choice(["user", "user:ada", ORG.text])}
+            if copies
+            else {"target": rng.choice(["mid", "long"])}
+        )
         source = rng.choice(["short", "mid"]) if copies or goes["target"] == "long" else "short"
-        return PromotionRule(name=f"e{number}", on="session_end", source=source, when=rng.choice((None, None, *CONDITIONS)), **goes)
+        return PromotionRule(
+            name=f"e{number}",
+            on="session_end",
+            source=source,
+            when=rng.choice((None, None, *CONDITIONS)),
+            **goes,
+        )
 
     def by_sweep(number: int) -> PromotionRule:
         source = rng.choice(["short", "mid"])
         target = rng.choice(["mid", "long"] if source == "short" else ["long"])
         tenants = (TENANT,) if rng.random() < 0.2 else ()
         return PromotionRule(
-            name=f"r{number}", on=rng.choice(["sweep", "write"]), source=source, target=target, when=rng.choice(CONDITIONS), tenants=tenants
+            name=f"r{number}",
+            on=rng.choice(["sweep", "write"]),
+            source=source,
+            target=target,
+            when=rng.choice(CONDITIONS),
+            tenants=tenants,
         )
 
     return [*map(at_end, range(rng.randrange(1, 5))), *map(by_sweep, range(rng.randrange(4)))]
@@ -91,24 +110,45 @@ def quotas_drawn(rng: random.Random) -> list[Quota]:
     """Of scopes and of the tenant, by number and by size."""
     drawn: list[Quota] = []
     for number in range(rng.choice([0, 1, 2, 3])):
-        most: dict[str, Any] = {"entries": rng.randrange(1, 7)} if rng.random() < 0.6 else {"bytes": rng.randrange(600, 4_000)}
+        most: dict[str, Any] = (
+            {"entries": rng.randrange(1, 7)} if rng.random() < 0.6 else {"bytes": rng.randrange(600, 4_000)}
+        )
         if rng.random() < 0.2:
-            whole: dict[str, Any] = {"entries": rng.randrange(5, 30)} if rng.random() < 0.5 else {"bytes": rng.randrange(2_000, 12_000)}
+            whole: dict[str, Any] = (
+                {"entries": rng.randrange(5, 30)}
+                if rng.random() < 0.5
+                else {"bytes": rng.randrange(2_000, 12_000)}
+            )
             drawn.append(Quota(name=f"q{number}", per="tenant", **whole))
         elif rng.random() < 0.75:
             order = rng.choice(["oldest", "least_read", "least_confident"])
-            drawn.append(Quota(name=f"q{number}", then="evict", evict=order, scope_kinds=rng.choice([("user",), ("user", "org"), ("org",)]), **most))
+            drawn.append(
+                Quota(
+                    name=f"q{number}",
+                    then="evict",
+                    evict=order,
+                    scope_kinds=rng.choice([("user",), ("user", "org"), ("org",)]),
+                    **most,
+                )
+            )
         else:
-            drawn.append(Quota(name=f"q{number}", scope_kinds=rng.choice([("user",), ("user", "org")]), **most))
+            drawn.append(
+                Quota(name=f"q{number}", scope_kinds=rng.choice([("user",), ("user", "org")]), **most)
+            )
     return drawn
 
 
 def counts_otherwise(store: Flaky) -> None:
-    """Have a store in memory tell other sizes than another, as stores of several kinds do."""
+    """Have a store in memory tell other sizes than another, as stores of several kinds
+    do.
+    """
 
     async def count(query: Query) -> Count:
         page = await InMemoryStore._query(store, replace(query, limit=10_000, order=(), cursor=None))
-        return Count(len(page.records), sum(counted_bytes(query.collection, row) for row in page.records if isinstance(row, Record)))
+        return Count(
+            len(page.records),
+            sum(counted_bytes(query.collection, row) for row in page.records if isinstance(row, Record)),
+        )
 
     def counted_bytes(collection: Collection, record: Record) -> int:
         return 40 + 2 * sum(map(len, record.texts.values()))
@@ -121,8 +161,23 @@ def world_drawn(rng: random.Random) -> World:
     retention = [rule for rule in RETENTION if rng.random() < 0.6]
     policies = (CustomRule.of(Loud()),) if rng.random() < 0.3 else ()
     onward: Any = "elsewhere" if rng.random() < 0.6 else None
-    place = rng.choice(["three stores", "three stores", "short and mid in one", "short and mid in one", "one store", "a cache"])
-    given: dict[str, Any] = {"rules": rules_drawn(rng), "policies": policies, "retention": retention, "quotas": quotas_drawn(rng), "onward": onward}
+    place = rng.choice(
+        [
+            "three stores",
+            "three stores",
+            "short and mid in one",
+            "short and mid in one",
+            "one store",
+            "a cache",
+        ]
+    )
+    given: dict[str, Any] = {
+        "rules": rules_drawn(rng),
+        "policies": policies,
+        "retention": retention,
+        "quotas": quotas_drawn(rng),
+        "onward": onward,
+    }
     world = World(short=VOLATILE if place == "a cache" else DURABLE, **given)
     counts_otherwise(world.long)
     if place == "one store":
@@ -143,10 +198,16 @@ class Life:
         engine = self.world.engine
         for name in SESSIONS_THERE:
             if await engine.conversations.find(TENANT, name) is None:
-                expires = self.world.clock() + timedelta(days=self.rng.randrange(2, 9)) if self.rng.random() < 0.3 else None
+                expires = (
+                    self.world.clock() + timedelta(days=self.rng.randrange(2, 9))
+                    if self.rng.random() < 0.3
+                    else None
+                )
                 user = "ada" if self.rng.random() < 0.8 else None
                 with suppress(Held):
-                    await engine.conversations.create(TENANT, SessionDraft(name, user=user, expires_at=expires))
+                    await engine.conversations.create(
+                        TENANT, SessionDraft(name, user=user, expires_at=expires)
+                    )
             elif self.rng.random() < 0.6:
                 with suppress(NotFound):
                     await (await engine.conversations.open(TENANT, SessionDraft(name), create=False)).resume()
@@ -155,7 +216,11 @@ class Life:
         """Somebody deletes some of what was copied into broader scopes."""
         for store in dict.fromkeys(self.world.stores):
             for row in await self.world.rows(store, ENTRIES):
-                if row.role is CopyRole.HOME and row.fields.get("promoted_from_id") is not None and self.rng.random() < 0.3:
+                if (
+                    row.role is CopyRole.HOME
+                    and row.fields.get("promoted_from_id") is not None
+                    and self.rng.random() < 0.3
+                ):
                     with suppress(Held):
                         await self.world.engine.delete(TENANT, row.key.id)
 
@@ -174,7 +239,13 @@ class Life:
             expires = world.clock() + timedelta(days=rng.randrange(1, 5)) if rng.random() < 0.2 else None
             metadata = {"confidence": rng.random()} if rng.random() < 0.5 else {}
             content = "text " * rng.randrange(1, 8) if rng.random() < 0.9 else "LOUD"
-            draft = EntryDraft(scope=rng.choice(SCOPES), content=f"{content}", tags=tags, expires_at=expires, metadata=metadata)
+            draft = EntryDraft(
+                scope=rng.choice(SCOPES),
+                content=f"{content}",
+                tags=tags,
+                expires_at=expires,
+                metadata=metadata,
+            )
             if rng.random() < 0.2:
                 await world.engine.entries.write("another", draft)
             else:
@@ -190,9 +261,13 @@ class Life:
         elif act < 0.76:
             await world.move(entry, rng.choice(["mid", "long"]))
         elif act < 0.8:
-            over, of = rng.choice([("entry", entry.id), ("entry", entry.id), ("scope", rng.choice(SCOPES).text)])
+            over, of = rng.choice(
+                [("entry", entry.id), ("entry", entry.id), ("scope", rng.choice(SCOPES).text)]
+            )
             hold = LegalHold(f"case {rng.randrange(3)}", over, of, "r", None, world.clock())  # type: ignore[arg-type]
-            await world.engine.erasure.holds.place(TENANT, hold, entry.scope.text if over == "entry" else None)
+            await world.engine.erasure.holds.place(
+                TENANT, hold, entry.scope.text if over == "entry" else None
+            )
         elif act < 0.84:
             await world.engine.erasure.holds.release(TENANT, f"case {rng.randrange(3)}")
         elif act < 0.94:
@@ -211,12 +286,17 @@ class Life:
             await session.close("ended")
 
     async def _answer(self, name: str) -> None:
-        """Somebody's callback answers about what left a session, and no store takes what it makes before the answer is noted."""
+        """Somebody's callback answers about what left a session, and no store takes
+        what it makes before the answer is noted.
+        """
         world, rng = self.world, self.rng
 
         def callback(leaving: Leaving) -> list[Any]:
             scope = rng.choice([leaving.scope, ORG])
-            return [EntryDraft(scope=scope, content=f"of {message.text}", tags=rng.choice([[], ["fact"]])) for message in leaving.messages]
+            return [
+                EntryDraft(scope=scope, content=f"of {message.text}", tags=rng.choice([[], ["fact"]]))
+                for message in leaving.messages
+            ]
 
         before, world.onward = world.onward, callback
         engine = await world.another_process()
@@ -230,7 +310,7 @@ class Life:
                 store.fails_before.discard("onward.home")
 
 
-# -- what a sweep does ----------------------------------------------------------------------------------------------------
+# -- what a sweep does -----------------------------------------------------------------
 
 
 class Watched:
@@ -261,15 +341,30 @@ class Watched:
                 (engine.endings, "_promote", self._left(engine.endings._promote)),
                 (engine.derivation, "promote", self._copied(engine.derivation.promote)),
                 (engine.promotion, "_move", self._moved(engine.promotion._move)),
-                (engine.conversations.onward.taught, "_put", self._made(engine.conversations.onward.taught._put)),
-                (engine.conversations.onward.taught, "store", self._refused(engine.conversations.onward.taught.store)),
+                (
+                    engine.conversations.onward.taught,
+                    "_put",
+                    self._made(engine.conversations.onward.taught._put),
+                ),
+                (
+                    engine.conversations.onward.taught,
+                    "store",
+                    self._refused(engine.conversations.onward.taught.store),
+                ),
             ):
                 stack.enter_context(patch.object(owner, name, watched))
             yield
 
     def that_stayed(self) -> list[Did]:
-        """What could not be copied or made; each quota that refused what was to be made once."""
-        return sorted([*(one for one in self.stayed if one[0] == "copy"), *{one for one in self.stayed if one[0] == "make"}])
+        """What could not be copied or made; each quota that refused what was to be made
+        once.
+        """
+        return sorted(
+            [
+                *(one for one in self.stayed if one[0] == "copy"),
+                *{one for one in self.stayed if one[0] == "make"},
+            ]
+        )
 
     def _as(self, by: str, call: Any) -> Any:
         async def watched(*args: Any, **kwargs: Any) -> Any:
@@ -317,7 +412,9 @@ class Watched:
                 return await call(partition, *args, **kwargs)
             finally:
                 if stood and not await there():
-                    self.did.insert(place, (self._by, SESSIONS.name, partition.scope))  # what was made of it goes behind it
+                    self.did.insert(
+                        place, (self._by, SESSIONS.name, partition.scope)
+                    )  # what was made of it goes behind it
 
         return watched
 
@@ -333,7 +430,9 @@ class Watched:
     def _left(self, call: Any) -> Any:
         async def watched(*args: Any) -> PromotionReport:
             report: PromotionReport = await call(*args)
-            self.stayed += [("copy", kept.entry_id) for kept in report.kept if "cannot copy it" in kept.because]
+            self.stayed += [
+                ("copy", kept.entry_id) for kept in report.kept if "cannot copy it" in kept.because
+            ]
             return report
 
         return watched
@@ -349,10 +448,15 @@ class Watched:
         return watched
 
     def _moved(self, call: Any) -> Any:
-        async def watched(collection: Any, judged: Any, away: Any, report: PromotionReport, **more: Any) -> None:
+        async def watched(
+            collection: Any, judged: Any, away: Any, report: PromotionReport, **more: Any
+        ) -> None:
             before = len(report.moved)
             await call(collection, judged, away, report, **more)
-            self.did += [("move", one.entry_id, one.from_tier, one.to_tier, one.rule, one.because) for one in report.moved[before:]]
+            self.did += [
+                ("move", one.entry_id, one.from_tier, one.to_tier, one.rule, one.because)
+                for one in report.moved[before:]
+            ]
 
         return watched
 
@@ -387,15 +491,21 @@ def planned(plan: Plan) -> list[Did]:
             case "make":
                 said.append(("make", one.id))
             case action:
-                said.append((action, one.collection, one.scope if one.collection == SESSIONS.name else one.id))
+                said.append(
+                    (action, one.collection, one.scope if one.collection == SESSIONS.name else one.id)
+                )
     return said
 
 
 def in_order(did: Sequence[Did]) -> list[list[Did]]:
-    """Moves, and all else: an end makes the copies of a page of its entries before their moves, and what went before cuts pages otherwise. For the
-    same reason what rules delete of several tenants goes in another order."""
+    """Moves, and all else: an end makes the copies of a page of its entries before
+    their moves, and what went before cuts pages otherwise. For the same reason what
+    rules delete of several tenants goes in another order.
+    """
     others: list[Did] = []
-    for deletes, group in groupby((one for one in did if one[0] != "move"), lambda one: one[:2] == ("delete", ENTRIES.name)):
+    for deletes, group in groupby(
+        (one for one in did if one[0] != "move"), lambda one: one[:2] == ("delete", ENTRIES.name)
+    ):
         some = list(group)
         others += sorted(some) if deletes else some
     return [[one for one in did if one[0] == "move"], others]
@@ -410,7 +520,12 @@ def said_to_stay(plan: Plan) -> list[Did]:
 async def homes(world: World) -> dict[str, str]:
     """The tier of each entry."""
     stores = dict.fromkeys(world.stores)
-    return {row.key.id: row.tier for store in stores for row in await world.rows(store, ENTRIES) if row.role is CopyRole.HOME}
+    return {
+        row.key.id: row.tier
+        for store in stores
+        for row in await world.rows(store, ENTRIES)
+        if row.role is CopyRole.HOME
+    }
 
 
 async def compared(world: World) -> list[str]:
@@ -425,7 +540,11 @@ async def compared(world: World) -> list[str]:
     if in_order(said) != in_order(watched.did):
         missing = [one for one in watched.did if one not in said]
         more = [one for one in said if one not in watched.did]
-        wrong.append(f"not foreseen {missing}, not done {more}" if missing or more else f"in another order: {said}, done {watched.did}")
+        wrong.append(
+            f"not foreseen {missing}, not done {more}"
+            if missing or more
+            else f"in another order: {said}, done {watched.did}"
+        )
     stays, stayed = said_to_stay(plan), watched.that_stayed()
     if stays != stayed:
         wrong.append(f"said to stay {stays}, and stayed {stayed}")

@@ -80,7 +80,9 @@ async def test_an_access_changes_neither_version_nor_text(world: World) -> None:
     assert await world.stands(entry) == ["-", "home", "replica"]
 
 
-async def test_what_is_remembered_between_two_tellings_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_remembered_between_two_tellings_is_bounded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(accesses, "MOST_ENTRIES", 2)
     monkeypatch.setattr(accesses, "MOST_OF_ONE", 5)
     entries = [await world.write(f"text {n}") for n in range(3)]

@@ -27,7 +27,9 @@ WEEK_OLD = PromotionRule(name="idle", on="sweep", source="short", target="mid", 
 
 
 async def sweep_until(world: World, monkeypatch: pytest.MonkeyPatch, portions: int) -> SweepReport:
-    """A sweep that is asked to stop once so many portions of owed steps have been tried."""
+    """A sweep that is asked to stop once so many portions of owed steps have been
+    tried.
+    """
     stop, tried = asyncio.Event(), 0
     finish_all = world.engine.outbox.finish_all
 
@@ -53,10 +55,14 @@ async def owing(world: World, count: int) -> None:
 
 
 async def hold_over(world: World, over: Over, of: str, entry_scope: str | None = None) -> None:
-    await world.engine.erasure.holds.place(TENANT, LegalHold("case", over, of, "a reason", None, world.clock()), entry_scope)
+    await world.engine.erasure.holds.place(
+        TENANT, LegalHold("case", over, of, "a reason", None, world.clock()), entry_scope
+    )
 
 
-async def test_a_sweep_that_may_do_no_more_says_so_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_that_may_do_no_more_says_so_and_the_next_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with World(settings=EngineSettings(page=2)) as world:
         await owing(world, 6)
         for left in (4, 2, 0):
@@ -65,7 +71,9 @@ async def test_a_sweep_that_may_do_no_more_says_so_and_the_next_goes_on(monkeypa
             assert await world.owed() == left
         report = await world.engine.maintenance.sweep(Allowance())
         assert (report.more, report.finished) == (False, 0)
-        assert await (await world.another_process()).maintenance.sweep() == SweepReport(), "the lease was given back"
+        assert await (await world.another_process()).maintenance.sweep() == SweepReport(), (
+            "the lease was given back"
+        )
 
 
 async def test_what_cannot_be_done_keeps_nothing_from_being_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +101,12 @@ def record_owing(record: Record) -> Record:
     return replace(record, owed=(Owed("of-version-2", "of-version-2"),), version=record.version + 1)
 
 
-async def test_the_job_in_which_a_sweep_ended_is_the_first_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules come last. New debts, as many as each sweep can settle, never keep them from being asked."""
+async def test_the_job_in_which_a_sweep_ended_is_the_first_of_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rules come last. New debts, as many as each sweep can settle, never keep them
+    from being asked.
+    """
     async with World(settings=EngineSettings(page=2), rules=[WEEK_OLD]) as world:
         old = [await world.write(f"old {n}") for n in range(3)]
         world.clock.advance(8 * DAY)
@@ -150,12 +162,16 @@ async def test_who_waits_for_the_rate_stops_when_asked_to() -> None:
 async def test_however_short_its_budget_a_round_gets_something_done() -> None:
     async with World(settings=EngineSettings(page=2)) as world:
         await owing(world, 6)
-        reports = [await world.engine.maintenance.sweep(Allowance(timedelta(microseconds=1))) for _ in range(3)]
+        reports = [
+            await world.engine.maintenance.sweep(Allowance(timedelta(microseconds=1))) for _ in range(3)
+        ]
         assert [(report.finished, report.more) for report in reports] == [(2, True), (2, True), (2, False)]
 
 
 async def test_what_is_under_legal_hold_is_not_more_to_be_done_and_takes_no_lease() -> None:
-    """Entries, kept versions and sessions, by rule and by expiry, two of each: a round that may do one thing would go round them for ever."""
+    """Entries, kept versions and sessions, by rule and by expiry, two of each: a round
+    that may do one thing would go round them for ever.
+    """
     rules = [
         RetentionRule(name="old", when=OlderThan(DAY), scope_kinds=["user"]),
         RetentionRule(name="versions", what="versions", versions_for=DAY),
@@ -172,12 +188,22 @@ async def test_what_is_under_legal_hold_is_not_more_to_be_done_and_takes_no_leas
         for _ in range(3):  # what was written is known to all, and has been noted
             world.clock.advance(HOUR)
             await world.engine.maintenance.sweep()
-        await world.engine.erasure.holds.place(TENANT, LegalHold("case", "tenant", TENANT, "r", None, world.clock()))
+        await world.engine.erasure.holds.place(
+            TENANT, LegalHold("case", "tenant", TENANT, "r", None, world.clock())
+        )
         world.clock.advance(4 * DAY)
         before = [len(store.steps) for store in world.stores]
         report = await world.engine.maintenance.sweep(Allowance(budget=timedelta(0)))
-        assert (report.more, report.held, report.deleted, report.expired, report.dropped_versions) == (False, 10, 0, 0, 0)
-        steps = {step for store, since in zip(world.stores, before, strict=True) for step in store.steps[since:]}
+        assert (report.more, report.held, report.deleted, report.expired, report.dropped_versions) == (
+            False,
+            10,
+            0,
+            0,
+            0,
+        )
+        steps = {
+            step for store, since in zip(world.stores, before, strict=True) for step in store.steps[since:]
+        }
         assert not {step for step in steps if step.startswith(("lease.", "delete.home", "erase.begin"))}
         await world.engine.erasure.holds.release(TENANT, "case")
         rounds = [await world.engine.maintenance.sweep(Allowance(budget=timedelta(0))) for _ in range(30)]
@@ -187,7 +213,9 @@ async def test_what_is_under_legal_hold_is_not_more_to_be_done_and_takes_no_leas
 
 
 async def test_what_is_held_keeps_nothing_else_from_going_however_short_the_rounds() -> None:
-    async with World(settings=EngineSettings(page=2), retention=[RetentionRule(name="old", when={"older_than": "90d"})]) as world:
+    async with World(
+        settings=EngineSettings(page=2), retention=[RetentionRule(name="old", when={"older_than": "90d"})]
+    ) as world:
         entries = [await world.write(f"text {n}", scope=USER) for n in range(7)]
         for entry in entries[:4]:
             await hold_over(world, "entry", entry.id, entry.scope.text)
@@ -202,7 +230,9 @@ async def test_what_is_held_keeps_nothing_else_from_going_however_short_the_roun
 async def test_sessions_that_are_held_keep_no_other_from_going_however_short_the_rounds() -> None:
     async with World() as world:
         for n in range(6):
-            await world.engine.conversations.create(TENANT, SessionDraft(f"s{n}", expires_at=world.clock() + HOUR))
+            await world.engine.conversations.create(
+                TENANT, SessionDraft(f"s{n}", expires_at=world.clock() + HOUR)
+            )
             if n % 2:
                 await hold_over(world, "scope", f"session:s{n}")
         world.clock.advance(2 * DAY)

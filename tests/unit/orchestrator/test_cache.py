@@ -1,4 +1,6 @@
-"""A volatile short store is a cache: it saves reads of home, misleads a reader for a bounded time, and never a writer."""
+"""A volatile short store is a cache: it saves reads of home, misleads a reader for a
+bounded time, and never a writer.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,9 @@ async def test_a_reader_that_is_overtaken_while_it_reads_home_fills_nothing(cach
     assert await cached.seen(entry) == ["text, edited"]
 
 
-async def test_a_copy_is_as_old_as_the_look_before_home_was_read_however_late_it_is_filled(cached: World) -> None:
+async def test_a_copy_is_as_old_as_the_look_before_home_was_read_however_late_it_is_filled(
+    cached: World,
+) -> None:
     entry = await cached.write()
 
     async def goes_on_when_the_stamps_are_forgotten() -> None:
@@ -139,7 +143,9 @@ async def test_a_copy_is_as_old_as_the_look_before_home_was_read_however_late_it
     assert await cached.seen(entry) == ["text, edited"]
 
 
-async def test_a_writer_whose_clock_is_behind_clears_the_copy_of_what_one_ahead_of_it_wrote(cached: World) -> None:
+async def test_a_writer_whose_clock_is_behind_clears_the_copy_of_what_one_ahead_of_it_wrote(
+    cached: World,
+) -> None:
     edited, deleted = await cached.write(), await cached.write()
     for entry in (edited, deleted):
         await cached.get(entry)
@@ -172,14 +178,20 @@ async def test_old_copies_and_stamps_are_swept_from_the_cache(cached: World) -> 
 
 
 @pytest.mark.parametrize("to", ["mid", "long"])
-async def test_a_reader_that_is_overtaken_by_a_move_leaves_no_copy_that_names_the_tier_before(cached: World, to: str) -> None:
-    """It looks into the cache after the mover cleared it, reads home before the home changes, and fills after that or before."""
+async def test_a_reader_that_is_overtaken_by_a_move_leaves_no_copy_that_names_the_tier_before(
+    cached: World, to: str
+) -> None:
+    """It looks into the cache after the mover cleared it, reads home before the home
+    changes, and fills after that or before.
+    """
     for late in (False, True):
         entry = await cached.write()
         key = Key(TENANT, entry.id)
         read: list[tuple[Record, Look]] = []
 
-        async def looks_and_reads(key: Key = key, read: list[tuple[Record, Look]] = read, late: bool = late) -> None:
+        async def looks_and_reads(
+            key: Key = key, read: list[tuple[Record, Look]] = read, late: bool = late
+        ) -> None:
             seen = await cached.engine.cache.look(ENTRIES, key)
             home = await cached.standing(cached.mid, key.id)
             assert isinstance(home, Record)

@@ -1,5 +1,6 @@
-"""What entries say of an artifact or a conversation stays with them: through edits, in kept versions, exported and imported. What their texts show at
-a glance is made with them.
+"""What entries say of an artifact or a conversation stays with them: through edits, in
+kept versions, exported and imported. What their texts show at a glance is made with
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from memory.ports.record import FieldValue, Record
 from memory.ports.writes import AtVersion, Put
 from tests.unit.orchestrator.world import TENANT, USER, World
 
-SAID: dict[str, FieldValue] = {"artifact_id": "report.pdf", "conversation_id": "c1", "number_in_conversation": 7, "speaker": "ann"}
+SAID: dict[str, FieldValue] = {
+    "artifact_id": "report.pdf",
+    "conversation_id": "c1",
+    "number_in_conversation": 7,
+    "speaker": "ann",
+}
 
 
 async def _entry(world: World) -> Entry:
@@ -37,15 +43,22 @@ def _said(entry: Entry) -> dict[str, object]:
     return {name: getattr(entry, name) for name in CARRIED}
 
 
-async def test_an_edit_keeps_what_an_entry_says_of_its_conversation_and_so_does_the_version_it_replaced(world: World) -> None:
+async def test_an_edit_keeps_what_an_entry_says_of_its_conversation_and_so_does_the_version_it_replaced(
+    world: World,
+) -> None:
     entry = await _entry(world)
     await world.update(entry, content="said by ann, mended", metadata={"n": 1})
     (kept,) = await world.rows(world.mid, ENTRY_VERSIONS)
     assert {name: kept.fields[name] for name in CARRIED} == SAID
-    assert [_said(version) for version in await world.engine.entries.history(TENANT, entry.id)] == [SAID, SAID]
+    assert [_said(version) for version in await world.engine.entries.history(TENANT, entry.id)] == [
+        SAID,
+        SAID,
+    ]
 
 
-async def test_an_export_carries_it_into_another_store_and_of_other_entries_tells_nothing(world: World) -> None:
+async def test_an_export_carries_it_into_another_store_and_of_other_entries_tells_nothing(
+    world: World,
+) -> None:
     entry = await world.get(await _entry(world))
     assert entry is not None
     line = exported(entry)
@@ -77,7 +90,10 @@ async def test_marks_are_made_of_title_and_content_and_again_when_these_change(w
     assert await _marks(world, entry) == ASKS | ENDS_ASKING
     await world.update(entry, title="Back from Porto")
     assert await _marks(world, entry) == ASKS | ENDS_ASKING | HAS_PLACE
-    kept = [row.fields["marks"] for row in sorted(await world.rows(world.mid, ENTRY_VERSIONS), key=lambda row: row.version)]
+    kept = [
+        row.fields["marks"]
+        for row in sorted(await world.rows(world.mid, ENTRY_VERSIONS), key=lambda row: row.version)
+    ]
     assert kept == [ASKS | HAS_PLACE, ASKS | HAS_PLACE, ASKS | ENDS_ASKING]
 
 
@@ -103,5 +119,8 @@ def test_a_keyed_write_of_before_is_the_same_request_still() -> None:
     assert request_digest(ImportedDraft(**asked)) == "d2dad25c547c1c80f58a4df82af2b11a"
     assert request_digest(ImportedDraft(**asked, **said)) == "711a1c39532fbdda0b715283159d9188"
     assert request_digest(MessageDraft(**asked, **said)) == "e941507fae1beb060ae67890097fcc6d"
-    alone = [request_digest(EntryDraft(**asked, **given)) for given in ({}, {"speaker": "ada"}, {"conversation_id": "c1"}, said)]
+    alone = [
+        request_digest(EntryDraft(**asked, **given))
+        for given in ({}, {"speaker": "ada"}, {"conversation_id": "c1"}, said)
+    ]
     assert len(set(alone)) == 4

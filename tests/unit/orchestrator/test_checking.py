@@ -1,4 +1,6 @@
-"""Checked writes: what is near an entry is shown to somebody who decides, and nobody's failure keeps the entry from being written."""
+"""Checked writes: what is near an entry is shown to somebody who decides, and nobody's
+failure keeps the entry from being written.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,13 @@ class Decider:
         return await self.answer(draft, entries) if callable(self.answer) else self.answer
 
 
-async def check(world: World, content: str, decide: Any = None, scope: Scope = USER, **more: Any) -> tuple[Entry, Checked]:
+async def check(
+    world: World, content: str, decide: Any = None, scope: Scope = USER, **more: Any
+) -> tuple[Entry, Checked]:
     revive = more.pop("revive", False)
-    return await world.engine.checking.write(TENANT, EntryDraft(scope=scope, content=content, **more), decide, revive=revive)
+    return await world.engine.checking.write(
+        TENANT, EntryDraft(scope=scope, content=content, **more), decide, revive=revive
+    )
 
 
 @pytest.fixture
@@ -48,12 +54,18 @@ async def meant() -> AsyncIterator[World]:
         yield opened
 
 
-async def test_what_is_near_is_shown_and_all_of_it_stands_unless_somebody_decides_otherwise(meant: World) -> None:
+async def test_what_is_near_is_shown_and_all_of_it_stands_unless_somebody_decides_otherwise(
+    meant: World,
+) -> None:
     old = await meant.write("Ada lives in Lisbon", USER)
     await meant.write("The boats leave on Sunday", USER)
     entry, checked = await check(meant, "Ada lives in Porto")
     assert checked == Checked((old,), "keep", (), NOBODY)
-    assert sorted(await meant.browse(USER)) == ["Ada lives in Lisbon", "Ada lives in Porto", "The boats leave on Sunday"]
+    assert sorted(await meant.browse(USER)) == [
+        "Ada lives in Lisbon",
+        "Ada lives in Porto",
+        "The boats leave on Sunday",
+    ]
     decide = Decider()
     entry, checked = await check(meant, "Ada lives in Madrid", decide)
     assert decide.shown == [["Ada lives in Lisbon", "Ada lives in Porto"]]
@@ -94,7 +106,11 @@ async def test_only_active_older_entries_of_its_scope_and_type_are_shown(world: 
     entry, checked = await check(world, "Ada lives in Faro", decide, created_at=moment)
     assert decide.shown == [["Ada lives in Lisbon"]]
     assert checked.superseded == (shown.id,)
-    assert sorted(await world.browse(USER)) == ["Ada lives in Faro", "Ada lives in Porto", "Ada lives in Tomar"]
+    assert sorted(await world.browse(USER)) == [
+        "Ada lives in Faro",
+        "Ada lives in Porto",
+        "Ada lives in Tomar",
+    ]
     (link,) = await world.engine.relations.related(TENANT, source_id=entry.id)
     assert (link.label, link.target_id) == ("supersedes", shown.id)
 
@@ -102,20 +118,33 @@ async def test_only_active_older_entries_of_its_scope_and_type_are_shown(world: 
 @SCOPES
 @pytest.mark.behaviour("D106")
 async def test_what_is_decided_to_be_superseded_gives_way(world: World, scope: Scope) -> None:
-    old, other = await world.write("Ada lives in Lisbon", scope), await world.write("Ada lives in Porto", scope)
-    entry, checked = await check(world, "Ada lives in Faro", Decider(Verdict("supersede", ids=[old.id])), scope)
+    old, other = (
+        await world.write("Ada lives in Lisbon", scope),
+        await world.write("Ada lives in Porto", scope),
+    )
+    entry, checked = await check(
+        world, "Ada lives in Faro", Decider(Verdict("supersede", ids=[old.id])), scope
+    )
     assert sorted(await world.browse(scope)) == ["Ada lives in Faro", "Ada lives in Porto"]
     assert (checked.action, checked.superseded, checked.note) == ("supersede", (old.id,), None)
     await check(world, "Ada lives in Beja", Decider("supersede"), scope)
     assert await world.browse(scope) == ["Ada lives in Beja"]
-    assert {one.target_id for one in await world.engine.relations.related(TENANT, label="supersedes")} == {old.id, other.id, entry.id}
+    assert {one.target_id for one in await world.engine.relations.related(TENANT, label="supersedes")} == {
+        old.id,
+        other.id,
+        entry.id,
+    }
 
 
 @SCOPES
 async def test_what_is_merged_says_what_was_decided_in_the_place_of_all(world: World, scope: Scope) -> None:
     old = await world.write("Ada lives in Lisbon", scope)
     entry, checked = await check(
-        world, "Ada lives in Porto", Decider(Verdict("merge", content="Ada moved from Lisbon to Porto")), scope, tags=["home"]
+        world,
+        "Ada lives in Porto",
+        Decider(Verdict("merge", content="Ada moved from Lisbon to Porto")),
+        scope,
+        tags=["home"],
     )
     assert (entry.content, entry.tags) == ("Ada moved from Lisbon to Porto", ["home"])
     assert await world.browse(scope) == ["Ada moved from Lisbon to Porto"]
@@ -142,7 +171,9 @@ async def test_what_is_merged_says_what_was_decided_in_the_place_of_all(world: W
     ids=repr,
 )
 @pytest.mark.behaviour("D110")
-async def test_a_decider_that_fails_or_talks_nonsense_leaves_all_of_them(world: World, answer: object, note: str) -> None:
+async def test_a_decider_that_fails_or_talks_nonsense_leaves_all_of_them(
+    world: World, answer: object, note: str
+) -> None:
     old = await world.write("Ada lives in Lisbon", USER)
     _, checked = await check(world, "Ada lives in Porto", Decider(answer))
     assert sorted(await world.browse(USER)) == ["Ada lives in Lisbon", "Ada lives in Porto"]
@@ -166,7 +197,9 @@ async def test_a_decider_that_is_late_leaves_all_of_them() -> None:
 
 @SCOPES
 async def test_what_is_edited_or_gone_since_it_was_shown_stays_as_it_is(world: World, scope: Scope) -> None:
-    old, other, gone = [await world.write(f"Ada lives in {place}", scope) for place in ("Lisbon", "Porto", "Beja")]
+    old, other, gone = [
+        await world.write(f"Ada lives in {place}", scope) for place in ("Lisbon", "Porto", "Beja")
+    ]
 
     async def meanwhile(draft: EntryDraft, entries: list[Entry]) -> object:
         await world.update(other, content="Ada works in Porto")
@@ -206,9 +239,17 @@ async def test_at_most_five_are_shown_the_nearest_first(world: World) -> None:
 
 
 @SCOPES
-async def test_a_repeat_under_a_key_is_answered_the_first_and_nobody_is_asked(world: World, scope: Scope) -> None:
+async def test_a_repeat_under_a_key_is_answered_the_first_and_nobody_is_asked(
+    world: World, scope: Scope
+) -> None:
     await world.write("Ada lives in Lisbon", scope)
-    first, _ = await check(world, "Ada lives in Porto", Decider(Verdict("merge", content="Ada moved to Porto")), scope, key="home")
+    first, _ = await check(
+        world,
+        "Ada lives in Porto",
+        Decider(Verdict("merge", content="Ada moved to Porto")),
+        scope,
+        key="home",
+    )
     decide = Decider("keep")
     again, checked = await check(world, "Ada lives in Porto", decide, scope, key="home")
     assert (again.id, again.content) == (first.id, "Ada moved to Porto")
@@ -257,7 +298,9 @@ async def test_a_vector_of_another_embedder_tells_nothing(meant: World) -> None:
 
 
 async def test_what_cannot_be_read_any_more_stays_and_the_entry_is_written(world: World) -> None:
-    damaged, away, old = [await world.write(f"Ada lives in {place}", USER) for place in ("Lisbon", "Porto", "Beja")]
+    damaged, away, old = [
+        await world.write(f"Ada lives in {place}", USER) for place in ("Lisbon", "Porto", "Beja")
+    ]
     await world.move(away, "long")
 
     async def meanwhile(draft: EntryDraft, entries: list[Entry]) -> object:

@@ -1,4 +1,6 @@
-"""Many writers of one entry: each comes to its turn, or is told by a deadline, without blaming a store."""
+"""Many writers of one entry: each comes to its turn, or is told by a deadline, without
+blaming a store.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,11 @@ async def test_who_waits_until_the_deadline_is_told_that_the_entry_was_contended
         with pytest.raises(Contended, match=entry.id) as caught:
             await world.update(entry, content="second")
         assert not isinstance(caught.value, StoreError)
-        assert (caught.value.entry_id, caught.value.waited, caught.value.retryable) == (entry.id, timedelta(milliseconds=50), True)
+        assert (caught.value.entry_id, caught.value.waited, caught.value.retryable) == (
+            entry.id,
+            timedelta(milliseconds=50),
+            True,
+        )
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
@@ -132,7 +138,9 @@ async def test_other_records_and_collections_do_not_wait(patience: Patience) -> 
     assert len(turns) == 0
 
 
-async def test_who_is_cancelled_while_waiting_or_working_leaves_the_turn_to_the_next(patience: Patience) -> None:
+async def test_who_is_cancelled_while_waiting_or_working_leaves_the_turn_to_the_next(
+    patience: Patience,
+) -> None:
     turns, done = Turns(), list[int]()
 
     async def work(n: int) -> None:
@@ -163,7 +171,9 @@ async def test_event_loops_never_wait_for_each_other(world: World, patience: Pat
     assert len(turns) == 0
 
 
-async def test_who_lost_waits_longer_each_time_and_not_evenly(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_lost_waits_longer_each_time_and_not_evenly(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slept, patience = list[float](), Patience(world.engine.placement, "one")
 
     async def sleep(seconds: float) -> None:

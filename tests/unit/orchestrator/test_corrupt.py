@@ -1,4 +1,6 @@
-"""A record that cannot be read is refused by name, its neighbours are served, and it can be erased."""
+"""A record that cannot be read is refused by name, its neighbours are served, and it
+can be erased.
+"""
 
 from __future__ import annotations
 
@@ -105,11 +107,17 @@ async def test_a_corrupt_kept_version_hides_no_other(world: World) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_its_deletion_leaves_nothing_behind_whichever_step_failed(world: World, when: str) -> None:
-    """The tombstone in its place owes the rest; a copy elsewhere would outlive a deletion that broke off in between."""
+    """The tombstone in its place owes the rest; a copy elsewhere would outlive a
+    deletion that broke off in between.
+    """
     entry = await world.write("text one", scope=USER)
     await world.update(entry, content="text edited")
     world.mid.state.damage("entries", Key(TENANT, entry.id))
-    for store, step in ((world.long, "delete.unreadable"), (world.long, "delete.elsewhere"), (world.mid, "hanging.erase")):
+    for store, step in (
+        (world.long, "delete.unreadable"),
+        (world.long, "delete.elsewhere"),
+        (world.mid, "hanging.erase"),
+    ):
         (store.fails_before if when == "before" else store.fails_after).add(step)
     assert await world.delete(entry) is True
     world.heal()

@@ -1,4 +1,6 @@
-"""A store that fails or does not answer is left out of an answer and named; what needs it says so."""
+"""A store that fails or does not answer is left out of an answer and named; what needs
+it says so.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ async def test_only_stores_that_can_hold_an_answer_are_asked(world: World) -> No
     world.short.down = True
     known = world.clock.advance()
     for asked in (Asked(TENANT, (USER,)), Asked(TENANT, (USER,), known_at=known), Asked(TENANT, (USER, ORG))):
-        for answer in (await world.engine.browsing.browse(asked), await world.engine.searching.search(asked, "text")):
+        for answer in (
+            await world.engine.browsing.browse(asked),
+            await world.engine.searching.search(asked, "text"),
+        ):
             assert len(answer) == 1
             assert answer.degraded == ()
 
@@ -168,7 +173,10 @@ async def test_paging_passes_over_copies_that_do_not_count() -> None:
             await world.break_off(entry, "mid")
             world.short.state.place("entries", Key(TENANT, entry.id), None)
         assert await world.browse(limit=2) == ["text 4", "text 0"]
-        assert [e.content async for e in world.engine.browsing.everything(TENANT, SESSION)] == ["text 0", "text 4"]
+        assert [e.content async for e in world.engine.browsing.everything(TENANT, SESSION)] == [
+            "text 0",
+            "text 4",
+        ]
 
 
 async def test_a_store_without_word_search_is_searched_all_the_same() -> None:
@@ -181,8 +189,12 @@ async def test_a_store_without_word_search_is_searched_all_the_same() -> None:
 
 
 async def test_a_stale_replica_finds_nothing_that_its_home_no_longer_is(world: World) -> None:
-    """Retired, expired or tagged otherwise since: the replica still matches what was asked, its home decides, and the next best takes its place."""
-    retired, retagged, expired = [await world.write(f"text {word}", USER, tags=["old"]) for word in ("retired", "retagged", "expired")]
+    """Retired, expired or tagged otherwise since: the replica still matches what was
+    asked, its home decides, and the next best takes its place.
+    """
+    retired, retagged, expired = [
+        await world.write(f"text {word}", USER, tags=["old"]) for word in ("retired", "retagged", "expired")
+    ]
     kept = await world.write("another text with more words around it", USER, tags=["old"])
     await world.flush()
     world.long.down = True
@@ -224,7 +236,9 @@ async def test_of_a_home_that_cannot_search_the_copies_answer(by: Literal["words
 
 @pytest.mark.parametrize(("how", "most"), [("down", 2), ("silent", 1)])
 async def test_of_a_home_that_is_away_the_others_are_not_asked_over_and_over(how: str, most: int) -> None:
-    """However many copies there are: nothing can be confirmed, neither the next ten nor a wider pool."""
+    """However many copies there are: nothing can be confirmed, neither the next ten nor
+    a wider pool.
+    """
     in_time = EngineSettings(deadline=timedelta(milliseconds=500))
     async with World(mid=replace(DURABLE, semantic=False), embedder=TwoWays(), settings=in_time) as world:
         for n in range(120):
@@ -235,7 +249,9 @@ async def test_of_a_home_that_is_away_the_others_are_not_asked_over_and_over(how
         for store in (world.mid, world.long):
             _told(store, asked)
         assert await world.engine.searching.search(Asked(TENANT, (USER,)), "text") == []
-        assert sum(call == ("mid", "get") for call in asked) <= 2, "what is distrusted, and where the first of them live"
+        assert sum(call == ("mid", "get") for call in asked) <= 2, (
+            "what is distrusted, and where the first of them live"
+        )
         assert sum(call == ("long", "candidates of entries") for call in asked) <= most
 
 
@@ -243,7 +259,9 @@ def _told(store: Flaky, asked: list[tuple[str, str]]) -> None:
     original = store._call
 
     async def call(method: str, *args: Any, **kwargs: Any) -> Any:
-        asked.append((store.name, f"candidates of {args[0].collection.name}" if method == "candidates" else method))
+        asked.append(
+            (store.name, f"candidates of {args[0].collection.name}" if method == "candidates" else method)
+        )
         return await original(method, *args, **kwargs)
 
     store._call = call  # type: ignore[method-assign]
@@ -290,7 +308,10 @@ async def test_an_export_says_so_where_marks_cannot_be_read(world: World) -> Non
 
 
 async def test_a_relation_of_whose_end_no_store_can_tell_is_left_by_a_sweep(world: World) -> None:
-    source, target = await world.write("text of the user", scope=USER), await world.write("text of the session")
+    source, target = (
+        await world.write("text of the user", scope=USER),
+        await world.write("text of the session"),
+    )
     relation = await world.engine.relations.relate(TENANT, source.id, "supports", target.id)
     world.short.down = True
     assert (await world.engine.maintenance.sweep()).dropped_relations == 0

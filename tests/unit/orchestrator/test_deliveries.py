@@ -1,4 +1,6 @@
-"""What is delivered behind writes: that it comes to stand, that a search finds it before, and that it never holds up who writes."""
+"""What is delivered behind writes: that it comes to stand, that a search finds it
+before, and that it never holds up who writes.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ TOPICS = ("tea", "rain", "music")
 
 
 class Topics:
-    """As many numbers as topics: which of them a text or a question names, by a word that the text need not hold."""
+    """As many numbers as topics: which of them a text or a question names, by a word
+    that the text need not hold.
+    """
 
     async def fingerprint(self) -> Fingerprint:
         return Fingerprint("topics", len(TOPICS))
@@ -39,18 +43,22 @@ class Topics:
 
 @pytest.fixture
 async def by_copies() -> AsyncIterator[World]:
-    """What is written to a user is found by meaning in the long store alone; nothing is delivered before a test waits for it."""
+    """What is written to a user is found by meaning in the long store alone; nothing is
+    delivered before a test waits for it.
+    """
     settings = EngineSettings(linger=timedelta(hours=1))
     async with World(mid=replace(DURABLE, semantic=False), embedder=Topics(), settings=settings) as world:
         yield world
 
 
 async def found(world: World, question: str, scope: Scope = USER, **more: Any) -> set[str]:
-    hits = await world.engine.searching.search(Asked(TENANT, (scope,), by="meaning", **more), question, explain=True)
+    hits = await world.engine.searching.search(
+        Asked(TENANT, (scope,), by="meaning", **more), question, explain=True
+    )
     return {hit.content for hit in hits if hit.explanation["relevance"]["cosine"] >= 0.2}
 
 
-# -- delivered --------------------------------------------------------------------------------------------------------
+# -- delivered -------------------------------------------------------------------------
 
 
 async def test_a_write_returns_before_its_replica_is_delivered_which_then_is(by_copies: World) -> None:
@@ -94,7 +102,9 @@ async def test_of_two_versions_of_one_record_the_newer_is_delivered_once(by_copi
     assert replica.texts["content"] == "r two"
 
 
-async def test_a_version_that_comes_while_the_one_before_is_delivered_is_delivered_after_it(by_copies: World) -> None:
+async def test_a_version_that_comes_while_the_one_before_is_delivered_is_delivered_after_it(
+    by_copies: World,
+) -> None:
     entry = await by_copies.write("t one", USER)
 
     async def edited() -> None:
@@ -114,7 +124,9 @@ async def test_who_wants_to_waits_for_the_replica(asked: str) -> None:
         mine: Any = {} if asked == "by the settings" else {"consistency": "replicated"}
         entry = await world.engine.entries.write(TENANT, EntryDraft(scope=SESSION, content="one"), **mine)
         wide = await world.engine.derivation.promote(TENANT, entry.id, USER, **mine)
-        many = await world.engine.entries.write_many(TENANT, [EntryDraft(scope=USER, content=f"{n}") for n in range(3)], **mine)
+        many = await world.engine.entries.write_many(
+            TENANT, [EntryDraft(scope=USER, content=f"{n}") for n in range(3)], **mine
+        )
         await world.engine.entries.update(TENANT, many[0].id, {"content": "edited"}, **mine)
         assert await undelivered(world.engine) == []
         assert wide.tier == "mid"
@@ -128,7 +140,9 @@ async def test_what_deletes_is_waited_for(by_copies: World) -> None:
 
 
 async def test_what_was_moved_or_deleted_or_erased_while_it_was_queued_stays_so(by_copies: World) -> None:
-    moved, deleted, erased = [await by_copies.write(f"t {n}", scope) for n, scope in enumerate((USER, USER, Scope.org("o1")))]
+    moved, deleted, erased = [
+        await by_copies.write(f"t {n}", scope) for n, scope in enumerate((USER, USER, Scope.org("o1")))
+    ]
     await by_copies.move(moved, "long")
     await by_copies.delete(deleted)
     await by_copies.engine.erasure.erase_scope(TENANT, erased.scope)
@@ -137,7 +151,7 @@ async def test_what_was_moved_or_deleted_or_erased_while_it_was_queued_stays_so(
     assert await undelivered(by_copies.engine) == []
 
 
-# -- found ------------------------------------------------------------------------------------------------------------
+# -- found -----------------------------------------------------------------------------
 
 
 async def test_a_search_by_meaning_finds_what_is_queued_or_under_way(by_copies: World) -> None:
@@ -160,7 +174,9 @@ async def test_a_queued_edit_is_found_by_its_new_meaning_and_by_no_other(by_copi
     await by_copies.flush()
     await by_copies.update(entry, content="r two")
     assert await found(by_copies, "r") == {"r two"}
-    assert await found(by_copies, "t") == set(), "the replica of before is found by its vector, and measured at home"
+    assert await found(by_copies, "t") == set(), (
+        "the replica of before is found by its vector, and measured at home"
+    )
 
 
 async def test_of_what_is_queued_a_search_finds_what_it_asks_for(by_copies: World) -> None:
@@ -173,22 +189,32 @@ async def test_of_what_is_queued_a_search_finds_what_it_asks_for(by_copies: Worl
     many = [EntryDraft(scope=USER, content=f"t {n}", tags=["old"]) for n in range(400)]
     await by_copies.engine.entries.write_many(TENANT, many)
     await by_copies.write("t r", USER, tags=["new"])
-    assert await found(by_copies, "t", tags=("new",)) == {"t r"}, "of those that pass, the nearest, not of all"
+    assert await found(by_copies, "t", tags=("new",)) == {"t r"}, (
+        "of those that pass, the nearest, not of all"
+    )
     assert await found(by_copies, "t", limit=1_000) == {*(draft.content for draft in many), "t r"}
 
 
-async def test_another_process_finds_it_by_words_at_once_and_by_meaning_once_it_is_delivered(by_copies: World) -> None:
+async def test_another_process_finds_it_by_words_at_once_and_by_meaning_once_it_is_delivered(
+    by_copies: World,
+) -> None:
     other = await by_copies.another_process()
     entry = await by_copies.write("t one", USER)
     asked = Asked(TENANT, (USER,))
     assert [hit.entry.id for hit in await other.searching.search(asked, "one")] == [entry.id]
     await by_copies.flush()
-    assert [hit.entry.id for hit in await other.searching.search(replace(asked, by="meaning"), "t")] == [entry.id]
+    assert [hit.entry.id for hit in await other.searching.search(replace(asked, by="meaning"), "t")] == [
+        entry.id
+    ]
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whenever_it_is_asked_a_search_finds_by_meaning_each_thing_written_before_it_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is queued, on its way or delivered just then: stores take turns in between."""
+async def test_whenever_it_is_asked_a_search_finds_by_meaning_each_thing_written_before_it_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is queued, on its way or delivered just then: stores take turns in
+    between.
+    """
     drawn = Random(seed)  # noqa: S311
     settings = EngineSettings(batch=3, queued_records=5, linger=timedelta(0))
     async with World(mid=replace(DURABLE, semantic=False), embedder=Topics(), settings=settings) as world:
@@ -218,7 +244,9 @@ async def test_whenever_it_is_asked_a_search_finds_by_meaning_each_thing_written
 
 
 def slow(store: Flaky, drawn: Random) -> Any:
-    """The store's calls, each of which gives way to others a few times before and after."""
+    """The store's calls, each of which gives way to others a few times before and
+    after.
+    """
     call = store._call
 
     async def called(*args: Any, **options: Any) -> Any:
@@ -232,10 +260,12 @@ def slow(store: Flaky, drawn: Random) -> Any:
     return called
 
 
-# -- full, failing, ending --------------------------------------------------------------------------------------------
+# -- full, failing, ending -------------------------------------------------------------
 
 
-async def test_however_many_write_at_once_no_more_is_queued_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_however_many_write_at_once_no_more_is_queued_than_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     settings = EngineSettings(batch=50, queued_records=200)
     async with World(settings=settings) as world:
         most, deliver = 0, world.engine.outbox.finish_all
@@ -276,7 +306,9 @@ async def test_edits_of_what_is_queued_take_room_too() -> None:
 
 
 async def test_what_deliveries_call_belongs_to_no_writer() -> None:
-    """As traces tell it, which go by the context: a writer's has ended by then, and others' records go with its own."""
+    """As traces tell it, which go by the context: a writer's has ended by then, and
+    others' records go with its own.
+    """
     writer = ContextVar("writer", default="nobody")
     async with World() as world:
         told = list[str]()
@@ -306,7 +338,9 @@ async def test_a_store_that_is_away_holds_up_nobody_and_what_it_missed_is_left_t
 
 
 async def test_a_store_that_never_answers_holds_up_writers_no_longer_than_the_deadline() -> None:
-    async with World(settings=EngineSettings(batch=2, queued_records=4, deadline=timedelta(milliseconds=100))) as world:
+    async with World(
+        settings=EngineSettings(batch=2, queued_records=4, deadline=timedelta(milliseconds=100))
+    ) as world:
         world.long.silent = True
         async with asyncio.timeout(10):
             for n in range(20):
@@ -337,7 +371,9 @@ async def test_closing_does_not_wait_for_a_store_that_never_answers() -> None:
 
 
 async def test_who_waits_for_room_while_it_is_closed_is_let_go() -> None:
-    async with World(settings=EngineSettings(queued_records=1, deadline=timedelta(milliseconds=100))) as world:
+    async with World(
+        settings=EngineSettings(queued_records=1, deadline=timedelta(milliseconds=100))
+    ) as world:
         world.long.silent = True
         writers = [asyncio.create_task(world.write(f"text {n}", USER)) for n in range(5)]
         await asyncio.sleep(0.01)
@@ -368,9 +404,22 @@ async def test_nothing_runs_while_nothing_is_queued() -> None:
         assert asyncio.all_tasks() == before
 
 
-# -- long histories ---------------------------------------------------------------------------------------------------
+# -- long histories --------------------------------------------------------------------
 
-ACTS = ("write", "write", "update", "update", "move", "delete", "erase", "cancelled", "away", "back", "search", "later")
+ACTS = (
+    "write",
+    "write",
+    "update",
+    "update",
+    "move",
+    "delete",
+    "erase",
+    "cancelled",
+    "away",
+    "back",
+    "search",
+    "later",
+)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -378,7 +427,9 @@ async def test_after_a_long_history_everything_is_delivered(seed: int) -> None:
     drawn = Random(seed)  # noqa: S311
     able = replace(DURABLE, semantic=drawn.random() < 0.5)
     settings = EngineSettings(
-        batch=drawn.choice((2, 500)), queued_records=drawn.choice((3, 2_000)), linger=timedelta(milliseconds=drawn.choice((0, 2)))
+        batch=drawn.choice((2, 500)),
+        queued_records=drawn.choice((3, 2_000)),
+        linger=timedelta(milliseconds=drawn.choice((0, 2))),
     )
     async with World(mid=able, embedder=Topics(), settings=settings) as world:
         there, missed = list[Entry](), False
@@ -394,7 +445,9 @@ async def test_after_a_long_history_everything_is_delivered(seed: int) -> None:
 
 
 async def _acted(world: World, drawn: Random, n: int, there: list[Entry]) -> bool:
-    """One of what callers and stores do; whether a sweep may have to do something after it."""
+    """One of what callers and stores do; whether a sweep may have to do something after
+    it.
+    """
     act, one = drawn.choice(ACTS), drawn.choice(there) if there else None
     match act:
         case "write":
@@ -422,7 +475,9 @@ async def _acted(world: World, drawn: Random, n: int, there: list[Entry]) -> boo
 
 
 async def _cancelled(world: World, content: str, turns: int) -> bool:
-    """A write that its caller gives up after so many turns of the loop; whether it did not come to its end."""
+    """A write that its caller gives up after so many turns of the loop; whether it did
+    not come to its end.
+    """
     writing = asyncio.create_task(world.write(content, USER))
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -1,4 +1,6 @@
-"""What the end of a session owes while a store is away is done by a sweep once it is back, once; and a plan tells it."""
+"""What the end of a session owes while a store is away is done by a sweep once it is
+back, once; and a plan tells it.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ async def advised(world: World, entry: Entry) -> None:
     key = Key(TENANT, entry.id)
     [record] = await world.short.get(ENTRIES, [key])
     assert isinstance(record, Record)
-    await world.engine.placement.write("test.advised", world.short, Annotate(ENTRIES, key, at=record.version, settle=(ENRICH,)))
+    await world.engine.placement.write(
+        "test.advised", world.short, Annotate(ENTRIES, key, at=record.version, settle=(ENRICH,))
+    )
 
 
 async def settled(world: World) -> None:
@@ -186,16 +190,20 @@ async def test_a_session_is_not_deleted_by_rule_while_its_end_is_owed() -> None:
         world.clock.advance(5 * DAY)
         assert (await world.engine.maintenance.sweep()).deleted == 0
         plan = await world.engine.plan()
-        assert [(one.action, one.because) for one in plan.stays] == [("delete", "messages or entries of it have yet to go onward")]
+        assert [(one.action, one.because) for one in plan.stays] == [
+            ("delete", "messages or entries of it have yet to go onward")
+        ]
         assert any("what the end of session 's1' owes" in said for said in plan.waiting)
         world.heal()
         plan = await world.engine.plan()
-        assert [(one.action, one.rule, one.id) for one in plan.planned if one.collection == ENTRIES.name] == [("move", "onward", entry.id)]
+        assert [(one.action, one.rule, one.id) for one in plan.planned if one.collection == ENTRIES.name] == [
+            ("move", "onward", entry.id)
+        ]
         assert await compared(world) == []
         assert await world.engine.conversations.find(TENANT, "s1") is None
 
 
-# -- what messages become -------------------------------------------------------------------------------------------------
+# -- what messages become --------------------------------------------------------------
 
 
 class Model:
@@ -211,14 +219,18 @@ class Model:
 
 
 async def spoken_in(world: World) -> Conversation:
-    """A session without a user, in which something was said: what is made of that goes to the session."""
+    """A session without a user, in which something was said: what is made of that goes
+    to the session.
+    """
     session = await begun(world.engine, system=None)
     await session.append([user("tea", "u1")])
     return session
 
 
 async def made_and_moved(world: World) -> None:
-    """What is made of the messages goes where the rules have it go, and then nothing is owed."""
+    """What is made of the messages goes where the rules have it go, and then nothing is
+    owed.
+    """
     world.clock.advance(DAY)
     await world.engine.maintain()
     assert list((await homes(world)).values()) == ["long"]
@@ -258,7 +270,9 @@ async def test_what_was_answered_is_made_and_goes_onward_in_one_sweep() -> None:
 
 
 async def test_what_is_made_of_messages_behind_an_end_by_rule_goes_onward_too() -> None:
-    quiet = RetentionRule(name="quiet", what="sessions", then="end", when=IdleFor(4 * DAY), statuses=("active",))
+    quiet = RetentionRule(
+        name="quiet", what="sessions", then="end", when=IdleFor(4 * DAY), statuses=("active",)
+    )
     async with World(rules=[ONWARD], retention=[quiet], onward=Model(away=False)) as world:
         await spoken_in(world)
         world.clock.advance(5 * DAY)
@@ -274,11 +288,15 @@ async def test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what
         left = await session.onward()
         await world.engine.end_session(TENANT, SESSION, left.owing)
         assert list((await homes(world)).values()) == ["long"]
-        assert (world.mid.steps.count("onward.owed"), world.mid.steps.count("end.owed"), world.mid.steps.count("end.settle")) == (1, 0, 1)
+        assert (
+            world.mid.steps.count("onward.owed"),
+            world.mid.steps.count("end.owed"),
+            world.mid.steps.count("end.settle"),
+        ) == (1, 0, 1)
         await settled(world)
 
 
-# -- others meanwhile -----------------------------------------------------------------------------------------------------
+# -- others meanwhile ------------------------------------------------------------------
 
 
 async def test_an_end_is_not_taken_for_that_of_another_who_resumed_the_session_meanwhile() -> None:
@@ -400,7 +418,9 @@ async def test_an_end_that_is_noted_late_keeps_what_another_has_noted_since() ->
         await settled(world)
 
 
-@pytest.mark.parametrize("step", ["promotion.scan", "move.copy"], ids=["it is not read", "it is not written to"])
+@pytest.mark.parametrize(
+    "step", ["promotion.scan", "move.copy"], ids=["it is not read", "it is not written to"]
+)
 async def test_a_store_that_answers_a_question_and_no_more_is_waited_for_once(step: str) -> None:
     async with World(rules=[ONWARD]) as world:
         world.long.fails_before.add(step)
@@ -415,7 +435,7 @@ async def test_a_store_that_answers_a_question_and_no_more_is_waited_for_once(st
         await settled(world)
 
 
-# -- the tests themselves ---------------------------------------------------------------------------------------------------------
+# -- the tests themselves --------------------------------------------------------------
 
 
 async def shows_entries_alone() -> None:
@@ -464,7 +484,12 @@ SLIPS = {
         test_what_is_made_of_messages_behind_an_end_by_rule_goes_onward_too,
     ),
     "an end settles what others owe since": (
-        Slip(endings, "Endings.end", "self._settle(_that_owe(END, before))", "self._settle(_that_owe(END, await self._owing(tenant, scope)))"),
+        Slip(
+            endings,
+            "Endings.end",
+            "self._settle(_that_owe(END, before))",
+            "self._settle(_that_owe(END, await self._owing(tenant, scope)))",
+        ),
         test_an_end_is_not_taken_for_that_of_another_who_resumed_the_session_meanwhile,
     ),
     "an end reads again what was read": (
@@ -480,7 +505,12 @@ SLIPS = {
         shows_resumed_and_archived,
     ),
     "a session that has expired is not ended": (
-        Slip(endings, "Endings.due", "scope.id)) is None:", "scope.id)) is None or self._sessions.is_over(record):"),
+        Slip(
+            endings,
+            "Endings.due",
+            "scope.id)) is None:",
+            "scope.id)) is None or self._sessions.is_over(record):",
+        ),
         test_an_end_is_carried_out_where_the_session_has_expired_meanwhile,
     ),
     "a note that is refused is taken for one": (
@@ -492,7 +522,12 @@ SLIPS = {
         test_an_end_that_is_noted_late_keeps_what_another_has_noted_since,
     ),
     "each end reads a store that does not answer": (
-        Slip(judging, "Judging.judged", "missed.away |= {error.store} if isinstance(error, StoreUnavailable) else set()", "pass"),
+        Slip(
+            judging,
+            "Judging.judged",
+            "missed.away |= {error.store} if isinstance(error, StoreUnavailable) else set()",
+            "pass",
+        ),
         shows_a_store_not_read,
     ),
     "each end writes to a store that does not answer": (
@@ -500,7 +535,12 @@ SLIPS = {
         shows_a_store_not_written_to,
     ),
     "an end owes nothing": (
-        Slip(conversation, "Conversation.close", 'if status == "ended" and (owed or not is_promoted)', "if False"),
+        Slip(
+            conversation,
+            "Conversation.close",
+            'if status == "ended" and (owed or not is_promoted)',
+            "if False",
+        ),
         test_what_a_process_leaves_that_dies_behind_an_end_is_done,
     ),
     "an end without a conversation owes nothing": (
@@ -516,7 +556,12 @@ SLIPS = {
         test_an_end_that_waits_for_one_entry_is_tried_again,
     ),
     "a resumed session is ended": (
-        Slip(endings, "Endings.due", '(await log.load()).state.after.status != "active" and await log.first(resumed) is None', "True"),
+        Slip(
+            endings,
+            "Endings.due",
+            '(await log.load()).state.after.status != "active" and await log.first(resumed) is None',
+            "True",
+        ),
         test_a_session_that_was_resumed_keeps_its_entries_until_it_ends_again,
     ),
     "what comes later goes with it": (

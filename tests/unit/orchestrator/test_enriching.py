@@ -1,4 +1,6 @@
-"""Enrichment behind the write, whatever fails on the way: advisors that fail, hang and talk nonsense, processes that die, drawn histories of both."""
+"""Enrichment behind the write, whatever fails on the way: advisors that fail, hang and
+talk nonsense, processes that die, drawn histories of both.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,11 @@ def shown_in(prompt: Prompt) -> list[str]:
 
 def obliging(prompt: Prompt) -> str:
     """Gives a tag, and names all that it is shown."""
-    return "sea" if is_of_tags(prompt) else ", ".join(str(number) for number in range(1, len(shown_in(prompt)) + 1)) + "\nIt is over."
+    return (
+        "sea"
+        if is_of_tags(prompt)
+        else ", ".join(str(number) for number in range(1, len(shown_in(prompt)) + 1)) + "\nIt is over."
+    )
 
 
 @pytest.fixture
@@ -91,7 +97,9 @@ async def dies(engine: Engine) -> None:
     engine.deliveries._leave_queued()  # else closing waits for it, as long as a call may take
 
 
-async def test_what_a_write_owes_is_part_of_its_one_write_and_its_replica_is_still_delivered_behind_it(advised: World) -> None:
+async def test_what_a_write_owes_is_part_of_its_one_write_and_its_replica_is_still_delivered_behind_it(
+    advised: World,
+) -> None:
     advised.engine.enriching.hear = lambda pending: None  # type: ignore[method-assign]
     advised.engine.deliveries.beside[ENRICH] = lambda pending: None
     entry = await written(advised.engine, "Ada lives in Porto")
@@ -104,10 +112,14 @@ async def test_what_a_write_owes_is_part_of_its_one_write_and_its_replica_is_sti
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("fails", ["update.home", "relate.home", "owed.settle", "version.keep", "replica.deliver", "read.home"])
+@pytest.mark.parametrize(
+    "fails", ["update.home", "relate.home", "owed.settle", "version.keep", "replica.deliver", "read.home"]
+)
 @pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
 @pytest.mark.behaviour("D110", "D111")
-async def test_what_a_failure_leaves_is_done_by_a_sweep_of_another_process(advised: World, scope: Scope, fails: str, when: str) -> None:
+async def test_what_a_failure_leaves_is_done_by_a_sweep_of_another_process(
+    advised: World, scope: Scope, fails: str, when: str
+) -> None:
     world = advised
     old = await world.write("Ada lives in Lisbon", scope)
     await world.flush()
@@ -126,7 +138,11 @@ async def test_what_a_failure_leaves_is_done_by_a_sweep_of_another_process(advis
     assert await unenriched(other) == []
     record, told = await other.enriching.told(TENANT, entry.id)
     assert told.supersede is not None
-    assert (record.fields["tags"], told.supersede.invalidated, told.owed) == (("home", "sea"), (old.id,), False)
+    assert (record.fields["tags"], told.supersede.invalidated, told.owed) == (
+        ("home", "sea"),
+        (old.id,),
+        False,
+    )
     assert await other.maintenance.owed() == 0
     await other.close()
 
@@ -152,7 +168,9 @@ async def test_where_the_process_dies_while_the_advisor_is_asked_another_asks_ag
     await other.close()
 
 
-async def test_an_advisor_that_fails_is_left_alone_longer_each_time_and_asked_so_often_at_most(advised: World) -> None:
+async def test_an_advisor_that_fails_is_left_alone_longer_each_time_and_asked_so_often_at_most(
+    advised: World,
+) -> None:
     def failing(prompt: Prompt) -> str:
         raise RuntimeError("no model there")
 
@@ -172,7 +190,10 @@ async def test_an_advisor_that_fails_is_left_alone_longer_each_time_and_asked_so
     assert waits == [1, 2, 4, 8]
     _, told = await engine.enriching.told(TENANT, entry.id)
     assert told.auto_tag is not None
-    assert (told.owed, told.auto_tag.note) == (False, "(auto-tag advisor unavailable: no model there — caller tags only)")
+    assert (told.owed, told.auto_tag.note) == (
+        False,
+        "(auto-tag advisor unavailable: no model there — caller tags only)",
+    )
     await engine.deliveries.flush()
     assert await engine.maintenance.owed() == 0
     assert engine.enriching._asked == {}
@@ -197,7 +218,9 @@ async def test_where_nobody_with_an_advisor_comes_by_it_ends_after_a_day(advised
     await other.close()
 
 
-async def test_what_one_part_of_it_was_answered_is_not_asked_again_while_the_other_fails(advised: World) -> None:
+async def test_what_one_part_of_it_was_answered_is_not_asked_again_while_the_other_fails(
+    advised: World,
+) -> None:
     asked: list[bool] = []
 
     def half(prompt: Prompt) -> str:
@@ -213,7 +236,10 @@ async def test_what_one_part_of_it_was_answered_is_not_asked_again_while_the_oth
     assert told.auto_tag is not None
     assert told.supersede is not None
     assert told.auto_tag.note == "still owed"
-    assert told.supersede.note == "(auto-supersede advisor unavailable: it answered with an error — all of them stand) still owed"
+    assert (
+        told.supersede.note
+        == "(auto-supersede advisor unavailable: it answered with an error — all of them stand) still owed"
+    )
     advised.clock.advance()
     await engine.maintain()
     assert sorted(asked) == [False, False, True]
@@ -222,7 +248,9 @@ async def test_what_one_part_of_it_was_answered_is_not_asked_again_while_the_oth
 
 
 async def test_entries_of_another_type_that_answer_better_hide_none_of_its_own(advised: World) -> None:
-    old = await advised.write("Once upon a time Ada lived in a house somewhere near Lisbon", USER, type="user")
+    old = await advised.write(
+        "Once upon a time Ada lived in a house somewhere near Lisbon", USER, type="user"
+    )
     for n in range(30):
         await advised.write(f"Ada Porto {n}", USER)
     await written(advised.engine, "Ada Porto", USER, "auto_supersede", type="user", run="r1")
@@ -244,7 +272,9 @@ async def test_tags_that_are_merged_make_a_version_of_which_the_past_knows(advis
     assert await advised.search("sea", USER) == ["Ada lives in Porto"]
 
 
-async def test_one_that_was_linked_and_edited_before_it_was_retired_is_not_linked_any_more(advised: World) -> None:
+async def test_one_that_was_linked_and_edited_before_it_was_retired_is_not_linked_any_more(
+    advised: World,
+) -> None:
     """By a process that died in between."""
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
@@ -252,7 +282,9 @@ async def test_one_that_was_linked_and_edited_before_it_was_retired_is_not_linke
     for store in advised.stores:
         store.fails_before.add("update.home")
     await advised.engine.superseding.write(
-        TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), Superseded([old.id], SESSION, {old.id: old.version})
+        TENANT,
+        EntryDraft(scope=SESSION, content="Ada lives in Porto"),
+        Superseded([old.id], SESSION, {old.id: old.version}),
     )
     advised.heal()
     assert len(await advised.rows(advised.mid, RELATIONS)) == 1
@@ -264,17 +296,23 @@ async def test_one_that_was_linked_and_edited_before_it_was_retired_is_not_linke
     await other.close()
 
 
-async def test_one_that_was_linked_and_then_gave_way_to_another_is_not_linked_any_more(advised: World) -> None:
+async def test_one_that_was_linked_and_then_gave_way_to_another_is_not_linked_any_more(
+    advised: World,
+) -> None:
     """By a process that died in between."""
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
     for store in advised.stores:
         store.fails_before.add("update.home")
     asked = Superseded([old.id], SESSION, {old.id: old.version})
-    await advised.engine.superseding.write(TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked)
+    await advised.engine.superseding.write(
+        TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
+    )
     advised.heal()
     other = await advised.another_process()
-    last, _ = await other.superseding.write(TENANT, EntryDraft(scope=SESSION, content="Ada lives in Faro"), asked)
+    last, _ = await other.superseding.write(
+        TENANT, EntryDraft(scope=SESSION, content="Ada lives in Faro"), asked
+    )
     await dies(advised.engine)
     await other.maintenance.sweep()
     assert sorted(await advised.browse()) == ["Ada lives in Faro", "Ada lives in Porto"]
@@ -283,12 +321,16 @@ async def test_one_that_was_linked_and_then_gave_way_to_another_is_not_linked_an
 
 
 @pytest.mark.parametrize("stands", [True, False], ids=["an edit", "its end by hand"])
-async def test_one_that_changes_just_as_it_is_linked_is_not_linked_any_more(advised: World, stands: bool) -> None:
+async def test_one_that_changes_just_as_it_is_linked_is_not_linked_any_more(
+    advised: World, stands: bool
+) -> None:
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
     asked = Superseded([old.id], SESSION, {old.id: old.version})
-    await advised.engine.superseding.write(TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked)
+    await advised.engine.superseding.write(
+        TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
+    )
     advised.heal()
     advised.clock.advance()
     other = await advised.another_process()
@@ -306,12 +348,16 @@ async def test_one_that_changes_just_as_it_is_linked_is_not_linked_any_more(advi
     await other.close()
 
 
-async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_link_away(advised: World) -> None:
+async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_link_away(
+    advised: World,
+) -> None:
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
     asked = Superseded([old.id], SESSION, {old.id: old.version})
-    new, _ = await advised.engine.superseding.write(TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked)
+    new, _ = await advised.engine.superseding.write(
+        TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
+    )
     advised.heal()
     other = await advised.another_process()
     owing = Pending(ENTRIES, advised.short, await there(advised, new))
@@ -323,21 +369,31 @@ async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_l
 
 
 @pytest.mark.parametrize("entry_of", ["a source that is distrusted", "another"])
-async def test_an_entry_that_comes_of_what_is_distrusted_takes_no_place(advised: World, entry_of: str) -> None:
+async def test_an_entry_that_comes_of_what_is_distrusted_takes_no_place(
+    advised: World, entry_of: str
+) -> None:
     old = await advised.write("Ada lives in Lisbon", USER)
     source = WEB if entry_of != "another" else "user"
     entry = await written(advised.engine, "Ada lives in Porto", USER, "auto_supersede", source=source)
     await dies(advised.engine)
     other = await advised.another_process()
-    await other.trust.distrusts.place(TENANT, [Distrust(f"source:{WEB}", None, "kept_back", "a poisoned page", None, advised.clock())])
+    await other.trust.distrusts.place(
+        TENANT, [Distrust(f"source:{WEB}", None, "kept_back", "a poisoned page", None, advised.clock())]
+    )
     await other.maintain()
     _, told = await other.enriching.told(TENANT, entry.id)
     assert told.supersede is not None
-    assert (told.supersede.note == enrichment.DISTRUSTED, told.supersede.invalidated) == ((True, ()) if source == WEB else (False, (old.id,)))
+    assert (told.supersede.note == enrichment.DISTRUSTED, told.supersede.invalidated) == (
+        (True, ()) if source == WEB else (False, (old.id,))
+    )
     await other.close()
 
 
-@pytest.mark.parametrize(("verdict", "tags"), [(True, ["home", "sea"]), ("no", ["home"]), ({"tags": ["home", "ocean"]}, ["home", "ocean"])], ids=str)
+@pytest.mark.parametrize(
+    ("verdict", "tags"),
+    [(True, ["home", "sea"]), ("no", ["home"]), ({"tags": ["home", "ocean"]}, ["home", "ocean"])],
+    ids=str,
+)
 async def test_the_write_gate_is_asked_of_tags(advised: World, verdict: Any, tags: list[str]) -> None:
     entry = await written(advised.engine, "Ada lives in Porto", USER, "auto_tag", tags=["home"])
     await dies(advised.engine)
@@ -351,14 +407,26 @@ async def test_the_write_gate_is_asked_of_tags(advised: World, verdict: Any, tag
     await other.close()
 
 
-# -- drawn histories --------------------------------------------------------------------------------------------------------
+# -- drawn histories -------------------------------------------------------------------
 
-STEPS = ("write.home", "update.home", "relate.home", "version.keep", "owed.settle", "replica.deliver", "read.home", "supersede.home", "sweep.due")
+STEPS = (
+    "write.home",
+    "update.home",
+    "relate.home",
+    "version.keep",
+    "owed.settle",
+    "replica.deliver",
+    "read.home",
+    "supersede.home",
+    "sweep.due",
+)
 QUICK = EngineSettings(advice=timedelta(milliseconds=250), deadline=timedelta(seconds=2))
 
 
 class Play:
-    """One history: callers of two processes, an advisor that is of all kinds, stores that fail, and processes that die."""
+    """One history: callers of two processes, an advisor that is of all kinds, stores
+    that fail, and processes that die.
+    """
 
     def __init__(self, seed: int, world: World) -> None:
         self.draw = random.Random(seed)  # noqa: S311
@@ -367,7 +435,9 @@ class Play:
         self.named = set[str]()
         """What an advisor has named by its number, as it was shown."""
         self.said: dict[str, tuple[str, list[str]]] = {}
-        """Of each entry, what a caller said last of it that was acknowledged: content and tags."""
+        """Of each entry, what a caller said last of it that was acknowledged: content
+        and tags.
+        """
         self.started: dict[str, datetime] = {}
         self.by_hand = set[str]()
         self.unsure = set[str]()
@@ -386,7 +456,9 @@ class Play:
         if chance < 0.4 and self.said:
             await self.edit(self.draw.choice(list(self.said)))
         if is_of_tags(prompt):
-            return "\n".join(self.draw.sample(["sea", "Home Town", "home", "x", "tag 3", "a" * 40, "boats", "winter"], 5))
+            return "\n".join(
+                self.draw.sample(["sea", "Home Town", "home", "x", "tag 3", "a" * 40, "boats", "winter"], 5)
+            )
         shown = shown_in(prompt)
         numbers = self.draw.sample(range(len(shown) + 3), self.draw.randint(1, len(shown)))
         self.named |= {shown[number - 1] for number in numbers if 1 <= number <= len(shown)}
@@ -394,21 +466,36 @@ class Play:
 
     async def write(self) -> None:
         engine, self.number = self.draw.choice(self.engines), self.number + 1
-        content, tags = f"Ada lives in place {self.number}", [f"tag {n}" for n in range(self.draw.choice([0, 1, 5, 30]))]
-        more: dict[str, Any] = {"type": self.draw.choice(["user", "context"]), "run": f"r{self.number}", "tags": tags}
+        content, tags = (
+            f"Ada lives in place {self.number}",
+            [f"tag {n}" for n in range(self.draw.choice([0, 1, 5, 30]))],
+        )
+        more: dict[str, Any] = {
+            "type": self.draw.choice(["user", "context"]),
+            "run": f"r{self.number}",
+            "tags": tags,
+        }
         if self.draw.random() < 0.3:
             more["created_at"] = self.world.clock() - timedelta(minutes=self.draw.randint(1, 300))
-        scope, wanted = self.draw.choice([USER, SESSION]), self.draw.choice([BOTH, BOTH, ("auto_supersede",), ("auto_tag",)])
+        scope, wanted = (
+            self.draw.choice([USER, SESSION]),
+            self.draw.choice([BOTH, BOTH, ("auto_supersede",), ("auto_tag",)]),
+        )
         with suppress(MemoryTiersError):
             entry = await written(engine, content, scope, *wanted, **more)
             self.said[entry.id], self.started[entry.id] = (content, tags), entry.updated_at
 
     async def edit(self, entry_id: str) -> None:
         self.number += 1
-        content, tags = f"Ada lives in place {self.number}", self.draw.choice([["edited"], [f"tag {n}" for n in range(30)]])
+        content, tags = (
+            f"Ada lives in place {self.number}",
+            self.draw.choice([["edited"], [f"tag {n}" for n in range(30)]]),
+        )
         self.unsure.add(entry_id)
         with suppress(MemoryTiersError):
-            await self.draw.choice(self.engines).entries.update(TENANT, entry_id, {"content": content, "tags": tags})
+            await self.draw.choice(self.engines).entries.update(
+                TENANT, entry_id, {"content": content, "tags": tags}
+            )
             self.said[entry_id] = content, tags
             self.unsure.discard(entry_id)
 
@@ -430,7 +517,9 @@ class Play:
                     del self.said[entry_id]
         elif chance < 0.75:
             with suppress(MemoryTiersError):
-                await self.draw.choice(self.engines).tiering.move(ENTRIES, Key(TENANT, self.draw.choice(known)), "long")
+                await self.draw.choice(self.engines).tiering.move(
+                    ENTRIES, Key(TENANT, self.draw.choice(known)), "long"
+                )
         elif chance < 0.85:
             await self.draw.choice(self.engines).maintain()
         elif chance < 0.9:
@@ -465,10 +554,16 @@ class Play:
                 continue
             stands: Any = record.fields["tags"]
             if record.texts["content"] != content or list(stands[: len(tags)]) != tags:
-                wrong.append(f"{content} {tags} was said of an entry that says {record.texts['content']} {stands}")
+                wrong.append(
+                    f"{content} {tags} was said of an entry that says {record.texts['content']} {stands}"
+                )
             if len(stands) > len(tags) + 4 or len({tag.casefold() for tag in stands}) != len(stands):
                 wrong.append(f"{content} has tags {stands} for {tags}")
-            if record.fields.get("valid_to") is not None and entry_id not in self.by_hand and record.texts["content"] not in self.named:
+            if (
+                record.fields.get("valid_to") is not None
+                and entry_id not in self.by_hand
+                and record.texts["content"] not in self.named
+            ):
                 wrong.append(f"{content} was retired, and nobody has named it")
         await dies(last)
         return wrong
@@ -500,7 +595,12 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
         "policy.is_older((one.created_at, one.key.id), (to.created_at, to.key.id))",
         "one.key != to.key",
     ),
-    "retired-at-any-version": (enriching, "Enriching._enriched", '"versions": named, "said"', '"versions": {}, "said"'),
+    "retired-at-any-version": (
+        enriching,
+        "Enriching._enriched",
+        '"versions": named, "said"',
+        '"versions": {}, "said"',
+    ),
     "numbers-that-were-not-shown-count": (
         enrichment,
         "named",
@@ -514,8 +614,18 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
         "lambda there: self._enriched(asked, replace(record, version=there.version, owed=there.owed))",
     ),
     "too-many-tags": (enrichment, "merged", "return both if len(both) <= MAX_TAGS else None", "return both"),
-    "retired-without-a-link": (superseding, "Superseding._supersede", "await self._relations.make(source", "await asyncio.sleep(0); (source"),
-    "it-is-forgotten-by-whoever-dies": (enriching, "Enriching._found_owing", "self.hear(pending)\n    return False", "return True"),
+    "retired-without-a-link": (
+        superseding,
+        "Superseding._supersede",
+        "await self._relations.make(source",
+        "await asyncio.sleep(0); (source",
+    ),
+    "it-is-forgotten-by-whoever-dies": (
+        enriching,
+        "Enriching._found_owing",
+        "self.hear(pending)\n    return False",
+        "return True",
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""Erasures over stores that disagree, are away, or let a late call through; what deletions leave, and what is forgotten in the end."""
+"""Erasures over stores that disagree, are away, or let a late call through; what
+deletions leave, and what is forgotten in the end.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,13 @@ async def _sweep(world: World, after: timedelta = HOUR) -> None:
     assert report.stays == ()
 
 
-# -- generations ----------------------------------------------------------------------------------------------------------
+# -- generations -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("restored", ["short", "mid", "long"])
-async def test_an_erasure_erases_also_where_one_store_was_restored_from_a_backup(world: World, restored: str) -> None:
+async def test_an_erasure_erases_also_where_one_store_was_restored_from_a_backup(
+    world: World, restored: str
+) -> None:
     store = getattr(world, restored)
     await world.write("old text")
     backup = store.state.snapshot()
@@ -49,7 +53,9 @@ async def test_an_erasure_erases_also_where_one_store_was_restored_from_a_backup
     assert await world.browse() == []
 
 
-async def test_a_store_that_was_away_when_the_erasure_began_and_is_ahead_of_the_others_is_erased_when_it_is_back(world: World) -> None:
+async def test_a_store_that_was_away_when_the_erasure_began_and_is_ahead_of_the_others_is_erased_when_it_is_back(
+    world: World,
+) -> None:
     entry = await world.write("text")
     await InMemoryStore.apply(world.short, [RaiseGeneration(HERE, to=5)])
     late = await world.write("text too")
@@ -79,7 +85,9 @@ async def test_an_erasure_finished_late_leaves_what_was_written_after_a_later_on
 async def test_an_entry_that_arrives_while_its_scope_is_erased_is_erased_and_counted_once(
     world: World, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its copy is told that it is home now before the first, second or third question for what is to be erased."""
+    """Its copy is told that it is home now before the first, second or third question
+    for what is to be erased.
+    """
     entry = await world.write()
     world.mid.fails_before.add("move.arrive")
     await world.move(entry, "mid")
@@ -90,7 +98,17 @@ async def test_an_entry_that_arrives_while_its_scope_is_erased_is_erased_and_cou
     async def arrives(*args: Any, **kwargs: Any) -> Any:
         nonlocal asked
         if asked == after:
-            await world.mid.apply([Annotate(ENTRIES, Key(TENANT, entry.id), at=entry.version, role_is=Role.ARRIVING, role=Role.HOME)])
+            await world.mid.apply(
+                [
+                    Annotate(
+                        ENTRIES,
+                        Key(TENANT, entry.id),
+                        at=entry.version,
+                        role_is=Role.ARRIVING,
+                        role=Role.HOME,
+                    )
+                ]
+            )
         asked += 1
         return await erase(*args, **kwargs)
 
@@ -100,7 +118,9 @@ async def test_an_entry_that_arrives_while_its_scope_is_erased_is_erased_and_cou
 
 
 async def test_a_copy_that_a_faster_mover_left_behind_is_erased_and_not_counted(world: World) -> None:
-    """Two movers to different tiers: the source let go in favour of the one, and the copy of the other still says that it arrives."""
+    """Two movers to different tiers: the source let go in favour of the one, and the
+    copy of the other still says that it arrives.
+    """
     entry = await world.write()
     await world.break_off(entry, "mid")
     await world.move(entry, "long")
@@ -118,7 +138,9 @@ async def test_a_store_that_fails_does_not_keep_the_others_from_being_erased(wor
     assert isinstance(await world.standing(world.long, moved.id), Tombstone)
 
 
-async def test_a_replaced_store_is_brought_up_to_the_others_and_its_entries_live_on_whole(world: World) -> None:
+async def test_a_replaced_store_is_brought_up_to_the_others_and_its_entries_live_on_whole(
+    world: World,
+) -> None:
     await world.write("old text")
     await world.engine.erasure.erase_scope(TENANT, SESSION)
     world.short.state.wipe()
@@ -127,7 +149,10 @@ async def test_a_replaced_store_is_brought_up_to_the_others_and_its_entries_live
     await world.update(entry, content="text two")
     await _sweep(world)
     assert await world.owed() == 0
-    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text one", "text two"]
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [
+        "text one",
+        "text two",
+    ]
     assert len(await world.rows(world.mid, ENTRY_VERSIONS)) == 1
     assert await world.move(entry, "mid") == "moved"
     await world.engine.relations.relate(TENANT, other.id, "supports", entry.id)
@@ -137,7 +162,9 @@ async def test_a_replaced_store_is_brought_up_to_the_others_and_its_entries_live
     assert [d.store for d in world.engine.generations.healed] == ["short"]
 
 
-async def test_what_a_backup_brings_back_from_before_an_erasure_is_erased_when_the_store_is_brought_up(world: World) -> None:
+async def test_what_a_backup_brings_back_from_before_an_erasure_is_erased_when_the_store_is_brought_up(
+    world: World,
+) -> None:
     erased = await world.write("erased text")
     backup = world.short.state.snapshot()
     await world.engine.erasure.erase_scope(TENANT, SESSION)
@@ -160,12 +187,16 @@ async def test_a_record_refused_while_its_scope_is_being_erased_is_not_healed(wo
     assert await world.get(entry) is None
 
 
-async def test_an_erasure_erases_what_is_of_a_higher_generation_than_its_store_which_forgot_the_scope(world: World) -> None:
+async def test_an_erasure_erases_what_is_of_a_higher_generation_than_its_store_which_forgot_the_scope(
+    world: World,
+) -> None:
     await world.write("text")
     await world.engine.erasure.erase_scope(TENANT, SESSION)
     entry = await world.write("text of the second life")
     world.clock.advance(31 * DAY)
-    assert await world.engine.erasure.forget(held) == 1, "mid holds nothing of the session, and forgets that it was erased"
+    assert await world.engine.erasure.forget(held) == 1, (
+        "mid holds nothing of the session, and forgets that it was erased"
+    )
     assert await world.move(entry, "mid") == "moved"
     for _ in range(3):
         await _sweep(world, DAY)
@@ -175,10 +206,12 @@ async def test_an_erasure_erases_what_is_of_a_higher_generation_than_its_store_w
     assert await world.rows(world.mid, ENTRIES) == []
 
 
-# -- watching and forgetting ------------------------------------------------------------------------------------------------
+# -- watching and forgetting -----------------------------------------------------------
 
 
-async def test_an_erasure_is_repeated_in_a_store_that_cannot_refuse_a_late_put_as_long_as_one_may_come() -> None:
+async def test_an_erasure_is_repeated_in_a_store_that_cannot_refuse_a_late_put_as_long_as_one_may_come() -> (
+    None
+):
     async with World(long=replace(DURABLE, fenced=False)) as world:
         entry = await world.write("erased text")
         await world.move(entry, "long")
@@ -186,13 +219,17 @@ async def test_an_erasure_is_repeated_in_a_store_that_cannot_refuse_a_late_put_a
         assert isinstance(late, Record)
         await world.engine.erasure.erase_scope(TENANT, SESSION)
         for minutes in (0, 10, 40):
-            world.long.state.place("entries", late.key, late)  # its writer died between its put and its look at the generation
+            world.long.state.place(
+                "entries", late.key, late
+            )  # its writer died between its put and its look at the generation
             await _sweep(world, timedelta(minutes=minutes) + timedelta(minutes=2))
             assert isinstance(await world.standing(world.long, entry.id), Tombstone), minutes
             assert await world.get(entry) is None
 
 
-async def test_the_erasures_of_a_hundred_scopes_are_repeated_in_one_call_a_collection_and_only_in_stores_that_are_not_fenced() -> None:
+async def test_the_erasures_of_a_hundred_scopes_are_repeated_in_one_call_a_collection_and_only_in_stores_that_are_not_fenced() -> (
+    None
+):
     async with World(long=replace(DURABLE, fenced=False)) as world:
         late: list[Record] = []
         for n in range(101):
@@ -209,8 +246,15 @@ async def test_the_erasures_of_a_hundred_scopes_are_repeated_in_one_call_a_colle
         for store in world.stores:
             store.steps.clear()
         assert await world.engine.erasure.watch(held) == 101
-        assert world.long.steps.count("erase.delete") == 2 * len(KINDS.within(Partition(TENANT, "session:many0")))
-        assert not [step for store in (world.short, world.mid) for step in store.steps if step in ("erase.delete", "erase.count")]
+        assert world.long.steps.count("erase.delete") == 2 * len(
+            KINDS.within(Partition(TENANT, "session:many0"))
+        )
+        assert not [
+            step
+            for store in (world.short, world.mid)
+            for step in store.steps
+            if step in ("erase.delete", "erase.count")
+        ]
         for one in late:
             assert isinstance(await world.standing(world.long, one.key.id), Tombstone)
         assert await world.engine.erasure.watch(held) == 0
@@ -230,7 +274,9 @@ async def test_a_repeat_of_an_erasure_spares_what_was_written_since_to_a_store_t
         assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
 
 
-async def test_a_repeat_of_an_erasure_spares_what_was_written_while_who_died_brought_up_a_store_that_was_replaced() -> None:
+async def test_a_repeat_of_an_erasure_spares_what_was_written_while_who_died_brought_up_a_store_that_was_replaced() -> (
+    None
+):
     """Of several erasures: what is of between two of them does not come back."""
     async with World(short=replace(DURABLE, fenced=False)) as world:
         backup = world.short.state.snapshot()
@@ -251,7 +297,14 @@ async def test_a_repeat_of_an_erasure_spares_what_was_written_while_who_died_bro
 
 def _copy_of(entry: Entry) -> Record:
     draft = EntryDraft(scope=entry.scope, content=entry.content)
-    return record_of(draft, key=Key(TENANT, entry.id), version=entry.version, now=entry.created_at, tier="short", sequence=1)
+    return record_of(
+        draft,
+        key=Key(TENANT, entry.id),
+        version=entry.version,
+        now=entry.created_at,
+        tier="short",
+        sequence=1,
+    )
 
 
 async def test_an_erasure_that_a_store_was_away_for_is_watched_from_when_it_was_carried_out_there() -> None:
@@ -270,7 +323,9 @@ async def test_an_erasure_that_a_store_was_away_for_is_watched_from_when_it_was_
         assert isinstance(await world.standing(world.long, entry.id), Tombstone)
 
 
-async def test_a_scope_is_remembered_for_the_life_of_a_tombstone_after_the_last_store_was_erased(world: World) -> None:
+async def test_a_scope_is_remembered_for_the_life_of_a_tombstone_after_the_last_store_was_erased(
+    world: World,
+) -> None:
     await world.write("text")
     world.long.down = True
     with pytest.raises(StoreUnavailable):
@@ -334,11 +389,13 @@ async def _fails(limit: int = 1_000) -> list[tuple[Partition, int]]:
     raise StoreUnavailable("short", "nobody listens")
 
 
-# -- deletions --------------------------------------------------------------------------------------------------------------
+# -- deletions -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damaged", [1, 2, 3])
-async def test_a_damaged_kept_version_does_not_keep_older_text_from_being_erased(world: World, damaged: int) -> None:
+async def test_a_damaged_kept_version_does_not_keep_older_text_from_being_erased(
+    world: World, damaged: int
+) -> None:
     entry = await world.write("secret 0")
     for n in range(1, 6):
         await world.update(entry, content=f"secret {n}")
@@ -374,7 +431,9 @@ async def test_what_was_deleted_while_the_cache_was_away_is_not_served_from_it()
         world.short.heal()
         assert await world.get(entry) is None, "the process that deleted it knows"
         await _sweep(world, timedelta(seconds=1))
-        assert await other.entries.get(TENANT, entry.id) is None, "every process, once maintenance has been there"
+        assert await other.entries.get(TENANT, entry.id) is None, (
+            "every process, once maintenance has been there"
+        )
         assert await world.owed() == 0
 
 
@@ -385,5 +444,8 @@ async def test_a_repeat_of_an_erasure_leaves_other_generations_alone(world: Worl
     assert isinstance(row, Record)
     young = replace(row, key=Key(TENANT, entry.id[:-1] + ("0" if entry.id[-1] != "0" else "1")), generation=3)
     await world.short.apply([Put(ENTRIES, young, Newer())])
-    assert await world.short.delete_matching(Query(ENTRIES, within(HERE), Lt("generation", 3)), row.version + 1) == 1
+    assert (
+        await world.short.delete_matching(Query(ENTRIES, within(HERE), Lt("generation", 3)), row.version + 1)
+        == 1
+    )
     assert isinstance(await world.standing(world.short, young.key.id), Record)

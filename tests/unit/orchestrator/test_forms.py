@@ -1,5 +1,7 @@
-"""Searches by meaning of stores without an index for it: chosen from what the process keeps, shown as the stores say now; by itself, and in drawn
-histories of two processes over stores that fail."""
+"""Searches by meaning of stores without an index for it: chosen from what the process
+keeps, shown as the stores say now; by itself, and in drawn histories of two processes
+over stores that fail.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,17 @@ SECOND = timedelta(seconds=1)
 
 def _world(settings: EngineSettings | None = None) -> World:
     """As PostgreSQL without pgvector is: one store for all, which finds by words alone."""
-    return World(mid=PLAIN, embedder=Embedder(), settings=settings).in_one_store("mid", "short").in_one_store("mid", "long")
+    return (
+        World(mid=PLAIN, embedder=Embedder(), settings=settings)
+        .in_one_store("mid", "short")
+        .in_one_store("mid", "long")
+    )
 
 
 async def _found(engine: Engine, text: str, *scopes: Scope, **more: Any) -> list[str]:
-    found = await engine.searching.search(Asked(TENANT, scopes or (USER,), by="meaning", limit=50, **more), text)
+    found = await engine.searching.search(
+        Asked(TENANT, scopes or (USER,), by="meaning", limit=50, **more), text
+    )
     assert not found.degraded
     return sorted(hit.entry.content for hit in found)
 
@@ -68,19 +76,27 @@ async def test_a_form_chooses_once_it_has_been_read_and_the_store_measures() -> 
         await _ready(world.engine)
         world.mid.steps.clear()
         assert await _found(world.engine, "beverage") == ["tea"]
-        assert not {"forms.read", "passages.search"} & {*world.mid.steps}, "of a scope without long entries there is nothing to ask"
-        (hit,) = await world.engine.searching.search(Asked(TENANT, (USER,), by="meaning"), "beverage", explain=True)
+        assert not {"forms.read", "passages.search"} & {*world.mid.steps}, (
+            "of a scope without long entries there is nothing to ask"
+        )
+        (hit,) = await world.engine.searching.search(
+            Asked(TENANT, (USER,), by="meaning"), "beverage", explain=True
+        )
         assert hit.entry == await world.get(tea)
         assert hit.explanation["vectors_age"] == 0.0
         world.clock.advance(10 * SECOND)
-        (hit,) = await world.engine.searching.search(Asked(TENANT, (USER,), by="meaning"), "bird", explain=True)
+        (hit,) = await world.engine.searching.search(
+            Asked(TENANT, (USER,), by="meaning"), "bird", explain=True
+        )
         assert (hit.entry.id, hit.explanation["vectors_age"]) == (bird.id, 10.0)
 
 
 async def test_where_the_store_was_asked_by_meaning_nothing_is_said_of_an_age() -> None:
     async with _world() as world:
         await world.write("tea", USER)
-        (hit,) = await world.engine.searching.search(Asked(TENANT, (USER,), by="meaning"), "beverage", explain=True)
+        (hit,) = await world.engine.searching.search(
+            Asked(TENANT, (USER,), by="meaning"), "beverage", explain=True
+        )
         assert "vectors_age" not in hit.explanation
 
 
@@ -272,12 +288,17 @@ async def test_an_erased_scope_is_let_go_of_at_once() -> None:
 async def test_scopes_and_tenants_are_apart() -> None:
     async with _world() as world:
         for tenant, scope in (("acme", USER), ("acme", ORG), ("other", USER)):
-            await world.engine.entries.write(tenant, EntryDraft(scope=scope, content=f"tea of {tenant} {scope.text}"))
+            await world.engine.entries.write(
+                tenant, EntryDraft(scope=scope, content=f"tea of {tenant} {scope.text}")
+            )
         for _ in range(2):
             for tenant, scope in (("acme", USER), ("acme", ORG), ("other", USER)):
                 found = await world.engine.searching.search(Asked(tenant, (scope,), by="meaning"), "beverage")
                 assert [hit.entry.content for hit in found] == [f"tea of {tenant} {scope.text}"]
-            assert await _found(world.engine, "beverage", USER, ORG) == ["tea of acme org:o1", "tea of acme user:ada"]
+            assert await _found(world.engine, "beverage", USER, ORG) == [
+                "tea of acme org:o1",
+                "tea of acme user:ada",
+            ]
             await read(world.engine)
         assert len(kept(world.engine)) == 6
 
@@ -289,19 +310,33 @@ async def test_a_filter_that_few_pass_is_asked_of_the_form() -> None:
         await world.write("tea and heron", USER, tags=["rare"])
         await _ready(world.engine)
         asked = Asked(TENANT, (USER,), by="meaning", limit=1, tags=("rare",))
-        assert [hit.entry.content for hit in await world.engine.searching.search(asked, "beverage")] == ["tea and heron"]
+        assert [hit.entry.content for hit in await world.engine.searching.search(asked, "beverage")] == [
+            "tea and heron"
+        ]
 
 
 def test_filters_of_searches_name_no_field_that_forms_lack() -> None:
     now = World().clock()
     trusted = Not(Or(tuple(of_origin(f"{kind}:x") for kind in ORIGIN_KINDS)))
-    asked = Asked(TENANT, (USER,), since=now, before=now, types=("fact",), tags=("a",), any_tags=("b",), as_of=now, trusted=trusted)
+    asked = Asked(
+        TENANT,
+        (USER,),
+        since=now,
+        before=now,
+        types=("fact",),
+        tags=("a",),
+        any_tags=("b",),
+        as_of=now,
+        trusted=trusted,
+    )
     assert _named(visibility.filter_of(asked, ENTRIES, now)) == FILTERED
 
 
 def _named(part: Filter | None) -> set[str]:
     inner: tuple[Filter, ...] = (part.part,) if isinstance(part, Not) else getattr(part, "parts", ())
-    return {name for one in inner for name in _named(one)} | ({name} if (name := getattr(part, "field", None)) is not None else set())
+    return {name for one in inner for name in _named(one)} | (
+        {name} if (name := getattr(part, "field", None)) is not None else set()
+    )
 
 
 async def test_passages_of_long_entries_are_chosen_likewise() -> None:
@@ -336,14 +371,17 @@ async def test_vectors_of_another_embedder_are_not_chosen_while_they_are_made_an
 
 
 async def _meant(engine: Engine) -> list[str]:
-    return sorted(hit.entry.content for hit in await engine.searching.search(Asked(TENANT, (USER,), by="meaning"), "beverage"))
+    return sorted(
+        hit.entry.content
+        for hit in await engine.searching.search(Asked(TENANT, (USER,), by="meaning"), "beverage")
+    )
 
 
 async def _both(one: Engine, other: Engine) -> tuple[list[str], list[str]]:
     return await _meant(one), await _meant(other)
 
 
-# -- bounds -----------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------
 
 
 async def test_the_one_asked_longest_ago_makes_room() -> None:
@@ -371,7 +409,9 @@ async def test_a_partition_that_is_too_large_is_left_to_the_store() -> None:
             await read(world.engine)
             assert kept(world.engine) == ["entry_passages of user:ada"]
             world.clock.advance(LASTS)
-        assert world.mid.steps.count("forms.read") == 3, "it is read once in ten minutes, and its passages twice"
+        assert world.mid.steps.count("forms.read") == 3, (
+            "it is read once in ten minutes, and its passages twice"
+        )
 
 
 async def test_nothing_is_kept_where_nothing_may_be() -> None:
@@ -393,7 +433,7 @@ async def test_a_form_that_missed_very_many_writes_is_let_go(monkeypatch: pytest
         assert len(await _found(world.engine, "beverage")) == 7
 
 
-# -- stores that fail -------------------------------------------------------------------------------------------------
+# -- stores that fail ------------------------------------------------------------------
 
 
 async def test_a_search_does_not_wait_for_what_is_read_behind_it() -> None:
@@ -415,7 +455,9 @@ async def test_a_form_that_cannot_be_read_fails_no_search_and_is_tried_again() -
         for _ in range(3):
             assert await _found(world.engine, "beverage") == ["tea"]
             await read(world.engine)
-        assert world.mid.steps.count("forms.read") == 2, "once for each collection, till half a minute is over"
+        assert world.mid.steps.count("forms.read") == 2, (
+            "once for each collection, till half a minute is over"
+        )
         world.heal()
         world.clock.advance(LASTS / 2)
         await _ready(world.engine)
@@ -459,12 +501,18 @@ def test_on_another_loop_what_the_first_one_left_behind_is_read_again() -> None:
         first.run_until_complete(asyncio.wait([left]))
 
 
-# -- stores that index, or are several --------------------------------------------------------------------------------
+# -- stores that index, or are several -------------------------------------------------
 
 
-@pytest.mark.parametrize("can", [DURABLE, replace(PLAIN, lexical=False)], ids=["by meaning too", "by neither"])
-async def test_stores_are_left_to_themselves_that_find_by_meaning_or_look_through_all_for_words_too(can: Any) -> None:
-    async with World(mid=can, embedder=Embedder()).in_one_store("mid", "short").in_one_store("mid", "long") as world:
+@pytest.mark.parametrize(
+    "can", [DURABLE, replace(PLAIN, lexical=False)], ids=["by meaning too", "by neither"]
+)
+async def test_stores_are_left_to_themselves_that_find_by_meaning_or_look_through_all_for_words_too(
+    can: Any,
+) -> None:
+    async with (
+        World(mid=can, embedder=Embedder()).in_one_store("mid", "short").in_one_store("mid", "long") as world
+    ):
         await world.write("tea", USER)
         assert await _found(world.engine, "beverage") == ["tea"]
         await read(world.engine)
@@ -480,27 +528,50 @@ async def test_of_a_store_of_several_parts_each_is_asked_as_it_is() -> None:
     for scope in (USER, SESSION, ORG):
         await engine.entries.write(TENANT, EntryDraft(scope=scope, content=f"tea of {scope.text}"))
     for _ in range(2):
-        assert await _found(engine, "beverage", USER, SESSION, ORG) == ["tea of org:o1", "tea of session:s1", "tea of user:ada"]
+        assert await _found(engine, "beverage", USER, SESSION, ORG) == [
+            "tea of org:o1",
+            "tea of session:s1",
+            "tea of user:ada",
+        ]
         await read(engine)
-        assert [name for name in kept(engine) if name.startswith("entries")] == ["entries of session:s1", "entries of user:ada"]
+        assert [name for name in kept(engine) if name.startswith("entries")] == [
+            "entries of session:s1",
+            "entries of user:ada",
+        ]
     await engine.close()
 
 
-# -- drawn ------------------------------------------------------------------------------------------------------------
+# -- drawn -----------------------------------------------------------------------------
 
 TEXTS = ("tea", "a beverage", "heron", "the bird drank tea", "an outage", "nothing at all", LONG)
 SCOPES = (USER, SESSION, ORG)
-FAILING = ("write.home", "update.home", "delete.home", "erase.delete", "move.copy", "move.release", "move.arrive", "owed.settle", "passages.write")
+FAILING = (
+    "write.home",
+    "update.home",
+    "delete.home",
+    "erase.delete",
+    "move.copy",
+    "move.release",
+    "move.arrive",
+    "owed.settle",
+    "passages.write",
+)
 WORDS = {"beverage": ("tea", "beverage"), "bird": ("heron", "bird"), "outage": ("outage", "crashed")}
 """What is asked, and what texts say that mean it."""
 
 
 class Told:
-    """A history that a seed draws: this process, another beside it at times, stores that fail, and searches of which nothing is kept back."""
+    """A history that a seed draws: this process, another beside it at times, stores
+    that fail, and searches of which nothing is kept back.
+    """
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(f"forms {seed}")  # noqa: S311
-        self.world = _world() if self.draw.random() < 0.7 else World(short=PLAIN, mid=PLAIN, long=PLAIN, embedder=Embedder())
+        self.world = (
+            _world()
+            if self.draw.random() < 0.7
+            else World(short=PLAIN, mid=PLAIN, long=PLAIN, embedder=Embedder())
+        )
         self.others_wrote = False
 
     async def played(self) -> list[str]:
@@ -509,7 +580,10 @@ class Told:
             self.other = await self.world.another_process()
             for _ in range(self.draw.randrange(5, 40)):
                 await self.one()
-                if wrong := [*await self.missed(), *(await astray(self.world.engine) if not self.others_wrote else [])]:
+                if wrong := [
+                    *await self.missed(),
+                    *(await astray(self.world.engine) if not self.others_wrote else []),
+                ]:
                     break
             await self.other.close()
         return wrong
@@ -548,7 +622,11 @@ class Told:
 
     @property
     def calls(self) -> list[Callable[[Engine], Awaitable[object]]]:
-        scope, key, text = self.draw.choice(SCOPES), self.draw.choice(["k1", "k2", "k3"]), self.draw.choice(TEXTS)
+        scope, key, text = (
+            self.draw.choice(SCOPES),
+            self.draw.choice(["k1", "k2", "k3"]),
+            self.draw.choice(TEXTS),
+        )
         entry_id, tier = keyed_id(TENANT, scope.text, key), self.draw.choice(["mid", "long"])
 
         def write(engine: Engine) -> Awaitable[object]:
@@ -578,7 +656,9 @@ class Told:
         return [
             *(write, write, write, edit, edit, cut_off),
             lambda engine: engine.entries.invalidate(TENANT, entry_id, None),
-            lambda engine: engine.derivation.promote(TENANT, entry_id, ORG, delete_original=self.draw.random() < 0.5),
+            lambda engine: engine.derivation.promote(
+                TENANT, entry_id, ORG, delete_original=self.draw.random() < 0.5
+            ),
             lambda engine: engine.tiering.move(ENTRIES, Key(TENANT, entry_id), tier),
             lambda engine: engine.promotion.end_session(TENANT, SESSION),
             lambda engine: engine.delete(TENANT, entry_id),
@@ -587,16 +667,26 @@ class Told:
         ]
 
     async def missed(self) -> list[str]:
-        """What a search by meaning misses of what stands, or shows though it does not stand or mean that."""
+        """What a search by meaning misses of what stands, or shows though it does not
+        stand or mean that.
+        """
         engine, scopes = self.world.engine, tuple(self.draw.sample(SCOPES, self.draw.randrange(1, 4)))
         there = await engine.browsing.browse(Asked(TENANT, scopes, limit=50))
         wrong = []
         for asked, words in WORDS.items():
             found = await engine.searching.search(Asked(TENANT, scopes, by="meaning", limit=50), asked)
             shown = {(hit.entry.id, hit.entry.content) for hit in found}
-            standing = {(entry.id, entry.content) for entry in there if any(word in entry.content for word in words)}
-            wrong += [f"{asked}: shown {content[:20]!r} of {entry_id}" for entry_id, content in shown - standing]
-            wrong += [f"{asked}: missed {content[:20]!r} of {entry_id}" for entry_id, content in standing - shown if not self.others_wrote]
+            standing = {
+                (entry.id, entry.content) for entry in there if any(word in entry.content for word in words)
+            }
+            wrong += [
+                f"{asked}: shown {content[:20]!r} of {entry_id}" for entry_id, content in shown - standing
+            ]
+            wrong += [
+                f"{asked}: missed {content[:20]!r} of {entry_id}"
+                for entry_id, content in standing - shown
+                if not self.others_wrote
+            ]
         return wrong
 
 
@@ -607,14 +697,26 @@ async def test_nothing_is_stale_and_nothing_of_ones_own_is_missed_whatever_happe
 
 
 SLIPS = {
-    "writes are not noted": Slip(forms, "Forms.wrote", "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)", "pass"),
-    "writes are noted of what chooses alone": Slip(forms, "Forms._all", "[self._reading] if self._reading is not None else []", "[]"),
-    "a write that broke off counts as none": Slip(placement, "Placement.write", "watcher.broke_off(writes)", "pass"),
-    "what was written while it was read by id is forgotten": Slip(forms, "Forms._bring_up", "view.written.get(record_id) != number", "False"),
+    "writes are not noted": Slip(
+        forms, "Forms.wrote", "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)", "pass"
+    ),
+    "writes are noted of what chooses alone": Slip(
+        forms, "Forms._all", "[self._reading] if self._reading is not None else []", "[]"
+    ),
+    "a write that broke off counts as none": Slip(
+        placement, "Placement.write", "watcher.broke_off(writes)", "pass"
+    ),
+    "what was written while it was read by id is forgotten": Slip(
+        forms, "Forms._bring_up", "view.written.get(record_id) != number", "False"
+    ),
     "what is gone is kept": Slip(forms, "Forms._bring_up", "view.form.drop(record_id)", "pass"),
     "what was erased is kept": Slip(placement, "Placement.delete_matching", "watcher.deleted(query)", "pass"),
-    "a form never grows old": Slip(forms, "Forms._let_go_of_old", "<= now - view.since <= LASTS]", "<= now - view.since]"),
-    "what was let go of while it was read chooses": Slip(forms, "Forms._read", "if self._reading is None:", "if False:"),
+    "a form never grows old": Slip(
+        forms, "Forms._let_go_of_old", "<= now - view.since <= LASTS]", "<= now - view.since]"
+    ),
+    "what was let go of while it was read chooses": Slip(
+        forms, "Forms._read", "if self._reading is None:", "if False:"
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""Expansions: asked in rounds, not entry by entry; an entry with very many links starves nobody."""
+"""Expansions: asked in rounds, not entry by entry; an entry with very many links
+starves nobody.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,12 @@ async def test_two_steps_over_fifty_entries_are_three_rounds(world: World) -> No
     whole = await world.engine.graphs.expand(TENANT, hub.id, depth=2)
     assert (len(whole.nodes), len(whole.relations), whole.notices) == (50, 49, ())
     asked = {store.name: Counter(store.steps) for store in world.stores}
-    assert asked["mid"] == {"read.home": 3, "relation.list": 4}, "the entry, those near, those far; links of the first and of the second, both ways"
-    assert all(steps.keys() <= {"read.home"} and steps.total() <= 3 for name, steps in asked.items() if name != "mid"), asked
+    assert asked["mid"] == {"read.home": 3, "relation.list": 4}, (
+        "the entry, those near, those far; links of the first and of the second, both ways"
+    )
+    assert all(
+        steps.keys() <= {"read.home"} and steps.total() <= 3 for name, steps in asked.items() if name != "mid"
+    ), asked
 
 
 @pytest.mark.behaviour("D117")
@@ -57,7 +63,9 @@ async def test_more_than_fifty_are_cut_and_said(world: World) -> None:
     whole = await world.engine.graphs.expand(TENANT, hub.id)
     assert len(whole.nodes) == MOST_NODES
     assert whole.notices == (f"more than {MOST_NODES} entries are linked; the others are left out",)
-    assert {end for relation in whole.relations for end in (relation.source_id, relation.target_id)} == {node.entry.id for node in whole.nodes}
+    assert {end for relation in whole.relations for end in (relation.source_id, relation.target_id)} == {
+        node.entry.id for node in whole.nodes
+    }
     density = await world.engine.graphs.density(TENANT, hub.id)
     assert (density.outgoing, density.incoming, density.one_step) == (30, 30, 60)
 
@@ -72,19 +80,28 @@ async def test_of_one_entry_the_newest_fifty_links_count(world: World) -> None:
     assert (density.outgoing, density.incoming, density.one_step) == (50, 1, 51)
     cut = f"more than 50 links lead from entry {hub.id}; the newest 50 count"
     assert density.notices == ("more than 50 entries are linked; the first 50 were looked behind", cut)
-    assert found(await world.engine.graphs.expand(TENANT, hub.id)) == ["hub", *[one.content for one in reversed(others)][:49]]
+    assert found(await world.engine.graphs.expand(TENANT, hub.id)) == [
+        "hub",
+        *[one.content for one in reversed(others)][:49],
+    ]
 
 
 @pytest.mark.behaviour("D117")
 async def test_a_hub_with_very_many_links_to_retired_entries_starves_nobody(world: World) -> None:
-    begin, hub, beside, behind = [await world.write(name, USER) for name in ("begin", "hub", "beside", "behind")]
+    begin, hub, beside, behind = [
+        await world.write(name, USER) for name in ("begin", "hub", "beside", "behind")
+    ]
     living, retired = await world.write("living", USER), await world.write("retired", USER)
     await link(world, [(begin, hub), (begin, beside), (beside, behind), (hub, living)])
     await world.engine.entries.invalidate(TENANT, retired.id, None)
-    template = world.engine.relations.link(await world.engine.entries.live_record(TENANT, hub.id), "supports", retired.id)
+    template = world.engine.relations.link(
+        await world.engine.entries.live_record(TENANT, hub.id), "supports", retired.id
+    )
     await world.mid.apply([Put(RELATIONS, _another(template, n), Absent()) for n in range(9_950)])
     two = await world.engine.graphs.expand(TENANT, begin.id, depth=2)
-    assert (sorted(found(two)), two.notices) == (["begin", "behind", "beside", "hub", "living"], ()), "its oldest link, which counts, is reached too"
+    assert (sorted(found(two)), two.notices) == (["begin", "behind", "beside", "hub", "living"], ()), (
+        "its oldest link, which counts, is reached too"
+    )
     with patch.object(graph, "MOST_READ", 3_000):
         cut = await world.engine.graphs.expand(TENANT, begin.id, depth=2)
     assert sorted(found(cut)) == ["begin", "behind", "beside", "hub"]

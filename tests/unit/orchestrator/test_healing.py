@@ -1,4 +1,6 @@
-"""Stores that were set back alone: how it is noticed, what is left alone until they are healed, and what healing does and does not do."""
+"""Stores that were set back alone: how it is noticed, what is left alone until they are
+healed, and what healing does and does not do.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,14 @@ async def named(world: World) -> list[str]:
     return sorted(await world.engine.setbacks.look())
 
 
-# -- noticed --------------------------------------------------------------------------------------------------------------
+# -- noticed ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["short", "mid", "long"])
 @pytest.mark.parametrize("replaced", [False, True], ids=["restored", "replaced"])
-async def test_a_store_that_was_set_back_is_named_by_any_process_until_it_is_healed(world: World, name: str, replaced: bool) -> None:
+async def test_a_store_that_was_set_back_is_named_by_any_process_until_it_is_healed(
+    world: World, name: str, replaced: bool
+) -> None:
     store: Flaky = getattr(world, name)
     await noted(world)
     backup = store.state.snapshot()
@@ -85,7 +89,9 @@ async def test_a_store_set_back_while_its_note_is_written_is_named_all_the_same(
 
 @pytest.mark.parametrize("again", [False, True], ids=["the first notes", "later ones"])
 @pytest.mark.parametrize("name", ["mid", "long"])
-async def test_what_another_process_notes_while_the_notes_are_read_is_no_setback(world: World, name: str, again: bool) -> None:
+async def test_what_another_process_notes_while_the_notes_are_read_is_no_setback(
+    world: World, name: str, again: bool
+) -> None:
     other, store = await another(world), getattr(world, name)
     if again:
         await noted(world)
@@ -121,10 +127,12 @@ async def test_nothing_is_noted_where_there_is_one_store() -> None:
         assert "setback.look" not in world.mid.steps
 
 
-# -- until it is healed ---------------------------------------------------------------------------------------------------
+# -- until it is healed ----------------------------------------------------------------
 
 
-async def test_nothing_that_tells_what_is_missing_is_forgotten_until_the_store_is_healed(world: World) -> None:
+async def test_nothing_that_tells_what_is_missing_is_forgotten_until_the_store_is_healed(
+    world: World,
+) -> None:
     entry = await world.write("text")
     other = await world.write("text other", scope=USER)
     await world.engine.relations.relate(TENANT, other.id, "supports", entry.id)
@@ -163,10 +171,12 @@ async def test_a_copy_that_had_arrived_is_not_taken_for_one_whose_move_was_broke
     assert await world.stands(entry) == ["-", "home", "replica"]
 
 
-# -- healed ---------------------------------------------------------------------------------------------------------------
+# -- healed ----------------------------------------------------------------------------
 
 
-async def test_what_was_edited_where_it_had_been_keeps_the_other_text_as_an_earlier_version(world: World) -> None:
+async def test_what_was_edited_where_it_had_been_keeps_the_other_text_as_an_earlier_version(
+    world: World,
+) -> None:
     entry = await world.write("text one")
     await noted(world)
     backup = world.short.state.snapshot()
@@ -178,11 +188,17 @@ async def test_what_was_edited_where_it_had_been_keeps_the_other_text_as_an_earl
     assert (await world.engine.healing.compare(repair=True)).ok
     await world.engine.maintenance.sweep()
     assert await world.stands(entry) == ["mark", "home", "replica"]
-    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text one", "text two", "text three"]
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [
+        "text one",
+        "text two",
+        "text three",
+    ]
 
 
 async def test_the_archives_backup_from_before_an_erasure_does_not_bring_the_text_back(world: World) -> None:
-    """It alone remembers erasures. The others have the higher generation, and that it was set back is known."""
+    """It alone remembers erasures. The others have the higher generation, and that it
+    was set back is known.
+    """
     entry = await world.write("old text", scope=USER)
     link = await world.write("old text too", scope=USER)
     await world.engine.relations.relate(TENANT, entry.id, "supports", link.id)
@@ -196,12 +212,19 @@ async def test_the_archives_backup_from_before_an_erasure_does_not_bring_the_tex
     assert (await world.engine.healing.compare(repair=True)).ok
     await world.engine.maintenance.sweep()
     assert await world.browse(USER) == ["new text"]
-    texts = [row.texts["content"] for store in world.stores for c in (ENTRIES, ENTRY_VERSIONS) for row in await world.rows(store, c)]
+    texts = [
+        row.texts["content"]
+        for store in world.stores
+        for c in (ENTRIES, ENTRY_VERSIONS)
+        for row in await world.rows(store, c)
+    ]
     assert set(texts) == {"new text"}
     assert await world.get(late) is not None
 
 
-async def test_what_was_born_again_under_its_key_after_an_erasure_is_not_taken_for_what_was_erased(world: World) -> None:
+async def test_what_was_born_again_under_its_key_after_an_erasure_is_not_taken_for_what_was_erased(
+    world: World,
+) -> None:
     await world.write("old text", scope=USER, key="k")
     await noted(world)
     backup = world.mid.state.snapshot()
@@ -229,7 +252,9 @@ async def test_a_replica_whose_home_is_nowhere_is_left_alone_where_nothing_was_s
     assert await world.stands(entry) == ["-", "-", "replica"]
 
 
-async def test_a_store_set_back_by_more_than_tombstones_last_brings_nothing_home_of_which_nobody_knows(world: World) -> None:
+async def test_a_store_set_back_by_more_than_tombstones_last_brings_nothing_home_of_which_nobody_knows(
+    world: World,
+) -> None:
     entry = await world.write(scope=USER)
     await noted(world)
     backup = world.long.state.snapshot()
@@ -271,7 +296,9 @@ async def test_what_writers_do_between_two_stores_is_not_taken_for_a_difference(
     assert (await world.engine.healing.compare()).differs == {}, "what has yet to arrive is owed"
 
 
-async def test_an_entry_born_while_the_stores_are_read_is_not_taken_for_a_copy_without_a_home(world: World) -> None:
+async def test_an_entry_born_while_the_stores_are_read_is_not_taken_for_a_copy_without_a_home(
+    world: World,
+) -> None:
     await world.write("text", scope=USER)
     await noted(world)
     backup = world.long.state.snapshot()
@@ -325,7 +352,9 @@ async def test_what_is_under_legal_hold_is_not_deleted_again(world: World) -> No
     await world.delete(entry)
     await noted(world)
     world.mid.state.restore(backup)
-    await world.engine.erasure.holds.place(TENANT, LegalHold("case 7", "scope", USER.text, "asked for", None, world.clock()))
+    await world.engine.erasure.holds.place(
+        TENANT, LegalHold("case 7", "scope", USER.text, "asked for", None, world.clock())
+    )
     came = await world.engine.healing.compare(repair=True)
     assert entry.id in came.left[0]
     assert "case 7" in came.left[0]
@@ -344,7 +373,9 @@ async def test_of_what_was_erased_nothing_is_erased_again_that_is_under_legal_ho
     await noted(world)
     world.mid.state.restore(backup)
     for scope in (USER, SESSION):
-        await world.engine.erasure.holds.place(TENANT, LegalHold(f"of {scope.text}", "scope", scope.text, "asked for", None, world.clock()))
+        await world.engine.erasure.holds.place(
+            TENANT, LegalHold(f"of {scope.text}", "scope", scope.text, "asked for", None, world.clock())
+        )
     came = await world.engine.healing.compare(repair=True)
     assert any(f"scope '{USER.text}'" in said and f"of {USER.text}" in said for said in came.left)
     assert any(f"an earlier version of entry {other.id}" in said for said in came.left)
@@ -394,7 +425,9 @@ async def test_an_entry_that_only_a_relation_names_is_told_to_be_lost(world: Wor
     assert [one.id for one in came.lost] == [entry.id]
 
 
-async def test_a_mark_tells_where_the_home_is_however_long_ago_the_store_was_as_it_is_now(world: World) -> None:
+async def test_a_mark_tells_where_the_home_is_however_long_ago_the_store_was_as_it_is_now(
+    world: World,
+) -> None:
     entry = await world.write("text", scope=USER)
     await noted(world)
     backup = world.long.state.snapshot()
@@ -407,7 +440,9 @@ async def test_a_mark_tells_where_the_home_is_however_long_ago_the_store_was_as_
     assert await world.stands(entry) == ["-", "mark", "home"]
 
 
-async def test_a_store_stays_named_while_something_is_left_to_be_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_stays_named_while_something_is_left_to_be_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await noted(world)
     backup = world.long.state.snapshot()
     entry = await world.write("text", scope=USER)
@@ -420,7 +455,9 @@ async def test_a_store_stays_named_while_something_is_left_to_be_tried_again(wor
     assert await named(world) == ["long"]
 
 
-async def test_what_is_left_of_an_entry_in_its_earlier_versions_is_put_back_as_a_new_version(world: World) -> None:
+async def test_what_is_left_of_an_entry_in_its_earlier_versions_is_put_back_as_a_new_version(
+    world: World,
+) -> None:
     entry = await world.write("text one")
     await world.move(entry, "long")
     await noted(world)
@@ -434,7 +471,11 @@ async def test_what_is_left_of_an_entry_in_its_earlier_versions_is_put_back_as_a
     got = await world.get(entry)
     assert got is not None
     assert got.content == "text two"
-    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text one", "text two", "text two"]
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [
+        "text one",
+        "text two",
+        "text two",
+    ]
 
 
 async def test_a_comparison_without_repair_changes_nothing(world: World) -> None:
@@ -453,13 +494,17 @@ async def test_a_comparison_without_repair_changes_nothing(world: World) -> None
         assert now == then
 
 
-# -- passages -------------------------------------------------------------------------------------------------------------
+# -- passages --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("knows", [True, False], ids=["with the embedder", "without one"])
 @pytest.mark.parametrize("name", ["short", "mid", "long"])
-async def test_long_texts_are_found_by_their_parts_again_whichever_store_was_set_back(name: str, knows: bool) -> None:
-    """What is missing is owed again: `doctor` has no embedder, the next sweep of a memory does it then."""
+async def test_long_texts_are_found_by_their_parts_again_whichever_store_was_set_back(
+    name: str, knows: bool
+) -> None:
+    """What is missing is owed again: `doctor` has no embedder, the next sweep of a
+    memory does it then.
+    """
     async with World(embedder=Embedder()) as world:
         store: Flaky = getattr(world, name)
         edited, deleted = await world.write(LONG, scope=USER), await world.write(f"{LONG} Once more.")
@@ -479,11 +524,15 @@ async def test_long_texts_are_found_by_their_parts_again_whichever_store_was_set
         assert await astray(await world.settled()) == []
         assert (await world.engine.healing.compare()).differs == {}
         living = [edited.id, stays.id, shorter.id, added.id]
-        assert sorted(e.id for e in await world.engine.browsing.browse(Asked(TENANT, (USER,)))) == sorted(living)
+        assert sorted(e.id for e in await world.engine.browsing.browse(Asked(TENANT, (USER,)))) == sorted(
+            living
+        )
 
 
 @pytest.mark.parametrize(("passages", "name"), [("home", "mid"), ("home", "long"), ("long", "long")])
-async def test_messages_are_found_by_meaning_again_and_what_was_erased_is_not(passages: Where, name: str) -> None:
+async def test_messages_are_found_by_meaning_again_and_what_was_erased_is_not(
+    passages: Where, name: str
+) -> None:
     async with World(embedder=Embedder(), passages=passages) as world:
         store: Flaky = getattr(world, name)
         session = await begun(world.engine)
@@ -513,7 +562,9 @@ async def test_passages_are_nobodys_business_where_no_embedder_ever_was(world: W
     assert await world.owed() == 0
 
 
-async def test_a_store_that_refuses_passages_ends_a_comparison_that_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_refuses_passages_ends_a_comparison_that_is_called_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with World(embedder=Embedder()) as world:
         await noted(world)
         backup = world.long.state.snapshot()

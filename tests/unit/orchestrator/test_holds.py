@@ -1,4 +1,6 @@
-"""Legal holds are read when something is deleted, from the archive: nothing goes where nobody can say whether it is held."""
+"""Legal holds are read when something is deleted, from the archive: nothing goes where
+nobody can say whether it is held.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ async def _hold(engine: Engine, over: Over, of: str, name: str = "case", scope: 
 
 
 async def test_a_hold_placed_while_a_sweep_is_under_way_is_seen_by_the_next_deletion(world: World) -> None:
-    entry, other = await world.write("text", scope=USER, expires_at=world.clock() + HOUR), await world.another_process()
+    entry, other = (
+        await world.write("text", scope=USER, expires_at=world.clock() + HOUR),
+        await world.another_process(),
+    )
     world.clock.advance(2 * DAY)
     world.mid.before["delete.read"] = lambda: _hold(other, "entry", entry.id)
     report = await world.engine.maintenance.sweep()

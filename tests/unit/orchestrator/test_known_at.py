@@ -1,4 +1,6 @@
-"""What was known at a moment, where copies are cached, versions are on their way, and stores are down."""
+"""What was known at a moment, where copies are cached, versions are on their way, and
+stores are down.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ async def test_a_version_on_its_way_is_known_also_where_the_entry_is_cached() ->
             assert known.content == "first"
 
 
-async def test_what_was_written_after_the_moment_asked_about_was_not_known_however_soon_after(world: World) -> None:
-    """Only what a clock ahead of ours wrote counts as present: not what is written while the stores are asked."""
+async def test_what_was_written_after_the_moment_asked_about_was_not_known_however_soon_after(
+    world: World,
+) -> None:
+    """Only what a clock ahead of ours wrote counts as present: not what is written
+    while the stores are asked.
+    """
     entry = await world.write("first", scope=USER)
     known = world.clock()
     original, edited = world.short._call, [False]
@@ -42,7 +48,9 @@ async def test_what_was_written_after_the_moment_asked_about_was_not_known_howev
 
 
 @pytest.mark.parametrize("ago", [PRESENT / 2, 2 * PRESENT], ids=["just now", "before"])
-async def test_a_version_ahead_of_the_clock_is_known_only_to_who_asks_about_the_present(world: World, ago: object) -> None:
+async def test_a_version_ahead_of_the_clock_is_known_only_to_who_asks_about_the_present(
+    world: World, ago: object
+) -> None:
     assert isinstance(ago, type(PRESENT))
     entry = await world.write("first")
     world.clock.advance(HOUR)
@@ -74,7 +82,9 @@ async def test_a_store_that_is_down_hides_only_the_past_it_must_be_asked_about(w
         assert all(note.startswith("store 'long'") for note in answer.degraded)
 
 
-async def test_a_replica_that_missed_what_became_of_its_entry_does_not_tell_what_was_known(world: World) -> None:
+async def test_a_replica_that_missed_what_became_of_its_entry_does_not_tell_what_was_known(
+    world: World,
+) -> None:
     deleted, edited = [await world.write(f"text {word}", scope=USER) for word in ("deleted", "edited")]
     world.long.down = True
     await world.delete(deleted)

@@ -1,4 +1,6 @@
-"""An id that others derive as well may be born again: over the tombstone of an earlier life, which is laid to rest first and never shows again."""
+"""An id that others derive as well may be born again: over the tombstone of an earlier
+life, which is laid to rest first and never shows again.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ async def test_what_a_deletion_still_owed_is_done_before_the_id_is_born_again(wo
 
 @WAYS
 @pytest.mark.parametrize("step", ["hanging.walk", "hanging.erase"])
-async def test_an_id_is_not_born_again_while_its_deletion_cannot_be_finished(world: World, way: str, step: str) -> None:
+async def test_an_id_is_not_born_again_while_its_deletion_cannot_be_finished(
+    world: World, way: str, step: str
+) -> None:
     born = Born(world, way)
     entry = await _with_secrets(world, born)
     world.mid.fails_before.add(step)
@@ -90,8 +94,12 @@ async def test_an_id_is_not_born_again_while_its_deletion_cannot_be_finished(wor
 
 
 @WAYS
-async def test_the_past_of_an_earlier_life_that_stayed_behind_never_shows_in_a_later_one(world: World, way: str) -> None:
-    """As where a store forgot what a tombstone owed, or a kept version arrives later than any tombstone lasts."""
+async def test_the_past_of_an_earlier_life_that_stayed_behind_never_shows_in_a_later_one(
+    world: World, way: str
+) -> None:
+    """As where a store forgot what a tombstone owed, or a kept version arrives later
+    than any tombstone lasts.
+    """
     born = Born(world, way)
     entry = await _with_secrets(world, born)
     left_behind = await world.rows(world.mid, ENTRY_VERSIONS)
@@ -174,7 +182,11 @@ async def test_the_life_is_kept_through_edits_and_moves(world: World) -> None:
     for n, tier in enumerate(("mid", "long")):
         await world.update(again, content=f"edit {n}")
         await world.move(again, tier)
-    assert [e.content for e in await world.engine.entries.history(TENANT, again.id)] == ["text", "edit 0", "edit 1"]
+    assert [e.content for e in await world.engine.entries.history(TENANT, again.id)] == [
+        "text",
+        "edit 0",
+        "edit 1",
+    ]
     kept = await world.standing(world.mid, version_key(TENANT, again.id, again.version).id, ENTRY_VERSIONS)
     assert isinstance(kept, Record)
     assert kept.body["life"] == again.version

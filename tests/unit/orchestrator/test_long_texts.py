@@ -1,4 +1,6 @@
-"""Passages of long entries are those of what the entries say, whatever happens: by themselves, and in drawn histories of two processes."""
+"""Passages of long entries are those of what the entries say, whatever happens: by
+themselves, and in drawn histories of two processes.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ async def _settled(world: World) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("scope", [USER, SESSION])
-async def test_they_are_in_one_store_and_stay_there_when_their_entry_moves(stores: dict[str, Capabilities], where: str, scope: Scope) -> None:
+async def test_they_are_in_one_store_and_stay_there_when_their_entry_moves(
+    stores: dict[str, Capabilities], where: str, scope: Scope
+) -> None:
     async with _world(**stores) as world:
         entry = await world.write(LONG, scope)
         await world.write("x" * PART, scope)
@@ -108,7 +112,10 @@ async def test_a_write_without_the_store_of_passages_owes_them_and_moves_once_it
         assert (await world.get(entry)) == entry
         found = await world.engine.searching.search(Asked(TENANT, (SESSION,)), "crashed ship")
         assert [hit.entry.id for hit in found] == [entry.id]
-        assert set(found.degraded) == {"store 'long': fails before passages.search", "store 'long': fails before search"}
+        assert set(found.degraded) == {
+            "store 'long': fails before passages.search",
+            "store 'long': fails before search",
+        }
         world.heal()
         await world.engine.maintenance.sweep()
         assert await _passages(world) == [0, 0, 1]
@@ -192,7 +199,9 @@ async def test_a_slow_maker_brings_nothing_of_what_was_deleted_unread_meanwhile(
 
 
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
-async def test_what_is_born_again_while_its_scope_is_erased_has_all_its_passages_and_copies(scope: Scope) -> None:
+async def test_what_is_born_again_while_its_scope_is_erased_has_all_its_passages_and_copies(
+    scope: Scope,
+) -> None:
     """Its first store is done with the erasure before the others are."""
     async with _world() as world:
 
@@ -209,7 +218,12 @@ async def test_what_is_born_again_while_its_scope_is_erased_has_all_its_passages
         assert copies == ([] if scope == SESSION else [Role.REPLICA])
 
 
-PAGES = Collection("pages", (Field(MODEL, FieldType.TEXT), Field(SAID, FieldType.INTEGER)), (TextPart("content", 1.0),), vector=True)
+PAGES = Collection(
+    "pages",
+    (Field(MODEL, FieldType.TEXT), Field(SAID, FieldType.INTEGER)),
+    (TextPart("content", 1.0),),
+    vector=True,
+)
 PAGE_PARTS = Collection("page_parts", ENTRY_PASSAGES.fields, vector=True)
 TABLE = Kinds(*KINDS, Kind(PAGES, passages=PAGE_PARTS), Kind(PAGE_PARTS, exported=False))
 
@@ -218,7 +232,14 @@ async def test_a_kind_more_has_passages_by_its_line_in_the_table() -> None:
     async with World(embedder=Embedder(), kinds=TABLE) as world:
         engine, now = world.engine, world.clock()
         for scope in (USER, SESSION):
-            page = Record(Key(TENANT, keyed_id(TENANT, scope.text, "p")), scope.text, 0, now, now, texts={"content": LONG})
+            page = Record(
+                Key(TENANT, keyed_id(TENANT, scope.text, "p")),
+                scope.text,
+                0,
+                now,
+                now,
+                texts={"content": LONG},
+            )
             assert (await engine.transfer.restore(TENANT, TABLE.of(PAGES), page)).fate == "written"
         assert [len(await world.rows(store, PAGE_PARTS)) for store in world.stores] == [0, 0, 2]
         world.embedder = Turned()
@@ -233,7 +254,9 @@ async def test_a_kind_more_has_passages_by_its_line_in_the_table() -> None:
         assert await engine.maintenance.owed() == 0
 
 
-async def test_reindex_makes_what_was_written_before_there_were_passages(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reindex_makes_what_was_written_before_there_were_passages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with _world() as world:
         monkeypatch.setattr(policy, "PART", 1_000_000)
         for scope in SCOPES:
@@ -252,17 +275,44 @@ class Turned(Embedder):
         return Fingerprint("other words", DIMENSIONS)
 
 
-# -- drawn ------------------------------------------------------------------------------------------------------------------
+# -- drawn -----------------------------------------------------------------------------
 
-TEXTS = ("tea", "a heron", LONG, LONGER, f"{LONG} tea {LONGER}", "x" * (PART + 1), f"{'The bird drank tea. ' * 60}")
+TEXTS = (
+    "tea",
+    "a heron",
+    LONG,
+    LONGER,
+    f"{LONG} tea {LONGER}",
+    "x" * (PART + 1),
+    f"{'The bird drank tea. ' * 60}",
+)
 FAILING = (
-    *("passages.write", "owed.settle", "write.home", "update.home", "delete.home", "derive.home", "replica.deliver", "version.keep"),
-    *("move.copy", "move.release", "move.arrive", "erase.delete", "erase.raise", "delete.elsewhere", "write.revive"),
+    *(
+        "passages.write",
+        "owed.settle",
+        "write.home",
+        "update.home",
+        "delete.home",
+        "derive.home",
+        "replica.deliver",
+        "version.keep",
+    ),
+    *(
+        "move.copy",
+        "move.release",
+        "move.arrive",
+        "erase.delete",
+        "erase.raise",
+        "delete.elsewhere",
+        "write.revive",
+    ),
 )
 
 
 class Told:
-    """A history that a seed draws: two processes over stores that fail, while texts are embedded too."""
+    """A history that a seed draws: two processes over stores that fail, while texts are
+    embedded too.
+    """
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(f"long texts {seed}")  # noqa: S311
@@ -313,7 +363,9 @@ class Told:
             *(write, write, edit, edit),
             lambda engine: engine.entries.update(TENANT, entry_id, {"tags": [text[:3]]}),
             lambda engine: engine.entries.invalidate(TENANT, entry_id, None),
-            lambda engine: engine.derivation.promote(TENANT, entry_id, ORG, delete_original=self.draw.random() < 0.5),
+            lambda engine: engine.derivation.promote(
+                TENANT, entry_id, ORG, delete_original=self.draw.random() < 0.5
+            ),
             lambda engine: engine.tiering.move(ENTRIES, Key(TENANT, entry_id), tier),
             lambda engine: engine.promotion.end_session(TENANT, SESSION),
             lambda engine: engine.delete(TENANT, entry_id),
@@ -330,10 +382,16 @@ async def test_they_are_those_of_the_entries_whatever_happens() -> None:
 
 
 SLIPS = {
-    "a text owes nothing": Slip(outbox, "owed_by_writing", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed"),
+    "a text owes nothing": Slip(
+        outbox, "owed_by_writing", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed"
+    ),
     "a deletion owes nothing": Slip(erasure, "Erasure.deletion", "*passages_left(kind, record)", ""),
-    "an edit keeps what there was": Slip(entry_records, "changed", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)"),
-    "what was more parts once is forgotten": Slip(entry_records, "changed", "max(parts_before(record), len(parts_in(record)))", "0"),
+    "an edit keeps what there was": Slip(
+        entry_records, "changed", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)"
+    ),
+    "what was more parts once is forgotten": Slip(
+        entry_records, "changed", "max(parts_before(record), len(parts_in(record)))", "0"
+    ),
     "a passage has no generation": Slip(passages, "Making._passage", "generation=record.generation,", ""),
 }
 

@@ -1,4 +1,6 @@
-"""Sweeps: one at a time, store by store, by the rules; marks and tombstones go when they have served."""
+"""Sweeps: one at a time, store by store, by the rules; marks and tombstones go when
+they have served.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ async def _something_due(world: World, count: int = 1) -> None:
     world.heal()
 
 
-async def test_a_sweep_with_something_to_do_does_not_run_while_another_process_holds_the_lease(world: World) -> None:
+async def test_a_sweep_with_something_to_do_does_not_run_while_another_process_holds_the_lease(
+    world: World,
+) -> None:
     other = await world.another_process()
     await _something_due(world)
     world.mid.fails_before.add("lease.return")
@@ -37,7 +41,9 @@ async def test_a_sweep_with_something_to_do_does_not_run_while_another_process_h
     await _something_due(world)
     assert (await other.maintenance.sweep()).ran is False
     assert await world.owed() == 1
-    world.clock.advance(world.engine.placement.settings.lease * 0.75)  # a worker's next look is before the whole length is over
+    world.clock.advance(
+        world.engine.placement.settings.lease * 0.75
+    )  # a worker's next look is before the whole length is over
     assert (await other.maintenance.sweep()).ran is True
     await _something_due(world)
     assert (await world.engine.maintenance.sweep()).ran is True
@@ -55,7 +61,9 @@ async def test_a_lease_from_the_future_binds_nobody(world: World) -> None:
     assert await world.owed() == 0
 
 
-async def test_a_long_sweep_renews_its_lease_and_stops_once_another_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_sweep_renews_its_lease_and_stops_once_another_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A page of rows takes longer than a lease lasts."""
     async with World(settings=EngineSettings(page=2)) as world:
         await _something_due(world, 8)
@@ -67,7 +75,9 @@ async def test_a_long_sweep_renews_its_lease_and_stops_once_another_has_it(monke
             world.clock.advance(timedelta(seconds=20))
             if len(leases) == 3:
                 (lease,) = await world.rows(world.mid, LEASES)
-                await world.mid.apply([Put(LEASES, replace(lease, version=lease.version + 1), AtVersion(lease.version))])
+                await world.mid.apply(
+                    [Put(LEASES, replace(lease, version=lease.version + 1), AtVersion(lease.version))]
+                )
             return await deliver(*args)
 
         monkeypatch.setattr(world.engine.outbox, "finish_all", slow)
@@ -78,9 +88,13 @@ async def test_a_long_sweep_renews_its_lease_and_stops_once_another_has_it(monke
 
 
 async def _idle_sweep(count: int) -> Counter[tuple[str, str]]:
-    """What an idle sweep over so many entries, half of them edited and linked, asks of which store, and how often."""
+    """What an idle sweep over so many entries, half of them edited and linked, asks of
+    which store, and how often.
+    """
     async with World() as world:
-        entries = [await world.write(f"text {n}", scope=(SESSION, USER)[n % 2], tags=["t"]) for n in range(count)]
+        entries = [
+            await world.write(f"text {n}", scope=(SESSION, USER)[n % 2], tags=["t"]) for n in range(count)
+        ]
         await world.engine.numbers.of(TENANT, [entry.id for entry in entries])
         for entry, other in zip(entries[::2], entries[1::2], strict=True):
             await world.update(entry, content="text, edited")
@@ -94,12 +108,17 @@ async def _idle_sweep(count: int) -> Counter[tuple[str, str]]:
         assert await world.rows(world.mid, LEASES) == []
         read = sum(store.rows_read - before[store.name][1] for store in world.stores)
         assert read <= 2 * 500 + 3 * 1_500, "a slice of links and one of numbers, and where what they name is"
-        return Counter((store.name, step) for store in world.stores for step in store.steps[before[store.name][0] :])
+        return Counter(
+            (store.name, step) for store in world.stores for step in store.steps[before[store.name][0] :]
+        )
 
 
 async def test_an_idle_sweep_asks_as_little_of_a_full_store_as_of_a_small_one_and_writes_nothing() -> None:
     few, many = await _idle_sweep(20), await _idle_sweep(1_400)
-    of_a_slice = {"relation.sweep", "read.home"}  # one page of links and one of numbers, or two where it comes round
+    of_a_slice = {
+        "relation.sweep",
+        "read.home",
+    }  # one page of links and one of numbers, or two where it comes round
     for about in few | many:
         assert (1 <= many[about] <= 4) if about[1] in of_a_slice else many[about] == few[about], about
     assert {step for _, step in many} == {
@@ -185,7 +204,9 @@ async def test_a_sweep_moves_what_the_sweep_rules_take(world: World) -> None:
 
 async def test_ending_a_session_moves_what_its_rules_take_and_says_why_the_rest_stayed() -> None:
     rules = (
-        PromotionRule(name="learnt", on="session_end", source="short", target="mid", types=(EntryType.LEARNING,)),
+        PromotionRule(
+            name="learnt", on="session_end", source="short", target="mid", types=(EntryType.LEARNING,)
+        ),
         PromotionRule(name="facts", on="session_end", source="short", target="long", tags=("fact",)),
     )
     async with World(rules=rules) as world:
@@ -208,7 +229,9 @@ async def test_ending_a_session_moves_what_its_rules_take_and_says_why_the_rest_
 
 async def test_moving_by_hand_says_what_could_not_be_moved(world: World) -> None:
     entry = await world.write()
-    report = await world.engine.promotion.by_hand(TENANT, [entry.id, entry.id, "01900000-0000-8000-8000-000000000000"], "mid")
+    report = await world.engine.promotion.by_hand(
+        TENANT, [entry.id, entry.id, "01900000-0000-8000-8000-000000000000"], "mid"
+    )
     assert [m.entry_id for m in report.moved] == [entry.id]
     assert [k.because for k in report.kept] == ["there is no such entry"], "what is named twice is told once"
     again = await world.engine.promotion.by_hand(TENANT, [entry.id], "mid")
@@ -225,14 +248,26 @@ async def test_a_relation_left_dangling_by_a_crash_is_swept(world: World) -> Non
     assert await world.rows(world.mid, RELATIONS) == []
 
 
-# -- one bad thing stops nothing else ---------------------------------------------------------------------------------------
+# -- one bad thing stops nothing else --------------------------------------------------
 
 
 async def _owe(world: World, entry: Entry, kind: str) -> None:
-    """Let the entry's record owe a step that another version of the library may have left."""
+    """Let the entry's record owe a step that another version of the library may have
+    left.
+    """
     row = await world.standing(world.mid, entry.id)
     assert isinstance(row, Record)
-    outcome = (await world.mid.apply([Put(ENTRIES, replace(row, owed=(Owed(kind, kind, {}),), version=row.version + 1), AtVersion(row.version))]))[0]
+    outcome = (
+        await world.mid.apply(
+            [
+                Put(
+                    ENTRIES,
+                    replace(row, owed=(Owed(kind, kind, {}),), version=row.version + 1),
+                    AtVersion(row.version),
+                )
+            ]
+        )
+    )[0]
     assert outcome.applied
 
 
@@ -304,7 +339,9 @@ async def test_a_damaged_record_costs_a_rule_that_record_only() -> None:
         assert any(broken.id in said for said in report.stays + report.waiting)
 
 
-async def test_a_job_that_fails_of_a_mistake_is_told_and_the_others_are_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_fails_of_a_mistake_is_told_and_the_others_are_done(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = await world.write(scope=USER)
 
     async def mistaken(*_: object) -> int:
@@ -322,7 +359,9 @@ async def test_a_job_that_fails_of_a_mistake_is_told_and_the_others_are_done(wor
     assert (await world.engine.maintenance.sweep()).ran, "the lease was given back"
 
 
-async def test_a_sweep_that_is_cut_off_gives_its_lease_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_that_is_cut_off_gives_its_lease_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = asyncio.Event()
 
     async def long_job(*_: object) -> int:
@@ -342,7 +381,10 @@ async def test_a_sweep_that_is_cut_off_gives_its_lease_back(world: World, monkey
 
 async def test_expired_entries_are_deleted_with_all_that_hangs_on_them_by_slices() -> None:
     async with World(settings=EngineSettings(page=3)) as world:
-        entries = [await world.write(f"secret {n}", scope=(SESSION, USER)[n % 2], expires_at=world.clock() + HOUR) for n in range(10)]
+        entries = [
+            await world.write(f"secret {n}", scope=(SESSION, USER)[n % 2], expires_at=world.clock() + HOUR)
+            for n in range(10)
+        ]
         for entry in entries:
             await world.update(entry, content="secret, edited")
         edited = await world.write("put off", expires_at=world.clock() + HOUR)
@@ -352,7 +394,9 @@ async def test_expired_entries_are_deleted_with_all_that_hangs_on_them_by_slices
         other = await world.another_process()
         await other.erasure.delete(ENTRIES, Key(TENANT, edited.id))
         assert (await world.engine.maintenance.sweep()).expired == len(entries)
-        assert [await world.rows(store, of) for store in world.stores for of in (ENTRIES, ENTRY_VERSIONS)] == [[]] * 6
+        assert [
+            await world.rows(store, of) for store in world.stores for of in (ENTRIES, ENTRY_VERSIONS)
+        ] == [[]] * 6
         assert await world.owed() == 0
 
 
@@ -364,7 +408,9 @@ async def test_what_expired_while_it_owed_a_step_goes_with_what_it_owed(world: W
     assert (await world.engine.maintenance.sweep()).expired == 1
     world.heal()
     await world.engine.maintenance.sweep()
-    assert [await world.rows(store, of) for store in world.stores for of in (ENTRIES, ENTRY_VERSIONS)] == [[]] * 6
+    assert [await world.rows(store, of) for store in world.stores for of in (ENTRIES, ENTRY_VERSIONS)] == [
+        []
+    ] * 6
 
 
 async def test_an_expired_entry_on_its_way_goes_when_it_has_arrived(world: World) -> None:
@@ -377,7 +423,9 @@ async def test_an_expired_entry_on_its_way_goes_when_it_has_arrived(world: World
     assert await world.owed() == 0
 
 
-async def test_an_expired_entry_that_cannot_be_deleted_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_entry_that_cannot_be_deleted_costs_itself_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with World() as world:
         bad, *others = [await world.write(f"text {n}", expires_at=world.clock() + HOUR) for n in range(3)]
         world.clock.advance(2 * DAY)
@@ -394,7 +442,9 @@ async def test_an_expired_entry_that_cannot_be_deleted_costs_itself_alone(monkey
         assert report.waiting == ("store 'short': will not have it",)
 
 
-async def test_a_record_whose_steps_cannot_be_taken_from_it_costs_itself_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_whose_steps_cannot_be_taken_from_it_costs_itself_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.long.down = True
     bad, *others = [await world.write(f"text {n}", scope=USER) for n in range(3)]
     await world.flush()
@@ -420,7 +470,9 @@ async def test_what_is_overdue_is_told_though_a_store_does_not_answer(world: Wor
     assert ["short" in said[0], entry.id in said[1]] == [True, True]
 
 
-async def test_a_tenants_end_takes_all_but_the_scope_that_refuses(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tenants_end_takes_all_but_the_scope_that_refuses(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for scope in (SESSION, USER):
         await world.write("text", scope)
     erase = world.engine.erasure.erase

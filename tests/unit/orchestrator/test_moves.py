@@ -1,4 +1,6 @@
-"""Moves in four steps: seen throughout, whole after any of the steps broke off, and swept to the end."""
+"""Moves in four steps: seen throughout, whole after any of the steps broke off, and
+swept to the end.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ async def test_a_move_goes_onward_only_and_only_to_tiers(world: World) -> None:
 
 @pytest.mark.parametrize("outcome", ["before", "after"])
 @pytest.mark.parametrize("step", ["move.copy", "move.verify", "move.release", "move.arrive"])
-async def test_a_move_broken_off_at_any_step_loses_nothing_and_is_swept_to_its_end(world: World, step: str, outcome: str) -> None:
+async def test_a_move_broken_off_at_any_step_loses_nothing_and_is_swept_to_its_end(
+    world: World, step: str, outcome: str
+) -> None:
     entry = await world.write()
     await world.update(entry, content="text, edited")
     for store in world.stores:
@@ -143,7 +147,9 @@ async def test_a_move_whose_replica_waits_has_moved_and_owes_it(world: World) ->
 @pytest.mark.parametrize(("away", "moved"), [("mid", 0), ("long", 5)])
 @pytest.mark.parametrize("how", ["end of session", "by hand", "sweep"])
 async def test_many_moves_wait_once_for_a_store_that_is_away(how: str, away: str, moved: int) -> None:
-    async with World(rules=[PromotionRule(name="ended", on="session_end"), PromotionRule(name="swept", on="sweep")]) as world:
+    async with World(
+        rules=[PromotionRule(name="ended", on="session_end"), PromotionRule(name="swept", on="sweep")]
+    ) as world:
         entries = [await world.write(f"text {n}") for n in range(5)]
         store = world.mid if away == "mid" else world.long
         store.down = True
@@ -167,13 +173,18 @@ async def test_a_move_waits_while_the_entry_owes_a_step(world: World) -> None:
     assert await world.move(entry, "long") == MoveResult.POSTPONED
     world.heal()
     assert await world.move(entry, "long") == MoveResult.MOVED
-    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text", "text, edited"]
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [
+        "text",
+        "text, edited",
+    ]
 
 
 async def test_a_move_waits_for_a_tombstone_in_its_target_to_be_purged(world: World) -> None:
     entry = await world.write()
     over = world.clock.moment + DAY
-    await world.long.apply([Delete(ENTRIES, Key(TENANT, entry.id), version=entry.version + 10, when=Newer(), discard_at=over)])
+    await world.long.apply(
+        [Delete(ENTRIES, Key(TENANT, entry.id), version=entry.version + 10, when=Newer(), discard_at=over)]
+    )
     assert await world.move(entry, "long") == MoveResult.POSTPONED
     assert await world.seen(entry) == ["text"]
     world.clock.advance(2 * DAY)
@@ -234,7 +245,9 @@ async def test_a_store_restored_to_the_middle_of_a_move_keeps_what_had_arrived(w
     for hours in (0, 0, 2, 2):
         world.clock.advance(hours * HOUR + timedelta(minutes=1))
         if hours == 2:
-            assert (await world.engine.healing.compare(repair=True)).left == []  # until then nothing is forgotten
+            assert (
+                await world.engine.healing.compare(repair=True)
+            ).left == []  # until then nothing is forgotten
         report = await world.engine.maintenance.sweep()
         assert report.removed_copies == 0
         assert await world.seen(entry) == ["text"]
@@ -242,7 +255,9 @@ async def test_a_store_restored_to_the_middle_of_a_move_keeps_what_had_arrived(w
     assert await world.stands(entry) == ["-", "home", "replica"]
 
 
-async def test_a_store_restored_to_an_earlier_move_of_the_same_record_keeps_the_version_that_it_has(world: World) -> None:
+async def test_a_store_restored_to_an_earlier_move_of_the_same_record_keeps_the_version_that_it_has(
+    world: World,
+) -> None:
     entry = await world.write("text one")
     world.mid.fails_after.add("move.copy")
     with pytest.raises(StoreUnavailable):
@@ -258,8 +273,12 @@ async def test_a_store_restored_to_an_earlier_move_of_the_same_record_keeps_the_
         assert await world.seen(entry) == ["text one"]
 
 
-async def test_a_mark_lets_go_of_what_was_deleted_so_long_ago_that_the_tombstone_is_gone(world: World) -> None:
-    """Its copy arrived in the end, was deleted and forgotten; the source was told so too late, as it did not answer."""
+async def test_a_mark_lets_go_of_what_was_deleted_so_long_ago_that_the_tombstone_is_gone(
+    world: World,
+) -> None:
+    """Its copy arrived in the end, was deleted and forgotten; the source was told so
+    too late, as it did not answer.
+    """
     entry = await world.write(scope=USER)
     world.long.fails_before.add("move.arrive")
     assert await world.move(entry, "long") == "moved"

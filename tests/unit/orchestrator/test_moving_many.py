@@ -1,4 +1,6 @@
-"""Many records that move together: as few calls as for one, and each still stands and falls for itself."""
+"""Many records that move together: as few calls as for one, and each still stands and
+falls for itself.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ async def test_what_the_target_refuses_stays_and_the_others_go() -> None:
     async with World(rules=[TO_MID]) as world:
         entries = await _filled(world, 3)
         heavy = await world.write("x" * 5_000)
-        world.mid._capabilities = world.mid.claims.__class__(**{**_claims(world.mid), "max_record_bytes": 4_000})
+        world.mid._capabilities = world.mid.claims.__class__(
+            **{**_claims(world.mid), "max_record_bytes": 4_000}
+        )
         report = await world.engine.promotion.end_session(TENANT, SESSION)
         assert {m.entry_id for m in report.moved} == {e.id for e in entries}
         assert [(k.entry_id, "4000 bytes" in k.because) for k in report.kept] == [(heavy.id, True)]
@@ -104,7 +108,9 @@ async def test_an_error_about_one_record_costs_that_record(monkeypatch: pytest.M
         monkeypatch.setattr(world.mid, "apply", full_for_one)
         report = await world.engine.promotion.end_session(TENANT, SESSION)
         assert {m.entry_id for m in report.moved} == {e.id for e in entries} - {entries[1].id}
-        assert [(k.entry_id, "no room for this one" in k.because) for k in report.kept] == [(entries[1].id, True)]
+        assert [(k.entry_id, "no room for this one" in k.because) for k in report.kept] == [
+            (entries[1].id, True)
+        ]
 
 
 async def test_a_target_that_does_not_answer_is_asked_once_for_all_of_them() -> None:

@@ -1,4 +1,6 @@
-"""Numbers where others are first, processes die, and what is numbered goes: none is given twice, and none is left of what is gone."""
+"""Numbers where others are first, processes die, and what is numbered goes: none is
+given twice, and none is left of what is gone.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +51,19 @@ async def test_who_is_overtaken_at_the_counter_counts_on(world: World) -> None:
     assert await other.numbers.of(TENANT, [another.id]) == {another.id: 1}
 
 
-async def test_a_counter_that_is_moved_twice_at_one_moment_by_the_same_is_known_for_anothers(world: World) -> None:
-    """The answer to a put is lost; it was made again, and meets that of another process: the same version, the same moment, the same count."""
+async def test_a_counter_that_is_moved_twice_at_one_moment_by_the_same_is_known_for_anothers(
+    world: World,
+) -> None:
+    """The answer to a put is lost; it was made again, and meets that of another
+    process: the same version, the same moment, the same count.
+    """
     entries = [await world.write() for _ in range(2)]
     await world.flush()
     now = world.clock.advance()
     topology = Topology(short=world.short, mid=Retry(world.mid, backoff=0.0), long=world.long)
-    one, other = (Engine(topology if retries else world.engine.topology, clock=lambda: now) for retries in (True, False))
+    one, other = (
+        Engine(topology if retries else world.engine.topology, clock=lambda: now) for retries in (True, False)
+    )
     await one.open()
     await other.open()
     theirs: list[dict[str, int]] = []
@@ -70,7 +78,10 @@ async def test_a_counter_that_is_moved_twice_at_one_moment_by_the_same_is_known_
     assert await misnumbered(world.engine) == []
 
 
-@pytest.mark.parametrize(("lost", "after"), [("number.reserve", False), ("number.reserve", True), ("number.put", False), ("number.put", True)])
+@pytest.mark.parametrize(
+    ("lost", "after"),
+    [("number.reserve", False), ("number.reserve", True), ("number.put", False), ("number.put", True)],
+)
 async def test_who_dies_on_the_way_leaves_a_gap_at_most(world: World, lost: str, after: bool) -> None:
     entry = await world.write()
     (world.mid.fails_after if after else world.mid.fails_before).add(lost)
@@ -131,7 +142,9 @@ async def test_what_is_born_again_waits_for_the_end_of_a_number_that_was_dropped
     world.long.fails_before.add("delete.elsewhere")
     await world.engine.maintenance.sweep()
     await world.write(key="k", revive=True)
-    assert await world.engine.numbers.of(TENANT, [entry.id]) == {}, "what the number's end owes cannot be done just now"
+    assert await world.engine.numbers.of(TENANT, [entry.id]) == {}, (
+        "what the number's end owes cannot be done just now"
+    )
     world.heal()
     assert await world.engine.numbers.of(TENANT, [entry.id]) == {entry.id: 3}
     assert await misnumbered(world.engine) == []
@@ -148,7 +161,9 @@ async def test_a_move_keeps_the_number_and_a_copy_gets_its_own(world: World) -> 
 
 
 async def test_what_lives_on_in_a_store_that_was_set_back_is_numbered(world: World) -> None:
-    """It was restored to before an erasure: what is written there since is of a generation that the archive refuses."""
+    """It was restored to before an erasure: what is written there since is of a
+    generation that the archive refuses.
+    """
     before = world.short.state.snapshot()
     await world.write("old text")
     await world.engine.erasure.erase(Partition(TENANT, SESSION.text))
@@ -178,13 +193,17 @@ async def test_many_are_numbered_in_a_few_calls_and_known_by_one(world: World) -
 async def test_twenty_at_once_agree(world: World) -> None:
     entries = [await world.write() for _ in range(7)]
     engines = [await world.another_process() for _ in range(4)]
-    answers = await asyncio.gather(*(engine.numbers.of(TENANT, [entry.id for entry in entries]) for engine in engines * 5))
+    answers = await asyncio.gather(
+        *(engine.numbers.of(TENANT, [entry.id for entry in entries]) for engine in engines * 5)
+    )
     assert all(answer == answers[0] for answer in answers)
     assert len(set(answers[0].values())) == 7
     assert await misnumbered(world.engine) == []
 
 
-async def test_of_what_a_store_that_is_away_may_hold_nothing_is_numbered_and_the_rest_is(world: World) -> None:
+async def test_of_what_a_store_that_is_away_may_hold_nothing_is_numbered_and_the_rest_is(
+    world: World,
+) -> None:
     here, there = await world.write(scope=USER), await world.write()
     await world.flush()
     world.short.down = True
@@ -193,7 +212,9 @@ async def test_of_what_a_store_that_is_away_may_hold_nothing_is_numbered_and_the
     assert await world.engine.numbers.of(TENANT, [here.id, there.id]) == {here.id: 1, there.id: 2}
 
 
-async def test_a_damaged_number_is_left_out_and_a_damaged_counter_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_damaged_number_is_left_out_and_a_damaged_counter_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entries = [await world.write() for _ in range(3)]
     await world.engine.numbers.of(TENANT, [entry.id for entry in entries[:2]])
     damaged = numbers._key(TENANT, entries[0].id)
@@ -201,17 +222,23 @@ async def test_a_damaged_number_is_left_out_and_a_damaged_counter_is_told(world:
 
     async def damages(collection: Any, keys: Any) -> Any:
         found = await get(collection, keys)
-        return [Corrupt(key, "torn") if collection in collections and key == damaged else row for key, row in zip(keys, found, strict=True)]
+        return [
+            Corrupt(key, "torn") if collection in collections and key == damaged else row
+            for key, row in zip(keys, found, strict=True)
+        ]
 
     monkeypatch.setattr(world.mid, "get", damages)
-    assert await world.engine.numbers.of(TENANT, [entry.id for entry in entries]) == {entries[1].id: 2, entries[2].id: 3}
+    assert await world.engine.numbers.of(TENANT, [entry.id for entry in entries]) == {
+        entries[1].id: 2,
+        entries[2].id: 3,
+    }
     damaged, later = (await world.rows(world.mid, COUNTERS))[0].key, await world.write()
     collections.add(COUNTERS)
     with pytest.raises(CorruptRecord, match="torn"):
         await world.engine.numbers.of(TENANT, [later.id])
 
 
-# -- artifacts ----------------------------------------------------------------------------------------------------------
+# -- artifacts -------------------------------------------------------------------------
 
 
 async def test_of_two_that_number_an_artifact_at_once_one_number_counts(world: World) -> None:
@@ -270,20 +297,33 @@ async def test_what_is_put_under_the_path_of_a_deleted_artifact_has_a_number_of_
     assert await misnumbered(world.engine) == []
 
 
-async def test_of_a_session_that_is_deleted_meanwhile_nothing_is_numbered_and_no_number_found(world: World) -> None:
+async def test_of_a_session_that_is_deleted_meanwhile_nothing_is_numbered_and_no_number_found(
+    world: World,
+) -> None:
     await session(world.engine)
     await session(world.engine, "s2")
-    numbered, artifact, stays = await put(world.engine, b"x"), await put(world.engine, b"y", "b"), await put(world.engine, b"z", session_id="s2")
+    numbered, artifact, stays = (
+        await put(world.engine, b"x"),
+        await put(world.engine, b"y", "b"),
+        await put(world.engine, b"z", session_id="s2"),
+    )
     assert await world.engine.numbers.of(TENANT, [numbered.id], "artifact") == {numbered.id: 1}
     world.mid.before["number.put"] = lambda: world.engine.conversations.sessions.delete(TENANT, "s1")
     assert await world.engine.numbers.of(TENANT, [artifact.id, stays.id], "artifact") == {stays.id: 3}
-    assert await world.engine.numbers.resolve(TENANT, [1, 2, 3, artifact.id]) == [None, None, numbers.Referent("artifact", stays.id, 3), None]
+    assert await world.engine.numbers.resolve(TENANT, [1, 2, 3, artifact.id]) == [
+        None,
+        None,
+        numbers.Referent("artifact", stays.id, 3),
+        None,
+    ]
     assert [row.fields["artifact_id"] for row in await world.rows(world.mid, MANIFESTS)] == [stays.id]
 
 
 @pytest.mark.parametrize("again", [False, True])
 async def test_what_a_deleted_session_has_left_is_not_numbered_nor_found(world: World, again: bool) -> None:
-    """The store took the end of the session's own record, and failed before it took that of its manifests."""
+    """The store took the end of the session's own record, and failed before it took
+    that of its manifests.
+    """
     await session(world.engine)
     numbered, artifact = await put(world.engine, b"x"), await put(world.engine, b"y", "b")
     await world.engine.numbers.of(TENANT, [numbered.id], "artifact")
@@ -304,8 +344,13 @@ async def test_what_a_deleted_session_has_left_is_not_numbered_nor_found(world: 
     assert (await world.rows(world.mid, MANIFESTS), await misnumbered(world.engine)) == ([], [])
 
 
-@pytest.mark.parametrize(("lost", "after"), [("number.reserve", False), ("number.reserve", True), ("number.put", False), ("number.put", True)])
-async def test_who_dies_while_it_numbers_an_artifact_leaves_a_gap_at_most(world: World, lost: str, after: bool) -> None:
+@pytest.mark.parametrize(
+    ("lost", "after"),
+    [("number.reserve", False), ("number.reserve", True), ("number.put", False), ("number.put", True)],
+)
+async def test_who_dies_while_it_numbers_an_artifact_leaves_a_gap_at_most(
+    world: World, lost: str, after: bool
+) -> None:
     await session(world.engine)
     artifact = await put(world.engine, b"x")
     (world.mid.fails_after if after else world.mid.fails_before).add(lost)
@@ -313,11 +358,15 @@ async def test_who_dies_while_it_numbers_an_artifact_leaves_a_gap_at_most(world:
         await world.engine.numbers.of(TENANT, [artifact.id], "artifact")
     world.heal()
     expected = {("number.reserve", False): 1, ("number.put", True): 1}.get((lost, after), 2)
-    assert await (await world.another_process()).numbers.of(TENANT, [artifact.id], "artifact") == {artifact.id: expected}
+    assert await (await world.another_process()).numbers.of(TENANT, [artifact.id], "artifact") == {
+        artifact.id: expected
+    }
     assert (await read(world.engine), await misnumbered(world.engine)) == (b"x", [])
 
 
-async def test_artifacts_are_numbered_in_a_few_calls_and_entries_are_found_without_a_look_at_them(world: World) -> None:
+async def test_artifacts_are_numbered_in_a_few_calls_and_entries_are_found_without_a_look_at_them(
+    world: World,
+) -> None:
     entry = await world.write(scope=USER)
     for session_id in ("s1", "s2"):
         await session(world.engine, session_id)
@@ -326,23 +375,38 @@ async def test_artifacts_are_numbered_in_a_few_calls_and_entries_are_found_witho
     asked = [one.id for one in put_there]
     world.mid.steps.clear()
     found = await world.engine.numbers.of(TENANT, asked[::-1], "artifact")
-    assert world.mid.steps == ["artifacts.find", "session.read", "number.count", "number.reserve", "number.put"]
+    assert world.mid.steps == [
+        "artifacts.find",
+        "session.read",
+        "number.count",
+        "number.reserve",
+        "number.put",
+    ]
     assert [found[one] for one in asked] == list(range(1, 9)), "the oldest first"
     world.mid.steps.clear()
     assert await world.engine.numbers.of(TENANT, asked, "artifact") == found
     assert world.mid.steps == ["artifacts.find", "session.read"]
     await world.engine.numbers.of(TENANT, [entry.id])
     world.mid.steps.clear()
-    assert await world.engine.numbers.resolve(TENANT, [9, entry.id]) == [numbers.Referent("entry", entry.id, 9)] * 2
+    assert (
+        await world.engine.numbers.resolve(TENANT, [9, entry.id])
+        == [numbers.Referent("entry", entry.id, 9)] * 2
+    )
     assert world.mid.steps == ["number.find", "number.read", "read.home"]
     world.mid.steps.clear()
-    assert await world.engine.numbers.resolve(TENANT, [1, 2]) == [numbers.Referent("artifact", asked[n], n + 1) for n in range(2)]
+    assert await world.engine.numbers.resolve(TENANT, [1, 2]) == [
+        numbers.Referent("artifact", asked[n], n + 1) for n in range(2)
+    ]
     assert world.mid.steps == ["number.find", "artifacts.find", "session.read"]
 
 
 async def test_the_judge_knows_what_is_wrong_with_the_numbers_of_artifacts(world: World) -> None:
     await session(world.engine)
-    entry, artifact, other = await world.write(), await put(world.engine, b"x"), await put(world.engine, b"y", "b")
+    entry, artifact, other = (
+        await world.write(),
+        await put(world.engine, b"x"),
+        await put(world.engine, b"y", "b"),
+    )
     await world.engine.numbers.of(TENANT, [entry.id])
     await world.engine.numbers.of(TENANT, [artifact.id, other.id], "artifact")
     first, second = sorted(await world.rows(world.mid, MANIFESTS), key=lambda row: str(row.fields["number"]))
@@ -359,14 +423,26 @@ async def test_the_judge_knows_what_is_wrong_with_the_numbers_of_artifacts(world
             assert await misnumbered(world.engine) == ([said] if fields is not row.fields else [])
 
 
-# -- histories ----------------------------------------------------------------------------------------------------------
+# -- histories -------------------------------------------------------------------------
 
-FAILS = ["number.count", "number.reserve", "number.put", "number.read", "delete.home", "hanging.find", "hanging.erase", "erase.delete", "read.home"]
+FAILS = [
+    "number.count",
+    "number.reserve",
+    "number.put",
+    "number.read",
+    "delete.home",
+    "hanging.find",
+    "hanging.erase",
+    "erase.delete",
+    "read.home",
+]
 FAILS += ["artifacts.find", "artifacts.name", "artifacts.delete", "session.read"]
 
 
 async def _played(seed: int) -> list[str]:
-    """Three processes over three stores, which answer in an order that is drawn, and fail now and then."""
+    """Three processes over three stores, which answer in an order that is drawn, and
+    fail now and then.
+    """
     chance = random.Random(seed)  # noqa: S311 - no secret
     async with World() as world:
         history = History(seed, [world.engine, await world.another_process(), await world.another_process()])
@@ -407,22 +483,37 @@ async def test_numbers_are_right_after_a_drawn_history(seed: int) -> None:
 
 _WHATEVER = "__import__('memory.ports.writes').ports.writes.Newer()"
 SLIPS = {
-    "the counter is moved without looking": Slip(numbers, "Numbers._reserve", "AtVersion(stands) if stands else Absent()", _WHATEVER),
-    "the counter is moved on by one": Slip(numbers, "Numbers._reserve", "last + count", "last + 1"),
-    "the first of the numbers is the last before": Slip(numbers, "Numbers._reserve", "return last + 1", "return max(last, 1)"),
-    "a number is put over another": Slip(
-        numbers, "Numbers._put", "return Put(NUMBERS, record, Absent())", f"return Put(NUMBERS, record, {_WHATEVER})"
+    "the counter is moved without looking": Slip(
+        numbers, "Numbers._reserve", "AtVersion(stands) if stands else Absent()", _WHATEVER
     ),
-    "who comes second says its own number": Slip(numbers, "Numbers._give", "put.record if outcome.applied else outcome.stored", "put.record"),
-    "who is born again gets none": Slip(numbers, "Numbers._give", "AtVersion(there.version)), *now", "Absent()), *now"),
+    "the counter is moved on by one": Slip(numbers, "Numbers._reserve", "last + count", "last + 1"),
+    "the first of the numbers is the last before": Slip(
+        numbers, "Numbers._reserve", "return last + 1", "return max(last, 1)"
+    ),
+    "a number is put over another": Slip(
+        numbers,
+        "Numbers._put",
+        "return Put(NUMBERS, record, Absent())",
+        f"return Put(NUMBERS, record, {_WHATEVER})",
+    ),
+    "who comes second says its own number": Slip(
+        numbers, "Numbers._give", "put.record if outcome.applied else outcome.stored", "put.record"
+    ),
+    "who is born again gets none": Slip(
+        numbers, "Numbers._give", "AtVersion(there.version)), *now", "Absent()), *now"
+    ),
     "a replaced artifact has no number any more": Slip(
         manifests, "Manifests._manifest", 'None if before is None else before.fields.get("number")', "None"
     ),
-    "the number of an artifact is put over what stands there": Slip(numbers, "Numbers._numbered", "AtVersion(manifest.version))", f"{_WHATEVER})"),
+    "the number of an artifact is put over what stands there": Slip(
+        numbers, "Numbers._numbered", "AtVersion(manifest.version))", f"{_WHATEVER})"
+    ),
     "who comes second says its own number of an artifact": Slip(
         numbers, "Numbers._give_artifacts", "put.record if outcome.applied else outcome.stored", "put.record"
     ),
-    "what was numbered late stays": Slip(dangling, "Dangling._drop", "if not parents <= there:", "if not parents:"),
+    "what was numbered late stays": Slip(
+        dangling, "Dangling._drop", "if not parents <= there:", "if not parents:"
+    ),
 }
 
 

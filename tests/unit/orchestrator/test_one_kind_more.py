@@ -1,4 +1,6 @@
-"""A kind more is a line in the table: its records are erased, deleted with what they belong to, swept, moved, carried to another tenant."""
+"""A kind more is a line in the table: its records are erased, deleted with what they
+belong to, swept, moved, carried to another tenant.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,26 @@ from memory.ports.record import Key, Partition, Record, Role, Tombstone
 from memory.ports.writes import Always, Put
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, Flaky, World
 
-SKETCHES = Collection("sketches", (Field("rank", FieldType.INTEGER, indexed=True), Field("ink", FieldType.BYTES)), (TextPart("content", 1.0),))
+SKETCHES = Collection(
+    "sketches",
+    (Field("rank", FieldType.INTEGER, indexed=True), Field("ink", FieldType.BYTES)),
+    (TextPart("content", 1.0),),
+)
 MARGINS = Collection("margins", (Field("about_id", FieldType.TEXT, indexed=True),))
 TABLE = Kinds(
-    *[replace(kind, children=(*kind.children, (MARGINS, "about_id"))) if kind.collection is ENTRIES else kind for kind in KINDS],
+    *[
+        replace(kind, children=(*kind.children, (MARGINS, "about_id")))
+        if kind.collection is ENTRIES
+        else kind
+        for kind in KINDS
+    ],
     Kind(SKETCHES, home=None, replicated=True, movable=True),
     Kind(MARGINS),
 )
-RULES = (PromotionRule(name="all", on="session_end"), PromotionRule(name="old", on="sweep", older_than=DAY, source="mid", target="long"))
+RULES = (
+    PromotionRule(name="all", on="session_end"),
+    PromotionRule(name="old", on="sweep", older_than=DAY, source="mid", target="long"),
+)
 
 
 @pytest.fixture
@@ -45,7 +59,15 @@ async def drawn() -> AsyncIterator[World]:
 def _record(world: World, scope: Scope | str, tier: str, **more: Any) -> Record:
     now = world.clock()
     key = Key(TENANT, new_id(TENANT, str(scope), micros(now)))
-    return Record(key, str(scope), micros(now), now, now, **{"texts": {"content": "a heron"}, "body": {"secret": "heron"}, **more}, tier=tier)
+    return Record(
+        key,
+        str(scope),
+        micros(now),
+        now,
+        now,
+        **{"texts": {"content": "a heron"}, "body": {"secret": "heron"}, **more},
+        tier=tier,
+    )
 
 
 async def _put(store: Flaky, collection: Collection, record: Record) -> Record:
@@ -63,7 +85,9 @@ async def _put(store: Flaky, collection: Collection, record: Record) -> Record:
     ],
 )
 @pytest.mark.parametrize("role", list(Role))
-async def test_erasing_a_scope_reaches_every_kind_of_it_in_every_store_and_role(drawn: World, collection: Collection, role: Role, scope: str) -> None:
+async def test_erasing_a_scope_reaches_every_kind_of_it_in_every_store_and_role(
+    drawn: World, collection: Collection, role: Role, scope: str
+) -> None:
     texts = {"content": "a heron"} if collection.texts else {}
     fields = {name: drawn.clock() for name in collection.required}  # moments all of them
     record = _record(drawn, scope, "mid", role=role, texts=texts, fields=fields)
@@ -71,7 +95,9 @@ async def test_erasing_a_scope_reaches_every_kind_of_it_in_every_store_and_role(
         await _put(store, collection, record)
     await drawn.engine.erasure.erase(Partition(TENANT, scope))
     for store in drawn.stores:
-        assert (await store.count(Query(collection, within(Partition(TENANT, scope)), roles=frozenset(Role)))).records == 0
+        assert (
+            await store.count(Query(collection, within(Partition(TENANT, scope)), roles=frozenset(Role)))
+        ).records == 0
         assert isinstance(await drawn.standing(store, record.key.id, collection), Tombstone)
 
 
@@ -85,10 +111,14 @@ async def test_an_erasure_that_waits_for_a_store_erases_the_kind_there_too_when_
     assert isinstance(await drawn.standing(drawn.long, record.key.id, SKETCHES), Tombstone)
 
 
-async def test_what_belongs_to_an_entry_is_deleted_with_it_and_what_is_left_of_an_erased_one_is_swept(drawn: World) -> None:
+async def test_what_belongs_to_an_entry_is_deleted_with_it_and_what_is_left_of_an_erased_one_is_swept(
+    drawn: World,
+) -> None:
     entry, other = await drawn.write(scope=USER), await drawn.write(scope=SESSION)
     own = await _put(drawn.mid, MARGINS, _record(drawn, USER, "mid", fields={"about_id": entry.id}, texts={}))
-    left = await _put(drawn.mid, MARGINS, _record(drawn, USER, "mid", fields={"about_id": other.id}, texts={}))
+    left = await _put(
+        drawn.mid, MARGINS, _record(drawn, USER, "mid", fields={"about_id": other.id}, texts={})
+    )
     await drawn.delete(entry)
     assert [row.key for row in await drawn.rows(drawn.mid, MARGINS)] == [left.key]
     assert isinstance(await drawn.standing(drawn.mid, own.key.id, MARGINS), Tombstone)
@@ -98,7 +128,11 @@ async def test_what_belongs_to_an_entry_is_deleted_with_it_and_what_is_left_of_a
 
 
 async def test_what_is_owed_is_counted_and_done_and_graves_are_forgotten_in_their_time(drawn: World) -> None:
-    record = await _put(drawn.mid, SKETCHES, _record(drawn, USER, "mid", owed=replicas(drawn.engine.placement, SKETCHES, drawn.mid, "mid")))
+    record = await _put(
+        drawn.mid,
+        SKETCHES,
+        _record(drawn, USER, "mid", owed=replicas(drawn.engine.placement, SKETCHES, drawn.mid, "mid")),
+    )
     assert await drawn.owed() == 1
     assert (await drawn.engine.maintenance.sweep()).finished == 1
     replica = await drawn.standing(drawn.long, record.key.id, SKETCHES)
@@ -125,12 +159,24 @@ async def test_what_may_move_is_moved_by_rules_and_a_move_that_broke_off_is_ende
     assert (there.role, there.tier, there.body) == (Role.HOME, "long", record.body)
 
 
-async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(drawn: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(
+    drawn: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(KINDS, "_of", TABLE._of)
     entry = await drawn.write("a river", USER)
-    sketch = await _put(drawn.mid, SKETCHES, _record(drawn, USER, "mid", fields={"rank": 7, "ink": b"\0\xff"}))
-    margin = await _put(drawn.mid, MARGINS, _record(drawn, USER, "mid", fields={"about_id": entry.id}, texts={}))
-    lines = [exported(entry), *[exported_record(kind, record) async for kind, record in drawn.engine.transfer.records(TENANT, None)]]
+    sketch = await _put(
+        drawn.mid, SKETCHES, _record(drawn, USER, "mid", fields={"rank": 7, "ink": b"\0\xff"})
+    )
+    margin = await _put(
+        drawn.mid, MARGINS, _record(drawn, USER, "mid", fields={"about_id": entry.id}, texts={})
+    )
+    lines = [
+        exported(entry),
+        *[
+            exported_record(kind, record)
+            async for kind, record in drawn.engine.transfer.records(TENANT, None)
+        ],
+    ]
     assert [line.get("kind") for line in lines] == [None, "sketches", "margins"]
 
     items = list(read(io.BytesIO("\n".join(json.dumps(line) for line in lines).encode()), "export"))
@@ -141,12 +187,23 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(dr
         ids.note(item)
     rows = [ids.row(item) for item in good if isinstance(item, Row)]
     assert [ids.lacking(item) for item in good] == [None] * 3
-    new = await drawn.engine.entries.write("elsewhere", next(item.draft for item in good if isinstance(item, Message)))
+    new = await drawn.engine.entries.write(
+        "elsewhere", next(item.draft for item in good if isinstance(item, Message))
+    )
     for again in (False, True):
-        assert [await drawn.engine.transfer.restore("elsewhere", row.kind, row.record) for row in rows] == [THERE if again else WRITTEN] * 2
-    carried = {kind.collection: record async for kind, record in drawn.engine.transfer.records("elsewhere", None)}
+        assert [await drawn.engine.transfer.restore("elsewhere", row.kind, row.record) for row in rows] == [
+            THERE if again else WRITTEN
+        ] * 2
+    carried = {
+        kind.collection: record async for kind, record in drawn.engine.transfer.records("elsewhere", None)
+    }
     drawing, note = carried[SKETCHES], carried[MARGINS]
-    assert (drawing.fields, drawing.body, drawing.texts, drawing.created_at) == (sketch.fields, sketch.body, sketch.texts, sketch.created_at)
+    assert (drawing.fields, drawing.body, drawing.texts, drawing.created_at) == (
+        sketch.fields,
+        sketch.body,
+        sketch.texts,
+        sketch.created_at,
+    )
     assert (note.fields, note.body) == ({"about_id": new.id}, margin.body)
     assert drawing.key.id != sketch.key.id
     await drawn.flush()
@@ -164,6 +221,10 @@ async def test_the_stores_have_room_for_it_and_tell_of_its_damage(drawn: World) 
 
 
 def test_no_kind_declares_a_field_that_every_record_has() -> None:
-    """A question for it would be answered by the record's own: `role` is home or replica, never who speaks."""
-    declared = {(collection.name, field.name) for collection in KINDS.collections for field in collection.fields}
+    """A question for it would be answered by the record's own: `role` is home or
+    replica, never who speaks.
+    """
+    declared = {
+        (collection.name, field.name) for collection in KINDS.collections for field in collection.fields
+    }
     assert [name for name in sorted(declared) if name[1] in SYSTEM_FIELDS] == []

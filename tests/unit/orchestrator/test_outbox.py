@@ -1,4 +1,6 @@
-"""Steps owed: what a failing store leaves undone is done later, by whoever finds it, and never fails the write it belongs to."""
+"""Steps owed: what a failing store leaves undone is done later, by whoever finds it,
+and never fails the write it belongs to.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ async def _settled(world: World) -> None:
 
 
 @pytest.mark.parametrize("step", ["replica.deliver", "owed.settle"])
-async def test_a_replica_that_could_not_be_delivered_is_owed_and_delivered_later(world: World, step: str) -> None:
+async def test_a_replica_that_could_not_be_delivered_is_owed_and_delivered_later(
+    world: World, step: str
+) -> None:
     for store in world.stores:
         store.fails_before.add(step)
     entry = await world.write(scope=USER)
@@ -41,7 +45,9 @@ async def test_a_replica_that_could_not_be_delivered_is_owed_and_delivered_later
     assert await world.stands(entry) == ["-", "home", "replica"]
 
 
-async def test_a_replica_refused_because_its_home_was_replaced_stays_owed_and_arrives_once_that_is_level(world: World) -> None:
+async def test_a_replica_refused_because_its_home_was_replaced_stays_owed_and_arrives_once_that_is_level(
+    world: World,
+) -> None:
     await world.engine.erasure.erase_scope(TENANT, USER)
     world.mid.state.wipe()
     entry = await world.write(scope=USER)
@@ -98,11 +104,19 @@ async def test_a_kept_version_that_could_not_be_stored_is_owed_and_known_all_the
     assert await world.browse(known_at=first, since=second) == []
     assert await world.browse(known_at=entry.created_at - DAY) == []
     assert await world.search("two", known_at=first) == []
-    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text one", "text two", "text three"]
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [
+        "text one",
+        "text two",
+        "text three",
+    ]
     await _settled(world)
     assert len(await world.rows(world.mid, ENTRY_VERSIONS)) == 2
     assert await world.browse(known_at=first) == ["text one"]
-    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text one", "text two", "text three"]
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [
+        "text one",
+        "text two",
+        "text three",
+    ]
 
 
 async def test_kept_versions_on_their_way_do_not_survive_a_deletion(world: World) -> None:
@@ -119,8 +133,12 @@ async def test_kept_versions_on_their_way_do_not_survive_a_deletion(world: World
     assert await world.browse(known_at=known) == []
 
 
-@pytest.mark.parametrize("step", ["hanging.find", "hanging.walk", "hanging.erase", "delete.elsewhere", "owed.settle"])
-async def test_what_hangs_on_a_deleted_entry_goes_in_the_end_whichever_step_failed(world: World, step: str) -> None:
+@pytest.mark.parametrize(
+    "step", ["hanging.find", "hanging.walk", "hanging.erase", "delete.elsewhere", "owed.settle"]
+)
+async def test_what_hangs_on_a_deleted_entry_goes_in_the_end_whichever_step_failed(
+    world: World, step: str
+) -> None:
     entry, other = await world.write("text one"), await world.write("text two")
     known = world.clock.advance()
     await world.update(entry, content="text edited")
@@ -193,7 +211,9 @@ async def test_an_erasure_that_could_not_begin_erases_nothing(world: World) -> N
 async def test_the_sources_of_a_compaction_that_could_not_be_deleted_go_later(world: World) -> None:
     one, two = await world.write("text one"), await world.write("text two")
     world.short.fails_before.add("delete.home")
-    whole = await world.engine.derivation.compact(TENANT, [one.id, two.id], lambda entries: "text whole", delete_sources=True)
+    whole = await world.engine.derivation.compact(
+        TENANT, [one.id, two.id], lambda entries: "text whole", delete_sources=True
+    )
     world.heal()
     assert sorted(await world.browse()) == ["text one", "text two", "text whole"]
     await world.update(two, content="text two, edited")
@@ -202,7 +222,9 @@ async def test_the_sources_of_a_compaction_that_could_not_be_deleted_go_later(wo
     assert (await world.get(whole)) is not None
 
 
-async def test_the_original_of_a_promotion_that_could_not_be_deleted_goes_later_or_when_asked_again(world: World) -> None:
+async def test_the_original_of_a_promotion_that_could_not_be_deleted_goes_later_or_when_asked_again(
+    world: World,
+) -> None:
     source = await world.write()
     world.short.fails_before.add("delete.home")
     promoted = await world.engine.derivation.promote(TENANT, source.id, ORG, delete_original=True)
@@ -245,11 +267,16 @@ async def test_a_record_carries_only_so_much_of_its_own_past_while_the_archive_i
     assert await world.seen(entry) == ["text 16"]
     world.heal()
     await world.update(entry, content="text after all")
-    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [*(f"text {n}" for n in range(17)), "text after all"]
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [
+        *(f"text {n}" for n in range(17)),
+        "text after all",
+    ]
     assert await world.owed() == 0
 
 
-async def test_long_versions_fill_a_record_sooner_but_one_edit_is_always_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_versions_fill_a_record_sooner_but_one_edit_is_always_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outbox, "MOST_BYTES_OWED", 100_000)
     entry = await world.write("y" * 60_000)
     world.mid.fails_before.add("version.keep")
@@ -290,7 +317,9 @@ async def test_what_another_process_has_seen_to_is_no_problem_any_more(world: Wo
     assert await world.engine.maintenance.overdue() == []
 
 
-async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgotten_in_its_time(world: World) -> None:
+async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgotten_in_its_time(
+    world: World,
+) -> None:
     entry = await world.write()
     world.long.down = True
     world.mid.fails_before.add("hanging.find")
@@ -312,18 +341,22 @@ async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgo
     assert await world.standing(world.short, entry.id) is None
 
 
-# -- steps of any kind ----------------------------------------------------------------------------------------------------
+# -- steps of any kind -----------------------------------------------------------------
 
 
 async def _owe(world: World, entry: Entry, *steps: Owed) -> None:
     """As another version of the library may have left it."""
     row = await world.standing(world.mid, entry.id)
     assert isinstance(row, Record)
-    (outcome,) = await world.mid.apply([Put(ENTRIES, replace(row, owed=steps), AtVersion(row.version), settles=frozenset({REPLICA}))])
+    (outcome,) = await world.mid.apply(
+        [Put(ENTRIES, replace(row, owed=steps), AtVersion(row.version), settles=frozenset({REPLICA}))]
+    )
     assert outcome.applied
 
 
-async def test_a_delivery_nobody_here_has_heard_of_is_carried_out_as_it_says_what_to_write(world: World) -> None:
+async def test_a_delivery_nobody_here_has_heard_of_is_carried_out_as_it_says_what_to_write(
+    world: World,
+) -> None:
     world.long.fails_before.add("replica.deliver")
     entry = await world.write(scope=USER)
     world.heal()
@@ -344,7 +377,9 @@ async def test_a_delivery_nobody_here_has_heard_of_is_carried_out_as_it_says_wha
     ],
     ids=lambda step: str(step.data),
 )
-async def test_a_step_that_nobody_here_can_read_stays_owed_and_is_shown_beside_others_that_are_done(world: World, step: Owed) -> None:
+async def test_a_step_that_nobody_here_can_read_stays_owed_and_is_shown_beside_others_that_are_done(
+    world: World, step: Owed
+) -> None:
     entry = await world.write(scope=USER)
     await _owe(world, entry, step, *replicas(world.engine.placement, ENTRIES, world.mid, "mid"))
     report = await world.engine.maintenance.sweep()
@@ -360,11 +395,15 @@ async def test_a_deletion_owes_each_later_store_for_itself(world: World) -> None
     assert await world.delete(entry) is True
     row = await world.standing(world.short, entry.id)
     assert isinstance(row, Tombstone)
-    assert [owed.id for owed in row.owed] == ["deliver.tombstone:long", "unmake"], "what was made of it may lie in the store that is away"
+    assert [owed.id for owed in row.owed] == ["deliver.tombstone:long", "unmake"], (
+        "what was made of it may lie in the store that is away"
+    )
     assert await world.stands(entry) == ["tombstone", "tombstone", "-"]
 
 
-async def test_a_tombstone_that_a_store_refuses_stays_owed_and_is_shown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tombstone_that_a_store_refuses_stays_owed_and_is_shown(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = await world.write(scope=USER)
     apply = world.long.apply
 

@@ -1,4 +1,6 @@
-"""A call that is overtaken while it is under way: what comes late brings nothing back, takes nothing back, and repeats nothing."""
+"""A call that is overtaken while it is under way: what comes late brings nothing back,
+takes nothing back, and repeats nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,14 @@ from memory.ports.record import Key, Role
 from memory.ports.writes import Annotate
 from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, World
 
-# -- by a deletion or an erasure ------------------------------------------------------------------------------------------
+# -- by a deletion or an erasure -------------------------------------------------------
 
 
 @pytest.mark.parametrize("swept", [False, True])
 async def test_a_replica_that_comes_after_its_scope_was_erased_is_refused(world: World, swept: bool) -> None:
-    """By a store that holds nothing of the scope, so that a sweep might take it for one that nobody uses."""
+    """By a store that holds nothing of the scope, so that a sweep might take it for one
+    that nobody uses.
+    """
 
     async def erased() -> None:
         await world.engine.erasure.erase_scope(TENANT, USER)
@@ -45,21 +49,28 @@ async def test_an_edit_that_comes_after_the_end_of_its_entry_is_not_made(world: 
     with pytest.raises(NotFound):
         await world.update(entry, content="text, edited")
     history = await world.engine.entries.history(TENANT, entry.id)
-    assert [(version.content, version.valid_to is None) for version in history] == [("text", True), ("text", False)]
+    assert [(version.content, version.valid_to is None) for version in history] == [
+        ("text", True),
+        ("text", False),
+    ]
 
 
-# -- by an edit or a later life -------------------------------------------------------------------------------------------
+# -- by an edit or a later life --------------------------------------------------------
 
 
 async def test_an_original_that_is_edited_before_it_is_deleted_for_its_copy_stays(world: World) -> None:
     source, other = await world.write(), await world.another_process()
     promoted = await world.engine.derivation.promote(TENANT, source.id, USER)
-    world.mid.after["read.home"] = lambda: other.entries.update(TENANT, source.id, {"content": "text, edited"})
+    world.mid.after["read.home"] = lambda: other.entries.update(
+        TENANT, source.id, {"content": "text, edited"}
+    )
     again = await world.engine.derivation.promote(TENANT, source.id, USER, delete_original=True)
     assert (again.id, again.content) == (promoted.id, "text")
     assert await world.seen(source) == ["text, edited"]
     await world.engine.erasure.erase_scope(TENANT, SESSION)
-    assert await world.seen(promoted) == [], "its source stayed, so the erasure of the source's scope reaches it"
+    assert await world.seen(promoted) == [], (
+        "its source stayed, so the erasure of the source's scope reaches it"
+    )
 
 
 async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> None:
@@ -77,7 +88,7 @@ async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> Non
         assert report.expired == 0
 
 
-# -- by a move ------------------------------------------------------------------------------------------------------------
+# -- by a move -------------------------------------------------------------------------
 
 
 async def test_an_entry_that_moves_while_all_are_exported_is_exported_once(world: World) -> None:
@@ -90,7 +101,9 @@ async def test_an_entry_that_moves_while_all_are_exported_is_exported_once(world
 
 
 async def test_an_entry_that_moves_while_its_store_is_brought_up_to_the_others_has_moved() -> None:
-    """The store was replaced after its scope was erased, serves two tiers, and is found out by the move of another entry."""
+    """The store was replaced after its scope was erased, serves two tiers, and is found
+    out by the move of another entry.
+    """
     async with World().in_one_store("short", "mid") as world:
         await world.engine.erasure.erase_scope(TENANT, SESSION)
         world.mid.state.wipe()
@@ -103,7 +116,9 @@ async def test_an_entry_that_moves_while_its_store_is_brought_up_to_the_others_h
         assert moved.tier == "mid"
 
 
-async def test_a_copy_that_arrives_while_its_store_is_brought_up_to_the_others_has_arrived(world: World) -> None:
+async def test_a_copy_that_arrives_while_its_store_is_brought_up_to_the_others_has_arrived(
+    world: World,
+) -> None:
     await world.engine.erasure.erase_scope(TENANT, SESSION)
     for replaced in (world.short, world.mid):
         replaced.state.wipe()
@@ -112,7 +127,9 @@ async def test_a_copy_that_arrives_while_its_store_is_brought_up_to_the_others_h
     assert await world.move(entry, "mid") == MoveResult.MOVED
     world.heal()
     assert await world.stands(entry) == ["mark", "arriving", "-"]
-    arrives = Annotate(ENTRIES, Key(TENANT, entry.id), at=entry.version, role_is=Role.ARRIVING, role=Role.HOME)
+    arrives = Annotate(
+        ENTRIES, Key(TENANT, entry.id), at=entry.version, role_is=Role.ARRIVING, role=Role.HOME
+    )
     world.mid.after["generation.restamp"] = lambda: world.mid.apply([arrives])
     await world.move(another, "mid")  # whose replica long refuses: so they are found to disagree
     assert world.mid.after == {}

@@ -1,4 +1,6 @@
-"""What is pinned to a session stays when the session is deleted, and is pinned no more: not to the next session of the id either (decision 066)."""
+"""What is pinned to a session stays when the session is deleted, and is pinned no more:
+not to the next session of the id either (decision 066).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ async def created(engine: Engine, session_id: str = "s1") -> None:
 
 
 async def pinned(world: World, content: str = "text", **more: Any) -> Entry:
-    return await world.write(content, USER, conversation_id="s1", number_in_conversation=3, speaker="Ada", **more)
+    return await world.write(
+        content, USER, conversation_id="s1", number_in_conversation=3, speaker="Ada", **more
+    )
 
 
 async def shown(engine: Engine) -> list[str]:
@@ -42,7 +46,9 @@ async def still_pinned(world: World) -> list[str]:
     return sorted({row.texts["content"] for row in rows if "conversation_id" in row.fields})
 
 
-async def test_a_deletion_unpins_in_every_copy_what_stays_and_nothing_else_of_it_changes(world: World) -> None:
+async def test_a_deletion_unpins_in_every_copy_what_stays_and_nothing_else_of_it_changes(
+    world: World,
+) -> None:
     await created(world.engine)
     first, retired, moved = [await pinned(world, text) for text in ("first", "retired", "moved")]
     first = await world.update(first, content="first, edited")
@@ -50,7 +56,9 @@ async def test_a_deletion_unpins_in_every_copy_what_stays_and_nothing_else_of_it
     for to in ("mid", "long"):
         await world.move(moved, to)
     before = {row.key: row for row in await world.rows(world.short, ENTRIES)}
-    other = await world.engine.entries.write("other", EntryDraft(scope=USER, content="other", conversation_id="s1"))
+    other = await world.engine.entries.write(
+        "other", EntryDraft(scope=USER, content="other", conversation_id="s1")
+    )
     elsewhere = await world.write("elsewhere", USER, conversation_id="s2")
     assert len(await still_pinned(world)) == 5
     kept = await world.rows(world.mid, ENTRY_VERSIONS)
@@ -61,8 +69,13 @@ async def test_a_deletion_unpins_in_every_copy_what_stays_and_nothing_else_of_it
     assert now == first.model_copy(update={"conversation_id": None, "number_in_conversation": None})
     assert now.speaker == "Ada"
     for row in await world.rows(world.short, ENTRIES):
-        assert row.key not in before or (row.version, row.updated_at) == (before[row.key].version, before[row.key].updated_at)
-    assert await world.rows(world.mid, ENTRY_VERSIONS) == kept, "no version is kept of it, and those that are say what they said"
+        assert row.key not in before or (row.version, row.updated_at) == (
+            before[row.key].version,
+            before[row.key].updated_at,
+        )
+    assert await world.rows(world.mid, ENTRY_VERSIONS) == kept, (
+        "no version is kept of it, and those that are say what they said"
+    )
     assert (await world.engine.entries.get("other", other.id)) == other
     assert await world.get(elsewhere) == elsewhere
     assert await world.owed() == 0
@@ -82,7 +95,9 @@ async def dies() -> None:
 
 
 def dying_at(world: World, step: str, when: str) -> Callable[[], Awaitable[None]]:
-    """What has whoever comes there die at that step, from now on: a session's entries are erased before."""
+    """What has whoever comes there die at that step, from now on: a session's entries
+    are erased before.
+    """
 
     async def armed() -> None:
         for store in world.stores:
@@ -94,7 +109,9 @@ def dying_at(world: World, step: str, when: str) -> Callable[[], Awaitable[None]
 
 
 async def broken_off(world: World, step: str, when: str) -> None:
-    """A deletion that dies there, and a new session of the id at once, or once a sweep has been; an entry is pinned to that."""
+    """A deletion that dies there, and a new session of the id at once, or once a sweep
+    has been; an entry is pinned to that.
+    """
     await created(world.engine)
     await pinned(world, "old")
     await pinned(world, "old, of an earlier moment", created_at=world.clock() - DAY)
@@ -125,15 +142,21 @@ async def broken_off(world: World, step: str, when: str) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", DEATHS)
-async def test_a_new_session_of_the_id_shows_none_of_what_was_pinned_to_the_former_and_keeps_its_own(world: World, step: str, when: str) -> None:
+async def test_a_new_session_of_the_id_shows_none_of_what_was_pinned_to_the_former_and_keeps_its_own(
+    world: World, step: str, when: str
+) -> None:
     await broken_off(world, step, when)
 
 
 @pytest.mark.parametrize("late", ["at last", "before a sweep goes on", "behind another deletion"])
 @pytest.mark.parametrize("died", [None, "before", "after"])
 @pytest.mark.parametrize("gone", ["session", "artifact"])
-async def test_a_replica_that_another_process_has_yet_to_deliver_does_not_bring_it_back(gone: str, died: str | None, late: str) -> None:
-    """Whether who clears the home dies just before, or behind that (found by the simulation of uploads)."""
+async def test_a_replica_that_another_process_has_yet_to_deliver_does_not_bring_it_back(
+    gone: str, died: str | None, late: str
+) -> None:
+    """Whether who clears the home dies just before, or behind that (found by the
+    simulation of uploads).
+    """
     async with World(settings=EngineSettings(linger=DAY)) as world:
         other = await world.another_process()
         await created(other)
@@ -146,7 +169,9 @@ async def test_a_replica_that_another_process_has_yet_to_deliver_does_not_bring_
                 (store.before if died == "before" else store.after)["referrers.clear"] = dies
         with pytest.raises(Died) if died else nullcontext():
             await (
-                other.conversations.sessions.delete(TENANT, "s1") if gone == "session" else other.conversations.manifests.delete(TENANT, artifact.id)
+                other.conversations.sessions.delete(TENANT, "s1")
+                if gone == "session"
+                else other.conversations.manifests.delete(TENANT, artifact.id)
             )
         for store in world.stores:
             store.before.clear()
@@ -167,7 +192,9 @@ async def _nothing() -> AsyncIterator[bytes]:
     yield b""
 
 
-async def test_an_edit_that_was_under_way_and_brings_the_pin_back_is_unpinned_behind_the_erasure(world: World) -> None:
+async def test_an_edit_that_was_under_way_and_brings_the_pin_back_is_unpinned_behind_the_erasure(
+    world: World,
+) -> None:
     await created(world.engine)
     entry, other = await pinned(world), await world.another_process()
     deleting: list[asyncio.Task[bool]] = []
@@ -195,7 +222,9 @@ async def test_an_edit_that_was_under_way_and_brings_the_pin_back_is_unpinned_be
     assert await shown(other) == []
 
 
-async def test_a_store_that_failed_is_unpinned_when_it_is_back_and_what_is_the_next_sessions_stays(world: World) -> None:
+async def test_a_store_that_failed_is_unpinned_when_it_is_back_and_what_is_the_next_sessions_stays(
+    world: World,
+) -> None:
     await created(world.engine)
     there = Scope.session("another")
     await world.write("old", there, conversation_id="s1")
@@ -215,7 +244,15 @@ async def test_a_roll_back_and_an_edit_bring_no_pin_back_and_an_upsert_pins_anew
     await created(world.engine)
     entry = await pinned(world, key="k")
     await world.engine.entries.update(TENANT, entry.id, {"content": "poisoned", "source": "bad"})
-    rolled = EntryDraft(scope=USER, content="poisoned too", agent="bad", key="k", conversation_id="s1", number_in_conversation=3, speaker="Ada")
+    rolled = EntryDraft(
+        scope=USER,
+        content="poisoned too",
+        agent="bad",
+        key="k",
+        conversation_id="s1",
+        number_in_conversation=3,
+        speaker="Ada",
+    )
     await world.engine.entries.upsert(TENANT, rolled)
     world.clock.advance()
     await world.engine.conversations.sessions.delete(TENANT, "s1")
@@ -223,7 +260,12 @@ async def test_a_roll_back_and_an_edit_bring_no_pin_back_and_an_upsert_pins_anew
     assert [one.done for one in done.entries] == ["restored"]
     now = await world.get(entry)
     assert now is not None
-    assert (now.content, now.conversation_id, now.number_in_conversation, now.speaker) == ("poisoned", None, None, "Ada")
+    assert (now.content, now.conversation_id, now.number_in_conversation, now.speaker) == (
+        "poisoned",
+        None,
+        None,
+        "Ada",
+    )
     await created(world.engine)
     await world.update(entry, content="edited")
     assert await shown(world.engine) == []
@@ -242,14 +284,26 @@ async def test_a_session_that_expired_is_unpinned_as_well(world: World) -> None:
 
 
 SLIPS = {
-    "what the next session has is unpinned too": (Slip(referrers, "Referrers._unpin", "pinned_at(row) <= until and ", ""), "erase.end", "before"),
-    "the moment counts that it is written for": (Slip(entry_records, "record_of", "body[PINNED] = version", "pass"), "erase.end", "before"),
+    "what the next session has is unpinned too": (
+        Slip(referrers, "Referrers._unpin", "pinned_at(row) <= until and ", ""),
+        "erase.end",
+        "before",
+    ),
+    "the moment counts that it is written for": (
+        Slip(entry_records, "record_of", "body[PINNED] = version", "pass"),
+        "erase.end",
+        "before",
+    ),
     "all is unpinned behind the erasure": (
         Slip(erasure, "Erasure._carry_out", LETS_GO, LETS_GO.replace(_CALL, "pass")),
         "erase.delete",
         "after",
     ),
-    "nothing is unpinned": (Slip(referrers, "Referrers._unpin", "kind == CONVERSATION", "kind == ''"), "erase.end", "before"),
+    "nothing is unpinned": (
+        Slip(referrers, "Referrers._unpin", "kind == CONVERSATION", "kind == ''"),
+        "erase.end",
+        "before",
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""The plan of a sweep is what the sweep then does, exactly; what stays is told with why, and nothing is written."""
+"""The plan of a sweep is what the sweep then does, exactly; what stays is told with
+why, and nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ async def broader(world: World) -> list[str]:
     return [row.key.id for row in rows if row.role is CopyRole.HOME and row.scope == USER.text]
 
 
-# -- rules, one after the other -------------------------------------------------------------------------------------------
+# -- rules, one after the other --------------------------------------------------------
 
 
 async def test_a_plan_names_once_what_two_rules_copy_into_one_scope_and_not_what_was_copied_before() -> None:
@@ -115,7 +117,10 @@ async def test_a_copy_that_was_deleted_so_long_ago_that_nothing_is_left_of_it_is
 
 
 async def test_what_one_rule_deletes_leaves_room_for_others_in_the_plan_too() -> None:
-    rules = [RetentionRule(name="facts", when=Tagged("fact")), RetentionRule(name="many", when=ScopeOver(count=2))]
+    rules = [
+        RetentionRule(name="facts", when=Tagged("fact")),
+        RetentionRule(name="many", when=ScopeOver(count=2)),
+    ]
     async with World(rules=(), retention=rules) as world:
         fact = await written(world, "f", scope=USER, tags=["fact"])
         others = await written(world, "a", "b", "c", scope=USER)
@@ -132,7 +137,14 @@ async def test_a_plan_writes_nothing_and_asks_what_it_needs() -> None:
             store.steps.clear()
         assert len((await world.engine.plan()).planned) == 1
         asked = {step for store in world.stores for step in store.steps}
-        assert asked == {"plan.archive", "sweep.due", "session.expired", "promotion.scan", "read.home", "plan.target"}
+        assert asked == {
+            "plan.archive",
+            "sweep.due",
+            "session.expired",
+            "promotion.scan",
+            "read.home",
+            "plan.target",
+        }
 
 
 async def test_a_plan_changes_nothing_of_whose_turn_it_is() -> None:
@@ -144,7 +156,9 @@ async def test_a_plan_changes_nothing_of_whose_turn_it_is() -> None:
         assert world.engine.retention._served == {}
 
 
-async def test_kept_versions_wait_for_the_sweep_that_comes_round_to_them_and_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kept_versions_wait_for_the_sweep_that_comes_round_to_them_and_are_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with World(retention=[RetentionRule(name="few", what="versions", keep_versions=1)]) as world:
         entry = await world.write("text", USER)
         for n in range(4):
@@ -164,7 +178,7 @@ async def test_kept_versions_wait_for_the_sweep_that_comes_round_to_them_and_are
         assert len(counts) == 1
 
 
-# -- quotas ---------------------------------------------------------------------------------------------------------------
+# -- quotas ----------------------------------------------------------------------------
 
 
 async def test_a_plan_names_whom_a_quota_has_go_for_a_copy() -> None:
@@ -175,7 +189,10 @@ async def test_a_plan_names_whom_a_quota_has_go_for_a_copy() -> None:
         [entry] = await written(world, "text")
         world.clock.advance(3 * DAY)
         plan = await world.engine.plan()
-        assert [(one.action, one.id, one.rule) for one in plan.planned[:2]] == [("copy", entry.id, "known"), ("evict", first.id, "few")]
+        assert [(one.action, one.id, one.rule) for one in plan.planned[:2]] == [
+            ("copy", entry.id, "known"),
+            ("evict", first.id, "few"),
+        ]
         assert plan.planned[1].because == "at most 2 entries per scope (user); beyond it the oldest go"
         assert (plan.planned[0].depends, plan.stays) == ((), [])
         await world.engine.maintenance.sweep()
@@ -189,7 +206,12 @@ async def test_a_copy_that_goes_for_the_next_copy_is_named_as_both() -> None:
         await begun(world)
         await written(world, "a", "b")
         world.clock.advance(3 * DAY)
-        assert told(await world.engine.plan()) == [("copy", "known"), ("copy", "known"), ("evict", "one"), ("end", "idle")]
+        assert told(await world.engine.plan()) == [
+            ("copy", "known"),
+            ("copy", "known"),
+            ("evict", "one"),
+            ("end", "idle"),
+        ]
         assert await compared(world) == []
 
 
@@ -202,14 +224,25 @@ async def test_what_a_quota_refuses_stays_and_its_name_is_told() -> None:
         plan = await world.engine.plan()
         assert told(plan) == [("copy", "known"), ("end", "idle")]
         [stays] = plan.stays
-        assert (stays.action, stays.id, stays.rule, stays.quota, stays.to) == ("copy", entries[1].id, "known", "few", "user")
+        assert (stays.action, stays.id, stays.rule, stays.quota, stays.to) == (
+            "copy",
+            entries[1].id,
+            "known",
+            "few",
+            "user",
+        )
         assert "holds 1 of at most 1 entries" in stays.because
         assert await compared(world) == []
 
 
 async def test_a_quota_of_bytes_counts_what_the_store_counts_that_a_record_moves_to() -> None:
-    """In the last tier what is long takes twice as much: once it has moved there is no room for the copy."""
-    rules = (PromotionRule(name="far", target="long", when=Tagged("long")), PromotionRule(name="known", to_scope="user", when=Tagged("fact")))
+    """In the last tier what is long takes twice as much: once it has moved there is no
+    room for the copy.
+    """
+    rules = (
+        PromotionRule(name="far", target="long", when=Tagged("long")),
+        PromotionRule(name="known", to_scope="user", when=Tagged("fact")),
+    )
     for room, acts in ((2_000, ["move", "end", "copy", "end"]), (500, ["move", "end", "end"])):
         async with World(rules=rules, retention=[IDLE]) as world:
             counts_otherwise(world.long)
@@ -225,7 +258,7 @@ async def test_a_quota_of_bytes_counts_what_the_store_counts_that_a_record_moves
             assert await compared(world) == []
 
 
-# -- what expires -----------------------------------------------------------------------------------------------------------
+# -- what expires ----------------------------------------------------------------------
 
 
 async def test_what_expires_in_that_sweep_is_told_and_leaves_room() -> None:
@@ -237,7 +270,11 @@ async def test_what_expires_in_that_sweep_is_told_and_leaves_room() -> None:
         world.clock.advance(3 * DAY)
         plan = await world.engine.plan()
         first = plan.planned[0]
-        assert (first.action, first.id, first.because) == ("expire", passing.id, "it expired more than 1 day ago")
+        assert (first.action, first.id, first.because) == (
+            "expire",
+            passing.id,
+            "it expired more than 1 day ago",
+        )
         assert told(plan)[1:] == [("copy", "known"), ("end", "idle")]
         assert await compared(world) == []
 
@@ -259,7 +296,16 @@ async def test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_
         await written(world, "d", "e", "f")
         with patch.object(planned, "Foreseen", Kept):
             plan = await world.engine.plan()
-        assert sorted(one.action for one in plan.planned) == ["copy", "copy", "copy", "delete", "end", "expire", "expire", "move"]
+        assert sorted(one.action for one in plan.planned) == [
+            "copy",
+            "copy",
+            "copy",
+            "delete",
+            "end",
+            "expire",
+            "expire",
+            "move",
+        ]
         [ahead] = made
         kept = [row for row in ahead._known.values() if row is not None]
         assert len(kept) == 3, "the copies"
@@ -284,7 +330,10 @@ async def test_a_plan_lists_a_scope_once_however_many_copies_have_others_go() ->
 
 async def test_what_is_held_is_told_to_stay() -> None:
     async with World(rules=(), retention=[OLD]) as world:
-        passing, old = await world.write("passing", USER, expires_at=world.clock() + DAY), await world.write("old", USER)
+        passing, old = (
+            await world.write("passing", USER, expires_at=world.clock() + DAY),
+            await world.write("old", USER),
+        )
         for entry in (passing, old):
             await held(world, entry)
         world.clock.advance(4 * DAY)
@@ -312,7 +361,7 @@ async def test_sessions_that_expire_are_told_and_all_go_though_a_store_is_away()
         assert await world.rows(world.mid, SESSIONS) == []
 
 
-# -- what goes onward ---------------------------------------------------------------------------------------------------------
+# -- what goes onward ------------------------------------------------------------------
 
 
 async def said(world: World, session: Conversation) -> None:
@@ -339,7 +388,9 @@ async def test_a_session_stays_while_messages_of_it_have_yet_to_go_onward() -> N
         world.clock.advance(5 * DAY)
         plan = await world.engine.plan()
         assert plan.planned == []
-        assert [(one.action, one.rule, one.because) for one in plan.stays] == [("delete", "over", "messages or entries of it have yet to go onward")]
+        assert [(one.action, one.rule, one.because) for one in plan.stays] == [
+            ("delete", "over", "messages or entries of it have yet to go onward")
+        ]
         assert (await world.engine.maintenance.sweep()).deleted == 0
 
 
@@ -366,7 +417,11 @@ async def test_what_was_answered_and_has_no_room_stays_as_a_whole_and_so_does_th
         world.clock.advance(5 * DAY)
         plan = await world.engine.plan()
         assert plan.planned == []
-        assert [(one.action, one.quota) for one in plan.stays] == [("make", "few"), ("make", "few"), ("delete", "")]
+        assert [(one.action, one.quota) for one in plan.stays] == [
+            ("make", "few"),
+            ("make", "few"),
+            ("delete", ""),
+        ]
         assert await compared(world) == []
 
 
@@ -375,7 +430,9 @@ async def test_a_plan_says_that_a_callback_will_be_asked() -> None:
         await said(world, await begun(world))
         plan = await world.engine.plan()
         assert plan.planned == []
-        assert plan.waiting == ["the callback of onward is asked about messages of session 's1': what it makes of them is not foreseen"]
+        assert plan.waiting == [
+            "the callback of onward is asked about messages of session 's1': what it makes of them is not foreseen"
+        ]
 
 
 async def test_what_was_made_of_a_session_goes_when_that_has_expired_and_the_plan_says_so() -> None:
@@ -385,19 +442,26 @@ async def test_what_was_made_of_a_session_goes_when_that_has_expired_and_the_pla
         made = await world.browse(USER)
         assert sorted(made) == ["milk", "tea"]
         await written(world, "coffee", scope=USER)
-        [other] = [entry for entry in await broader(world) if (await world.engine.entries.live_record(TENANT, entry)).texts["content"] == "milk"]
+        [other] = [
+            entry
+            for entry in await broader(world)
+            if (await world.engine.entries.live_record(TENANT, entry)).texts["content"] == "milk"
+        ]
         hold = LegalHold("case", "entry", other, "r", None, world.clock())
         await world.engine.erasure.holds.place(TENANT, hold, USER.text)
         world.clock.advance(5 * DAY)
         plan = await world.engine.plan()
-        assert [(one.action, one.collection) for one in plan.planned] == [("expire", "sessions"), ("expire", "entries")]
+        assert [(one.action, one.collection) for one in plan.planned] == [
+            ("expire", "sessions"),
+            ("expire", "entries"),
+        ]
         assert plan.planned[1].because == "it was made of what was said in session 's1', which has expired"
         assert [(one.id, one.because) for one in plan.stays] == [(other, "it is under legal hold")]
         assert await compared(world) == []
         assert sorted(await world.browse(USER)) == ["coffee", "milk"]
 
 
-# -- stores that are away -------------------------------------------------------------------------------------------------------
+# -- stores that are away --------------------------------------------------------------
 
 
 async def test_without_the_archive_a_sweep_does_nothing_and_the_plan_says_so() -> None:
@@ -440,7 +504,9 @@ async def test_an_entry_that_waits_for_an_advisor_stays_and_so_does_its_session(
     async with World(rules=(PromotionRule(name="far", target="long"),), retention=[soon]) as world:
         await begun(world)
         owed = Owed(ENRICH, ENRICH, {"wanted": ["auto_tag"], "until": micros(world.clock() + DAY)})
-        entry = await world.engine.entries.write(TENANT, EntryDraft(scope=SESSION, content="text"), steps=[owed])
+        entry = await world.engine.entries.write(
+            TENANT, EntryDraft(scope=SESSION, content="text"), steps=[owed]
+        )
         world.clock.advance(2 * HOUR)
         plan = await world.engine.plan()
         assert plan.planned == []
@@ -458,7 +524,7 @@ async def test_what_is_in_a_store_that_is_away_is_not_judged() -> None:
         assert any("'short'" in said for said in plan.waiting)
 
 
-# -- the write gate ---------------------------------------------------------------------------------------------------------------
+# -- the write gate --------------------------------------------------------------------
 
 
 async def test_the_write_gate_is_named_and_the_copy_is_taken_to_be_made() -> None:
@@ -472,7 +538,7 @@ async def test_the_write_gate_is_named_and_the_copy_is_taken_to_be_made() -> Non
         assert (end.action, end.depends) == ("end", ())
 
 
-# -- the tests themselves ---------------------------------------------------------------------------------------------------------
+# -- the tests themselves --------------------------------------------------------------
 
 SHOWS = {
     "what was answered still leaves": test_what_was_answered_is_made_in_that_sweep_and_the_session_goes,

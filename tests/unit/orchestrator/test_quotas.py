@@ -25,7 +25,9 @@ def quota(**given: Any) -> Quota:
 
 
 async def _contents(world: World) -> list[str]:
-    rows = [row for store in world.stores for row in await world.rows(store, ENTRIES) if row.role is Role.HOME]
+    rows = [
+        row for store in world.stores for row in await world.rows(store, ENTRIES) if row.role is Role.HOME
+    ]
     return [row.texts["content"] for row in sorted(rows, key=lambda row: row.created_at)]
 
 
@@ -35,9 +37,12 @@ async def test_a_write_beyond_a_quota_is_refused_before_anything_is_stored() -> 
             await world.write(f"text {n}", scope=USER)
         drafts = [EntryDraft(scope=USER, content=f"more {n}") for n in range(3)]
         with pytest.raises(
-            QuotaExceeded, match="quota 'q': scope 'user:ada' holds 3 of at most 5 entries, and this would add 3; nothing was written"
+            QuotaExceeded,
+            match="quota 'q': scope 'user:ada' holds 3 of at most 5 entries, and this would add 3; nothing was written",
         ):
-            await world.engine.entries.write_many(TENANT, [EntryDraft(scope=ORG, content="of another"), *drafts])
+            await world.engine.entries.write_many(
+                TENANT, [EntryDraft(scope=ORG, content="of another"), *drafts]
+            )
         assert await _contents(world) == ["text 0", "text 1", "text 2"]
         await world.engine.entries.write_many(TENANT, drafts[:2])
         with pytest.raises(QuotaExceeded):
@@ -61,7 +66,9 @@ async def test_a_repeat_of_what_filled_the_quota_is_answered() -> None:
         await world.delete(entry)
         promoted = await world.engine.derivation.promote(TENANT, session.id, USER)
         assert await world.engine.derivation.promote(TENANT, session.id, USER) == promoted
-        summary = await world.engine.derivation.compact(TENANT, [first.id, promoted.id], lambda entries: "summary", delete_sources=True)
+        summary = await world.engine.derivation.compact(
+            TENANT, [first.id, promoted.id], lambda entries: "summary", delete_sources=True
+        )
         assert await world.browse(USER) == [summary.content]
 
 
@@ -90,20 +97,30 @@ async def test_the_oldest_of_the_scope_go_wherever_they_are_and_are_counted() ->
             await world.write(f"other {n}", scope=ORG)
             if n in (1, 3):
                 await world.move(entry, "long")
-        await world.engine.entries.write_many(TENANT, [EntryDraft(scope=USER, content=f"new {n}") for n in range(3)])
+        await world.engine.entries.write_many(
+            TENANT, [EntryDraft(scope=USER, content=f"new {n}") for n in range(3)]
+        )
         assert await world.browse(USER) == ["new 2", "new 1", "new 0", "text 4", "text 3"]
         assert len(await world.browse(ORG)) == 5
         assert world.engine.quotas.evicted == {(TENANT, "q"): 3}
         with pytest.raises(QuotaExceeded):
-            await world.engine.entries.write_many(TENANT, [EntryDraft(scope=USER, content=f"newer {n}") for n in range(6)])
+            await world.engine.entries.write_many(
+                TENANT, [EntryDraft(scope=USER, content=f"newer {n}") for n in range(6)]
+            )
         assert await world.owed() == 0
 
 
 async def test_what_is_read_least_or_trusted_least_goes_first_and_never_what_was_written_just_now() -> None:
-    for evict, wanted in (("least_read", ["text 0", "text 2", "new"]), ("least_confident", ["text 1", "text 2", "new"])):
+    for evict, wanted in (
+        ("least_read", ["text 0", "text 2", "new"]),
+        ("least_confident", ["text 1", "text 2", "new"]),
+    ):
         async with World(quotas=[quota(entries=3, then="evict", evict=evict)]) as world:
             confidences = (0.1, 0.5, 0.9)
-            entries = [await world.write(f"text {n}", scope=USER, metadata={"confidence": confidences[n]}) for n in range(3)]
+            entries = [
+                await world.write(f"text {n}", scope=USER, metadata={"confidence": confidences[n]})
+                for n in range(3)
+            ]
             world.clock.advance(HOUR)
             for entry in (entries[0], entries[2]):
                 world.engine.accesses.note(TENANT, [entry.id])
@@ -129,7 +146,9 @@ async def test_what_is_held_or_kept_by_a_rule_is_not_evicted() -> None:
     async with World(quotas=[quota(entries=3, then="evict")], retention=[keep]) as world:
         held = await world.write("held", scope=USER)
         await world.write("pinned", scope=USER, tags=["pinned"])
-        await world.engine.erasure.holds.place(TENANT, LegalHold("case", "entry", held.id, "r", None, world.clock()), USER.text)
+        await world.engine.erasure.holds.place(
+            TENANT, LegalHold("case", "entry", held.id, "r", None, world.clock()), USER.text
+        )
         for n in range(4):
             await world.write(f"text {n}", scope=USER)
         assert await _contents(world) == ["held", "pinned", "text 3"]

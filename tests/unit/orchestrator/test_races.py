@@ -1,4 +1,6 @@
-"""What happens when somebody else was faster: made certain by acting in the middle of a call."""
+"""What happens when somebody else was faster: made certain by acting in the middle of a
+call.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def before_step(store: Flaky, step: str, act: Callable[[], Awaitable[Any]], time
 
 async def test_two_edits_at_once_both_count(world: World) -> None:
     entry, other = await world.write(metadata={"a": 0}), await world.another_process()
-    before_step(world.short, "update.home", lambda: other.entries.update(TENANT, entry.id, {"metadata": {"b": 1}}))
+    before_step(
+        world.short, "update.home", lambda: other.entries.update(TENANT, entry.id, {"metadata": {"b": 1}})
+    )
     await world.update(entry, metadata={"a": 1})
     got = await world.get(entry)
     assert got is not None
@@ -66,8 +70,15 @@ async def test_an_entry_that_never_holds_still_is_given_up_on() -> None:
             await world.update(entry, content="x")
         assert "store" not in str(caught.value)
         assert caught.value.retryable
-        assert [e.content for e in await other.entries.history(TENANT, entry.id)] == ["text"] * (next(count) + 1)
-        before_step(world.short, "delete.home", lambda: other.entries.update(TENANT, entry.id, {"metadata": {"m": next(count)}}), times=10_000)
+        assert [e.content for e in await other.entries.history(TENANT, entry.id)] == ["text"] * (
+            next(count) + 1
+        )
+        before_step(
+            world.short,
+            "delete.home",
+            lambda: other.entries.update(TENANT, entry.id, {"metadata": {"m": next(count)}}),
+            times=10_000,
+        )
         busy[0] = False
         with pytest.raises(Contended, match=entry.id):
             await world.delete(entry)
@@ -83,7 +94,11 @@ async def test_an_entry_deleted_under_an_edit_is_not_found(world: World) -> None
 
 async def test_an_edit_under_a_delete_does_not_save_the_entry(world: World) -> None:
     entry, other = await world.write(), await world.another_process()
-    before_step(world.short, "delete.home", lambda: other.entries.update(TENANT, entry.id, {"content": "text, edited"}))
+    before_step(
+        world.short,
+        "delete.home",
+        lambda: other.entries.update(TENANT, entry.id, {"content": "text, edited"}),
+    )
     assert await world.delete(entry) is True
     assert await world.seen(entry) == []
 
@@ -149,7 +164,9 @@ async def test_a_keyed_write_that_another_finishes_first_returns_the_first(world
 
 
 async def test_a_keyed_write_that_took_longer_than_a_marks_life_returns_the_first(world: World) -> None:
-    """A crash right after such a write would leave a second home for ever: so its place is held as long as a tombstone would hold it."""
+    """A crash right after such a write would leave a second home for ever: so its place
+    is held as long as a tombstone would hold it.
+    """
     first = []
 
     async def other() -> None:
@@ -242,7 +259,9 @@ async def test_a_fresh_id_that_is_taken_is_said_to_be(world: World) -> None:
     assert await world.browse() == ["text one"]
 
 
-@pytest.mark.parametrize("step", ["write.home", "update.home", "delete.home", "derive.home", "relate.home", "erase.begin"])
+@pytest.mark.parametrize(
+    "step", ["write.home", "update.home", "delete.home", "derive.home", "relate.home", "erase.begin"]
+)
 async def test_a_rejection_by_a_store_is_an_error_that_tells_its_reason(world: World, step: str) -> None:
     a, b = await world.write("text a", scope=USER), await world.write("text b", scope=USER)
     original = world.mid._call
@@ -280,10 +299,14 @@ async def test_an_id_that_is_not_ours_is_never_looked_for(world: World) -> None:
     assert not await world.engine.delete(TENANT, "nothing")
     assert await world.engine.relations.unrelate(TENANT, "nothing") is False
     assert [s for store in world.stores for s in store.steps] == []
-    assert (await world.engine.placement.locate(RELATIONS, Key(TENANT, "00000000-0000-8000-8000-000000000000"))).record is None
+    assert (
+        await world.engine.placement.locate(RELATIONS, Key(TENANT, "00000000-0000-8000-8000-000000000000"))
+    ).record is None
 
 
-async def test_a_write_without_a_key_that_arrived_late_and_was_sent_again_is_answered_with_its_entry(world: World) -> None:
+async def test_a_write_without_a_key_that_arrived_late_and_was_sent_again_is_answered_with_its_entry(
+    world: World,
+) -> None:
     apply = world.short.apply
 
     async def twice(writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:

@@ -1,4 +1,6 @@
-"""A question that is put again, for a word that is corrected, reads nothing twice, and shows nothing that has changed meanwhile."""
+"""A question that is put again, for a word that is corrected, reads nothing twice, and
+shows nothing that has changed meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,20 @@ async def test_what_was_read_for_a_typo_is_not_read_again(world: World) -> None:
         await world.write(content)
     world.short.steps.clear()
     assert await world.search(ASKED) == [TOURNAMENT, NIGHT]
-    assert [step for step in world.short.steps if step in ("search", "read.home")] == ["search", "read.home", "search"]
+    assert [step for step in world.short.steps if step in ("search", "read.home")] == [
+        "search",
+        "read.home",
+        "search",
+    ]
     await world.write("another tournament")
     world.short.steps.clear()
     assert set(await world.search(ASKED)) == {TOURNAMENT, NIGHT, "another tournament"}
-    assert [step for step in world.short.steps if step in ("search", "read.home")] == ["search", "read.home", "search", "read.home"]
+    assert [step for step in world.short.steps if step in ("search", "read.home")] == [
+        "search",
+        "read.home",
+        "search",
+        "read.home",
+    ]
 
 
 async def test_what_is_edited_or_deleted_between_two_answers_is_shown_as_it_is(world: World) -> None:

@@ -1,4 +1,6 @@
-"""Reindex: vectors are made anew with another embedder while both are in use; nothing is lost, returns, or is compared with what it cannot be."""
+"""Reindex: vectors are made anew with another embedder while both are in use; nothing
+is lost, returns, or is compared with what it cannot be.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ def world(request: pytest.FixtureRequest) -> World:
     if request.param == "words alone in short and mid":
         return World(short=plain, mid=plain, embedder=OLD, settings=PAGE, passages="long")
     world = World(embedder=OLD, settings=PAGE)
-    return world.in_one_store("mid", "long").in_one_store("mid", "short") if request.param == "one store" else world
+    return (
+        world.in_one_store("mid", "long").in_one_store("mid", "short")
+        if request.param == "one store"
+        else world
+    )
 
 
 async def process(world: World, embedder: Embedder, *, reindex: bool = False) -> Engine:
@@ -57,8 +63,13 @@ async def write(engine: Engine, content: str, scope: Scope = USER) -> Entry:
     return await engine.entries.write(TENANT, EntryDraft(scope=scope, content=content))
 
 
-async def found(engine: Engine, text: str, scope: Scope = USER, by: Any = "meaning", **asked: Any) -> set[str]:
-    return {hit.entry.content for hit in await engine.searching.search(Asked(TENANT, (scope,), by=by, **asked), text)}
+async def found(
+    engine: Engine, text: str, scope: Scope = USER, by: Any = "meaning", **asked: Any
+) -> set[str]:
+    return {
+        hit.entry.content
+        for hit in await engine.searching.search(Asked(TENANT, (scope,), by=by, **asked), text)
+    }
 
 
 async def heard(session: Conversation, text: str) -> set[str]:
@@ -67,7 +78,9 @@ async def heard(session: Conversation, text: str) -> set[str]:
 
 
 async def rows(world: World) -> list[tuple[str, str, Any, str | None, bytes | None]]:
-    """Every record that has, or could have, a vector: where it is, what it says, and whose vector it has."""
+    """Every record that has, or could have, a vector: where it is, what it says, and
+    whose vector it has.
+    """
     return [
         (
             f"{collection.name} {row.key.id} of {row.role} in {store.name}",
@@ -95,23 +108,35 @@ async def others(world: World, embedder: Embedder) -> list[str]:
 
 
 async def fill(world: World) -> Conversation:
-    """Entries of a user and of a session, an edit, texts without a vector, and messages."""
-    for text in ("Ada prefers tea", "A heron stood there", "It crashed at night", "Nothing known", "Tea again"):
+    """Entries of a user and of a session, an edit, texts without a vector, and
+    messages.
+    """
+    for text in (
+        "Ada prefers tea",
+        "A heron stood there",
+        "It crashed at night",
+        "Nothing known",
+        "Tea again",
+    ):
         await world.write(text, scope=USER)
         await world.write(f"{text}, it was said")
     entry = await world.write("Bo prefers tea", scope=USER)
     world.clock.advance()
     await world.update(entry, content="Bo saw a heron")
     session = await begun(world.engine)
-    await session.append([user("tea with milk", "m1"), user("a bird by the lake", "m2"), user("nothing known", "m3")])
+    await session.append(
+        [user("tea with milk", "m1"), user("a bird by the lake", "m2"), user("nothing known", "m3")]
+    )
     await heard(session, "tea")
     return session
 
 
-# -- the whole --------------------------------------------------------------------------------------------------------
+# -- the whole -------------------------------------------------------------------------
 
 
-async def test_all_is_found_by_meaning_of_another_embedder_once_it_has_ended(world: World, new: Embedder) -> None:
+async def test_all_is_found_by_meaning_of_another_embedder_once_it_has_ended(
+    world: World, new: Embedder
+) -> None:
     async with world:
         await fill(world)
         past = world.clock.moment
@@ -126,12 +151,17 @@ async def test_all_is_found_by_meaning_of_another_embedder_once_it_has_ended(wor
     assert len(told) > 2
     assert await others(world, new) == []
     assert await found(engine, "beverage") == {"Ada prefers tea", "Tea again"}
-    assert await found(engine, "beverage", SESSION) == {"Ada prefers tea, it was said", "Tea again, it was said"}
+    assert await found(engine, "beverage", SESSION) == {
+        "Ada prefers tea, it was said",
+        "Tea again, it was said",
+    }
     assert await found(engine, "beverage", known_at=past) == {"Ada prefers tea", "Tea again"}
     assert await heard(await opened(engine), "beverage") == {"m1"}
     assert await astray(engine) == []
     assert (await engine.searching.search(Asked(TENANT, (USER,)), "beverage")).degraded == ()
-    assert [(name, text, version) for name, text, version, _, _ in await rows(world)] == before, "no version came of it"
+    assert [(name, text, version) for name, text, version, _, _ in await rows(world)] == before, (
+        "no version came of it"
+    )
     await process(world, new)
     with pytest.raises(EmbedderMismatch):
         await process(world, OLD)
@@ -204,10 +234,12 @@ async def test_without_an_embedder_or_with_one_whose_vectors_a_store_does_not_ta
         assert (noted.model, noted.to) == (await OLD.fingerprint(), None)
 
 
-# -- both in use ------------------------------------------------------------------------------------------------------
+# -- both in use -----------------------------------------------------------------------
 
 
-async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(world: World, new: Embedder) -> None:
+async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(
+    world: World, new: Embedder
+) -> None:
     async with world:
         await fill(world)
         engine = await process(world, new, reindex=True)
@@ -227,10 +259,17 @@ async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(
         assert await found(engine, "tea") == {"A new beverage"}
         assert await found(old, "tea") == {"Ada prefers tea", "Tea again", "An old beverage"}
         assert (await engine.reindexing.run()).ended
-        assert await found(engine, "tea") == {"Ada prefers tea", "Tea again", "A new beverage", "An old beverage"}
+        assert await found(engine, "tea") == {
+            "Ada prefers tea",
+            "Tea again",
+            "A new beverage",
+            "An old beverage",
+        }
 
 
-async def test_of_a_half_made_store_nothing_is_compared_that_means_something_else(world: World, new: Embedder) -> None:
+async def test_of_a_half_made_store_nothing_is_compared_that_means_something_else(
+    world: World, new: Embedder
+) -> None:
     """Vectors of the same length, of which one embedder's tea is the other's heron."""
     async with world:
         await fill(world)
@@ -247,8 +286,14 @@ async def test_of_a_half_made_store_nothing_is_compared_that_means_something_els
             for one in (engine, old):
                 for scope in (USER, SESSION):
                     assert all(right in hit.lower() for hit in await found(one, text, scope))
-                    assert all(right in hit.lower() for hit in await found(one, text, scope, known_at=world.clock.moment))
-            both = await found(engine, text) | await found(old, text), await found(engine, text, SESSION) | await found(old, text, SESSION)
+                    assert all(
+                        right in hit.lower()
+                        for hit in await found(one, text, scope, known_at=world.clock.moment)
+                    )
+            both = (
+                await found(engine, text) | await found(old, text),
+                await found(engine, text, SESSION) | await found(old, text, SESSION),
+            )
             assert all(both), "what one does not find the other does"
         assert (await engine.reindexing.run()).ended
 
@@ -258,7 +303,10 @@ async def test_what_is_found_by_words_is_not_compared_with_a_vector_of_the_other
         await world.write("A heron in the snow", scope=USER)
         engine = await process(world, ALIKE, reindex=True)
         for at in (None, world.clock.moment):
-            words, both = [await engine.searching.search(Asked(TENANT, (USER,), by=by, known_at=at), "beverage snow") for by in ("words", "both")]
+            words, both = [
+                await engine.searching.search(Asked(TENANT, (USER,), by=by, known_at=at), "beverage snow")
+                for by in ("words", "both")
+            ]
             assert [hit.score for hit in both] == pytest.approx([hit.score for hit in words])
             assert 0 < (words[0].relevance or 0) < 1
 
@@ -292,7 +340,9 @@ async def test_both_open_also_where_it_was_broken_off_between_two_notes(ending: 
         assert await others(world, new) == []
 
 
-async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its_sweeps(new: Embedder) -> None:
+async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its_sweeps(
+    new: Embedder,
+) -> None:
     async with World(embedder=OLD) as world:
         await fill(world)
         engine = await process(world, new, reindex=True)
@@ -312,7 +362,9 @@ async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its
 
 
 async def test_a_search_during_which_it_ends_is_answered_as_any_other(new: Embedder) -> None:
-    """The stores asked before were asked among one's own, those asked afterwards are not."""
+    """The stores asked before were asked among one's own, those asked afterwards are
+    not.
+    """
     async with World(embedder=OLD) as world:
         await world.write("Ada prefers tea", scope=USER)
         engine = await process(world, new, reindex=True)
@@ -352,17 +404,28 @@ async def test_another_embedder_may_be_chosen_half_way_also_the_one_before(new: 
             await process(world, new)
 
 
-# -- whatever happens meanwhile ---------------------------------------------------------------------------------------
+# -- whatever happens meanwhile --------------------------------------------------------
 
 
-STEPS = ("embedder.check", "embedder.note", "reindex.find", "reindex.read", "reindex.put", "passages.read", "messages.read", "reindex.messages")
+STEPS = (
+    "embedder.check",
+    "embedder.note",
+    "reindex.find",
+    "reindex.read",
+    "reindex.put",
+    "passages.read",
+    "messages.read",
+    "reindex.messages",
+)
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.thorough
 async def test_broken_off_anywhere_it_goes_on_where_it_was(step: str, where: str, new: Embedder) -> None:
-    """In each store at each of its steps, at the first time and at the second, as a process ends that loses its stores."""
+    """In each store at each of its steps, at the first time and at the second, as a
+    process ends that loses its stores.
+    """
     for number in range(6):
         async with World(embedder=OLD, settings=PAGE) as world:
             await fill(world)
@@ -411,7 +474,10 @@ async def test_a_store_that_is_away_is_named_and_the_rest_goes_on(new: Embedder)
         came = await engine.reindexing.run()
         assert not came.ended
         assert "long" in came.waiting[0]
-        assert await found(engine, "beverage", SESSION) == {"Ada prefers tea, it was said", "Tea again, it was said"}
+        assert await found(engine, "beverage", SESSION) == {
+            "Ada prefers tea, it was said",
+            "Tea again, it was said",
+        }
         world.heal()
         assert (await engine.reindexing.run()).ended
         assert await others(world, new) == []
@@ -429,13 +495,19 @@ async def test_what_is_edited_while_its_text_is_embedded_stays_as_edited(world: 
         new.meanwhile = edit
         assert (await engine.reindexing.run()).ended
         assert await found(engine, "bird") == {"Ada saw a heron"}
-        assert [old.content for old in await engine.entries.history(TENANT, entry.id)] == ["Ada prefers tea", "Ada saw a heron"]
+        assert [old.content for old in await engine.entries.history(TENANT, entry.id)] == [
+            "Ada prefers tea",
+            "Ada saw a heron",
+        ]
         assert await others(world, new) == []
 
 
 async def test_what_is_erased_while_its_text_is_embedded_does_not_return(world: World, new: Embedder) -> None:
     async with world:
-        entry, kept = await world.write("Ada prefers tea", scope=USER), await world.write("tea again", scope=USER)
+        entry, kept = (
+            await world.write("Ada prefers tea", scope=USER),
+            await world.write("tea again", scope=USER),
+        )
         session = await begun(world.engine)
         await session.append([user("tea with milk", "m1"), user("a bird", "m2")])
         await heard(session, "tea")
@@ -488,7 +560,9 @@ async def test_what_moves_onward_meanwhile_is_met_where_it_goes(new: Embedder) -
         assert await found(engine, "beverage", SESSION) == {"Ada prefers tea", "tea again"}
 
 
-async def test_a_version_on_its_way_to_a_store_that_does_not_take_it_keeps_it_from_ending(new: Embedder) -> None:
+async def test_a_version_on_its_way_to_a_store_that_does_not_take_it_keeps_it_from_ending(
+    new: Embedder,
+) -> None:
     async with World(embedder=OLD) as world:
         entry = await world.write("tea, it was said")
         engine = await process(world, new, reindex=True)
@@ -501,7 +575,10 @@ async def test_a_version_on_its_way_to_a_store_that_does_not_take_it_keeps_it_fr
         world.heal()
         assert (await engine.reindexing.run()).ended
         assert await others(world, new) == []
-        assert [old.content for old in await engine.entries.history(TENANT, entry.id)] == ["tea, it was said", "a heron, it was said"]
+        assert [old.content for old in await engine.entries.history(TENANT, entry.id)] == [
+            "tea, it was said",
+            "a heron, it was said",
+        ]
 
 
 async def test_a_passage_of_what_a_message_says_no_more_stands_in_nobodys_way(new: Embedder) -> None:
@@ -523,7 +600,9 @@ async def test_a_passage_of_what_a_message_says_no_more_stands_in_nobodys_way(ne
 
 @pytest.mark.parametrize("kind", ["move", "edit"])
 async def test_what_was_under_way_when_it_ended_is_made_anew_by_a_sweep(kind: str, new: Embedder) -> None:
-    """A write that read the record before and brings its vector back, at the same version or as the next."""
+    """A write that read the record before and brings its vector back, at the same
+    version or as the next.
+    """
     async with World(embedder=OLD).in_one_store("mid", "long") as world:
         entry = await world.write("Ada prefers tea", scope=USER)
         engine = await process(world, new, reindex=True)

@@ -1,4 +1,6 @@
-"""Retention by rule: nothing goes that no rule names, everything goes that a rule names, and nothing that is held."""
+"""Retention by rule: nothing goes that no rule names, everything goes that a rule
+names, and nothing that is held.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,12 @@ OLD = rule("old", when={"older_than": "90d"})
 
 
 async def _homes(world: World) -> dict[str, Record]:
-    return {row.key.id: row for store in world.stores for row in await world.rows(store, ENTRIES) if row.role is CopyRole.HOME}
+    return {
+        row.key.id: row
+        for store in world.stores
+        for row in await world.rows(store, ENTRIES)
+        if row.role is CopyRole.HOME
+    }
 
 
 async def _hold(world: World, entry: Entry) -> None:
@@ -53,7 +60,9 @@ async def _hold(world: World, entry: Entry) -> None:
 
 async def test_what_a_rule_names_goes_with_its_past_its_links_and_its_copies_in_every_store() -> None:
     async with World(retention=[OLD]) as world:
-        entries = [await world.write(f"text {n}", scope=scope) for n, scope in enumerate((SESSION, USER, ORG))]
+        entries = [
+            await world.write(f"text {n}", scope=scope) for n, scope in enumerate((SESSION, USER, ORG))
+        ]
         await world.move(entries[1], "long")
         for entry in entries:
             await world.update(entry, content="text, edited")
@@ -63,7 +72,9 @@ async def test_what_a_rule_names_goes_with_its_past_its_links_and_its_copies_in_
         assert (await world.engine.maintenance.sweep()).deleted == 0
         world.clock.advance(2 * DAY)
         assert (await world.engine.maintenance.sweep()).deleted == 3
-        assert {row.key.id for store in world.stores for row in await world.rows(store, ENTRIES)} == {fresh.id}
+        assert {row.key.id for store in world.stores for row in await world.rows(store, ENTRIES)} == {
+            fresh.id
+        }
         assert await world.rows(world.mid, ENTRY_VERSIONS) == []
         assert await world.engine.relations.related(TENANT) == []
         assert await world.owed() == 0
@@ -71,7 +82,10 @@ async def test_what_a_rule_names_goes_with_its_past_its_links_and_its_copies_in_
 
 async def test_what_is_kept_by_an_earlier_rule_or_held_stays() -> None:
     async with World(retention=[rule("pinned", then="keep", when={"tag": "pinned"}), OLD]) as world:
-        pinned, held = await world.write("text pinned", tags=["pinned"]), await world.write("text held", scope=USER)
+        pinned, held = (
+            await world.write("text pinned", tags=["pinned"]),
+            await world.write("text held", scope=USER),
+        )
         await world.write("text", scope=ORG)
         await _hold(world, held)
         world.clock.advance(91 * DAY)
@@ -82,7 +96,10 @@ async def test_what_is_kept_by_an_earlier_rule_or_held_stays() -> None:
 
 
 async def test_what_lies_beyond_what_a_scope_may_hold_goes_oldest_first() -> None:
-    async with World(retention=[rule("crowded", when={"scope_over": {"count": 3}}, scope_kinds=["user"])], settings=EngineSettings(page=2)) as world:
+    async with World(
+        retention=[rule("crowded", when={"scope_over": {"count": 3}}, scope_kinds=["user"])],
+        settings=EngineSettings(page=2),
+    ) as world:
         for n in range(7):
             await world.write(f"text {n}", scope=USER)
             await world.write(f"text {n}", scope=ORG)
@@ -100,9 +117,15 @@ async def test_kept_versions_go_beyond_so_many_and_the_current_one_never() -> No
         await world.update(other, content="text, edited")
         report = await world.engine.maintenance.sweep()
         assert (report.dropped_versions, report.deleted) == (3, 0)
-        assert [version.content for version in await world.engine.entries.history(TENANT, entry.id)] == ["text 3", "text 4", "text 5"]
+        assert [version.content for version in await world.engine.entries.history(TENANT, entry.id)] == [
+            "text 3",
+            "text 4",
+            "text 5",
+        ]
         assert len(await world.engine.entries.history(TENANT, other.id)) == 2
-        assert await world.get(entry, known_at=then - 4 * HOUR - timedelta(minutes=1)) is None, "unknown (D34)"
+        assert await world.get(entry, known_at=then - 4 * HOUR - timedelta(minutes=1)) is None, (
+            "unknown (D34)"
+        )
         known = await world.get(entry, known_at=then - timedelta(minutes=1))
         assert known is not None
         assert known.content == "text 4"
@@ -112,7 +135,10 @@ async def test_kept_versions_go_beyond_so_many_and_the_current_one_never() -> No
 
 
 async def test_kept_versions_go_so_long_after_they_were_replaced() -> None:
-    async with World(retention=[rule("month", what="versions", versions_for=timedelta(days=30))], settings=EngineSettings(page=2)) as world:
+    async with World(
+        retention=[rule("month", what="versions", versions_for=timedelta(days=30))],
+        settings=EngineSettings(page=2),
+    ) as world:
         entries = [await world.write(f"text {n}", scope=USER) for n in range(5)]
         held = await world.write("text held", scope=USER)
         await _hold(world, held)
@@ -142,7 +168,11 @@ async def test_an_idle_session_is_ended_and_deleted_later_and_its_entries_have_r
         world.clock.advance(80 * DAY)
         assert (await world.engine.maintenance.sweep()).ended == 0
         world.clock.advance(11 * DAY)
-        assert [(one.action, one.rule) for one in (await world.engine.plan()).planned if one.collection == "sessions"] == [("end", "idle")]
+        assert [
+            (one.action, one.rule)
+            for one in (await world.engine.plan()).planned
+            if one.collection == "sessions"
+        ] == [("end", "idle")]
         assert (await world.engine.maintenance.sweep()).ended == 1
         assert (await session.info()).status == "ended"
         world.clock.advance(29 * DAY)
@@ -162,7 +192,11 @@ async def test_a_plan_and_a_sweep_name_once_what_several_rules_take() -> None:
         rule("either", what="versions", keep_versions=1, versions_for=timedelta(days=30)),
     ]
     async with World(retention=rules) as world:
-        held, _, edited = await world.write(tags=["red"], scope=USER), await world.write(tags=["red"], scope=USER), await world.write(scope=ORG)
+        held, _, edited = (
+            await world.write(tags=["red"], scope=USER),
+            await world.write(tags=["red"], scope=USER),
+            await world.write(scope=ORG),
+        )
         await _hold(world, held)
         world.clock.advance(50 * DAY)
         for n in range(3):
@@ -176,7 +210,10 @@ async def test_a_plan_and_a_sweep_name_once_what_several_rules_take() -> None:
 
 
 async def test_a_session_that_a_sweep_ends_is_deleted_by_none_but_a_later_one() -> None:
-    rules = [rule("idle", what="sessions", then="end", when={"idle_for": "90d"}), rule("over", what="sessions", when={"older_than": "90d"})]
+    rules = [
+        rule("idle", what="sessions", then="end", when={"idle_for": "90d"}),
+        rule("over", what="sessions", when={"older_than": "90d"}),
+    ]
     async with World(retention=rules) as world:
         await world.engine.conversations.create(TENANT, SessionDraft("s1"))
         world.clock.advance(91 * DAY)
@@ -204,12 +241,17 @@ async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_be_asked_
 
 
 @pytest.mark.parametrize("step", ["move.copy", "derive.home"])
-async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_go_where_they_are_to(step: str) -> None:
+async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_go_where_they_are_to(
+    step: str,
+) -> None:
     known = PromotionRule(name="known", on="session_end", to_scope="org:o1", when=Tagged("known"))
     ends = rule("idle", what="sessions", then="end", when={"idle_for": "1d"})
     async with World(retention=[ends], rules=(*DEFAULT_RULES, known)) as world:
         session = await world.engine.conversations.create(TENANT, SessionDraft("s1"))
-        fact, shared = await world.write(scope=SESSION, tags=["fact"]), await world.write(scope=SESSION, tags=["known"])
+        fact, shared = (
+            await world.write(scope=SESSION, tags=["fact"]),
+            await world.write(scope=SESSION, tags=["known"]),
+        )
         world.clock.advance(2 * DAY)
         for store in world.stores:
             store.fails_before.add(step)
@@ -223,7 +265,9 @@ async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_go_where_
 
 
 async def test_a_session_is_not_ended_by_rule_while_an_entry_that_is_to_go_owes_a_step() -> None:
-    """Here the passages of a long text: the rules for the end of a session are asked no more once it has ended."""
+    """Here the passages of a long text: the rules for the end of a session are asked no
+    more once it has ended.
+    """
     goes = PromotionRule(name="goes", on="session_end", source="short", target="mid", tags=["fact"])
     ends = rule("idle", what="sessions", then="end", when={"idle_for": "1d"})
     async with World(retention=[ends], rules=[goes], embedder=Embedder()) as world:
@@ -304,21 +348,35 @@ async def test_a_store_that_is_away_keeps_its_own_and_no_others() -> None:
         assert await world.get(there) is None
 
 
-# -- a long history ----------------------------------------------------------------------------------------------------
+# -- a long history --------------------------------------------------------------------
 
 ALL = (
     rule("pinned", then="keep", when={"tag": "pinned"}),
-    rule("session scraps", tiers=["short"], when={"all": [{"older_than": "5d"}, {"not": {"confidence_at_least": 0.5}}]}),
-    rule("idle", scope_kinds=["user", "org"], when={"any": [{"idle_for": "20d"}, {"all": [{"type": "feedback"}, {"older_than": "3d"}]}]}),
+    rule(
+        "session scraps",
+        tiers=["short"],
+        when={"all": [{"older_than": "5d"}, {"not": {"confidence_at_least": 0.5}}]},
+    ),
+    rule(
+        "idle",
+        scope_kinds=["user", "org"],
+        when={"any": [{"idle_for": "20d"}, {"all": [{"type": "feedback"}, {"older_than": "3d"}]}]},
+    ),
     rule("facts", what="versions", then="keep", types=["learning"]),
     rule("versions", what="versions", keep_versions=3, versions_for=timedelta(days=10)),
 )
 
 
 async def _named(world: World, rules: Sequence[RetentionRule]) -> tuple[set[str], set[str]]:
-    """The entries and the kept versions that the rules name now, by looking at everything that stands in the stores."""
+    """The entries and the kept versions that the rules name now, by looking at
+    everything that stands in the stores.
+    """
     now = world.clock.moment
-    entries = {key for key, row in (await _homes(world)).items() if retained(rules, "entries", facts_of(row), now).then == "delete"}
+    entries = {
+        key
+        for key, row in (await _homes(world)).items()
+        if retained(rules, "entries", facts_of(row), now).then == "delete"
+    }
     kept: dict[str, list[Record]] = {}
     for row in await world.rows(world.mid, ENTRY_VERSIONS):
         kept.setdefault(str(row.fields["entry_id"]), []).append(row)
@@ -339,10 +397,17 @@ async def test_over_a_long_history_exactly_what_the_rules_name_goes_and_the_plan
         living: list[Entry] = []
         for day in range(40):
             for _ in range(chance.randrange(4)):
-                draft: dict[str, Any] = {"tags": chance.choice(([], ["pinned"])), "type": chance.choice(list(EntryType))}
+                draft: dict[str, Any] = {
+                    "tags": chance.choice(([], ["pinned"])),
+                    "type": chance.choice(list(EntryType)),
+                }
                 draft |= {"metadata": {"confidence": chance.random()}} if chance.random() < 0.5 else {}
                 draft |= {"expires_at": world.clock() + 4 * DAY} if chance.random() < 0.1 else {}
-                living.append(await world.write(f"text {day}", scope=chance.choice((SESSION, USER, ORG, Scope.session("s2"))), **draft))
+                living.append(
+                    await world.write(
+                        f"text {day}", scope=chance.choice((SESSION, USER, ORG, Scope.session("s2"))), **draft
+                    )
+                )
             for entry in chance.sample(living, min(4, len(living))):
                 try:
                     match chance.randrange(5):
@@ -357,16 +422,27 @@ async def test_over_a_long_history_exactly_what_the_rules_name_goes_and_the_plan
                     living.remove(entry)
             world.clock.advance(chance.choice((HOUR, DAY, DAY)))
             went += await _sweep_and_check(world, held & (await _homes(world)).keys())
-        assert min(went[name] for name in ("entries", "held", "versions", "expired")) > 0, "all of it was tried"
+        assert min(went[name] for name in ("entries", "held", "versions", "expired")) > 0, (
+            "all of it was tried"
+        )
 
 
 async def _sweep_and_check(world: World, held: set[str]) -> Counter[str]:
-    """A sweep deletes what the rules name and is not held, and what has expired; nothing else; and its plan said so."""
+    """A sweep deletes what the rules name and is not held, and what has expired;
+    nothing else; and its plan said so.
+    """
     await world.flush()
     await world.engine.accesses.tell()
-    before, kept_before = await _homes(world), {row.key.id: row for row in await world.rows(world.mid, ENTRY_VERSIONS)}
+    before, kept_before = (
+        await _homes(world),
+        {row.key.id: row for row in await world.rows(world.mid, ENTRY_VERSIONS)},
+    )
     entries, versions = await _named(world, ALL)
-    over = {key for key, row in before.items() if row.expires_at is not None and row.expires_at < world.clock.moment - DAY}
+    over = {
+        key
+        for key, row in before.items()
+        if row.expires_at is not None and row.expires_at < world.clock.moment - DAY
+    }
     spared = {key for key, row in kept_before.items() if row.fields["entry_id"] in held}
     plan = [one for one in (await world.engine.plan()).planned if one.action == "delete"]
     assert {one.id for one in plan if one.collection == "entries"} == entries - held
@@ -374,14 +450,19 @@ async def _sweep_and_check(world: World, held: set[str]) -> Counter[str]:
     assert {one.id for one in plan if one.collection == "entry_versions"} == versions - spared - going
     report = await world.engine.maintenance.sweep(Allowance())
     assert (report.ran, report.waiting, report.stays) == (True, (), ())
-    after, kept_after = await _homes(world), {row.key.id for row in await world.rows(world.mid, ENTRY_VERSIONS)}
+    after, kept_after = (
+        await _homes(world),
+        {row.key.id for row in await world.rows(world.mid, ENTRY_VERSIONS)},
+    )
     gone = before.keys() - after.keys()
     assert gone == (entries | over) - held
     with_them = {key for key, row in kept_before.items() if row.fields["entry_id"] in gone}
     assert kept_before.keys() - kept_after == (versions - spared) | with_them
     everything = {row.key.id for store in world.stores for row in await world.rows(store, ENTRIES)}
     assert everything == after.keys(), "no copy outlives its home"
-    return Counter(entries=report.deleted, versions=report.dropped_versions, held=report.held, expired=report.expired)
+    return Counter(
+        entries=report.deleted, versions=report.dropped_versions, held=report.held, expired=report.expired
+    )
 
 
 async def _all(world: World) -> list[Entry]:

@@ -1,4 +1,6 @@
-"""Rules on what a scope holds, on tenants and scope kinds, behind a write, and into broader scopes; policies in Python; the plan of a sweep."""
+"""Rules on what a scope holds, on tenants and scope kinds, behind a write, and into
+broader scopes; policies in Python; the plan of a sweep.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,16 @@ def ids(entries: Sequence[Entry]) -> list[str]:
     return [entry.id for entry in entries]
 
 
-# -- what a scope holds -------------------------------------------------------------------------------------------------
+# -- what a scope holds ----------------------------------------------------------------
 
 
 async def test_the_newest_of_each_scope_stay() -> None:
     async with World(rules=(TWO,)) as world:
         first = await written(world, "a", "b", "c", "d")
         other = await written(world, "e", "f", scope=Scope.session("s2"))
-        assert [(moved[0], moved[4]) for moved in await swept(world)] == [(i, "beyond the newest 2 of its scope") for i in ids(first[:2])]
+        assert [(moved[0], moved[4]) for moved in await swept(world)] == [
+            (i, "beyond the newest 2 of its scope") for i in ids(first[:2])
+        ]
         assert await swept(world) == []
         assert sorted(await world.browse()) == ["a", "b", "c", "d"]
         assert len(await world.browse(Scope.session("s2"))) == len(other)
@@ -71,7 +75,9 @@ async def test_the_newest_of_each_scope_stay() -> None:
     ids=lambda value: value if isinstance(value, str) else value.describe(),
 )
 async def test_a_scope_is_measured_by_count_by_bytes_and_by_tokens(when: Condition, stay: str) -> None:
-    """Of four texts, the last has five bytes and the others four; the last costs three tokens and the others one."""
+    """Of four texts, the last has five bytes and the others four; the last costs three
+    tokens and the others one.
+    """
     async with World(rules=(PromotionRule(name="measured", on="sweep", when=when),)) as world:
         for text in ("aaaa", "bbbb", "cccc", "dddé"):
             await written(world, text, tags=[text[0]])
@@ -102,11 +108,13 @@ async def test_the_end_of_a_session_measures_what_each_tier_holds() -> None:
         assert [moved.entry_id for moved in report.moved] == ids(entries[:1])
 
 
-# -- whose --------------------------------------------------------------------------------------------------------------
+# -- whose -----------------------------------------------------------------------------
 
 
 async def test_a_rule_for_tenants_and_scope_kinds_takes_theirs_alone() -> None:
-    rule = PromotionRule(name="theirs", on="sweep", source="mid", target="long", tenants=("acme",), scope_kinds=("user",))
+    rule = PromotionRule(
+        name="theirs", on="sweep", source="mid", target="long", tenants=("acme",), scope_kinds=("user",)
+    )
     async with World(rules=(rule,)) as world:
         mine = await world.write("mine", USER)
         await world.write("ours", ORG)
@@ -127,14 +135,17 @@ async def test_a_sweep_for_one_tenant_reads_nothing_of_the_others() -> None:
 
 
 async def test_an_entry_goes_one_tier_in_a_sweep() -> None:
-    rules = [PromotionRule(name=name, on="sweep", source=name, target=to) for name, to in (("short", "mid"), ("mid", "long"))]
+    rules = [
+        PromotionRule(name=name, on="sweep", source=name, target=to)
+        for name, to in (("short", "mid"), ("mid", "long"))
+    ]
     async with World(rules=rules) as world:
         entry = await world.write()
         assert [moved[:3] for moved in await swept(world)] == [(entry.id, "short", "mid")]
         assert [moved[:3] for moved in await swept(world)] == [(entry.id, "mid", "long")]
 
 
-# -- behind a write -----------------------------------------------------------------------------------------------------
+# -- behind a write --------------------------------------------------------------------
 
 BEHIND = PromotionRule(name="behind", on="write", when=ScopeOver(count=2))
 
@@ -194,7 +205,7 @@ async def test_a_scope_is_gone_through_until_nothing_more_is_beyond() -> None:
         assert world.short.rows_read > before
 
 
-# -- into broader scopes ------------------------------------------------------------------------------------------------
+# -- into broader scopes ---------------------------------------------------------------
 
 TO_USER = PromotionRule(name="known", on="session_end", to_scope="user", tags=("fact",))
 
@@ -206,7 +217,12 @@ async def test_the_end_of_a_session_copies_into_its_users_scope_once() -> None:
         fact, other = await world.write("a fact", tags=["fact"]), await world.write("chatter")
         report = await world.engine.promotion.end_session(TENANT, SESSION)
         [copied] = report.copied
-        assert (copied.entry_id, copied.to_scope, copied.rule, copied.because) == (fact.id, "user:ada", "known", "tagged 'fact'")
+        assert (copied.entry_id, copied.to_scope, copied.rule, copied.because) == (
+            fact.id,
+            "user:ada",
+            "known",
+            "tagged 'fact'",
+        )
         assert {moved.entry_id for moved in report.moved} == {fact.id, other.id}
         assert await world.browse(USER) == ["a fact"]
         again = await world.write("another", tags=["fact"])
@@ -243,7 +259,7 @@ async def test_what_cannot_be_copied_is_told() -> None:
         assert any("session 's1' names no user" in kept.because for kept in report.kept)
 
 
-# -- policies -----------------------------------------------------------------------------------------------------------
+# -- policies --------------------------------------------------------------------------
 
 
 class Loud:
@@ -264,7 +280,10 @@ class Loud:
 
 async def test_a_policy_is_asked_after_the_rules_and_what_it_raises_costs_that_record_only() -> None:
     loud = Loud("BAD")
-    async with World(rules=(PromotionRule(name="tagged", on="sweep", target="long", tags=("fact",)),), policies=(CustomRule.of(loud),)) as world:
+    async with World(
+        rules=(PromotionRule(name="tagged", on="sweep", target="long", tags=("fact",)),),
+        policies=(CustomRule.of(loud),),
+    ) as world:
         fact = await world.write("FACT", tags=["fact"])
         bad, quiet, shout = [await world.write(text) for text in ("BAD", "quiet", "SHOUT")]
         await world.write("ELSEWHERE", USER)
@@ -272,14 +291,18 @@ async def test_a_policy_is_asked_after_the_rules_and_what_it_raises_costs_that_r
         assert sorted((m.entry_id, m.to_tier, m.rule, m.because) for m in report.moved) == sorted(
             [(fact.id, "long", "tagged", "tagged 'fact'"), (shout.id, "mid", "loud", "it is loud")]
         )
-        assert [(kept.entry_id, kept.because) for kept in report.kept] == [(bad.id, "policy 'loud' failed: ZeroDivisionError: oh")]
+        assert [(kept.entry_id, kept.because) for kept in report.kept] == [
+            (bad.id, "policy 'loud' failed: ZeroDivisionError: oh")
+        ]
         assert sorted(loud.asked) == ["BAD", "SHOUT", "quiet"]
         assert (await world.stands(quiet))[0] == "home"
         swept_by_maintenance = await world.engine.maintenance.sweep()
         assert any("policy 'loud' failed" in said for said in swept_by_maintenance.stays)
 
 
-@pytest.mark.parametrize("answer", [Decision("short"), Decision("attic"), "mid", Decision("mid", to_scope="user")], ids=str)
+@pytest.mark.parametrize(
+    "answer", [Decision("short"), Decision("attic"), "mid", Decision("mid", to_scope="user")], ids=str
+)
 async def test_a_policy_that_answers_nonsense_has_failed(answer: Any) -> None:
     loud = Loud()
     loud.decide = lambda record, facts, now: answer  # type: ignore[method-assign]

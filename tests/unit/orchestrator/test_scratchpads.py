@@ -1,4 +1,6 @@
-"""Scratchpads where stores fail, others are first, and a clearing does not end: nothing is lost, doubled, or above the cap."""
+"""Scratchpads where stores fail, others are first, and a clearing does not end: nothing
+is lost, doubled, or above the cap.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ async def test_an_append_that_the_store_refuses_twice_says_so_and_can_be_repeate
 
 @pytest.mark.behaviour("D130")
 async def test_who_is_overtaken_knows_what_the_other_wrote(world: World) -> None:
-    """Another process appends between the look at the end and the put: of two that would each have had room one is refused."""
+    """Another process appends between the look at the end and the put: of two that
+    would each have had room one is refused.
+    """
     other = await world.another_process()
     with patch.object(scratchpads, "CAP", 3 * 26):
         await append(world, "a")
@@ -79,7 +83,9 @@ async def test_who_is_overtaken_knows_what_the_other_wrote(world: World) -> None
 
 @pytest.mark.behaviour("D130", "D132")
 async def test_who_is_slow_does_not_append_where_a_clearing_has_deleted(world: World) -> None:
-    """Between its look at the end and its put another process takes the place, clears it, and deletes the row: a seed of the simulation found it."""
+    """Between its look at the end and its put another process takes the place, clears
+    it, and deletes the row: a seed of the simulation found it.
+    """
     other = await world.another_process()
     await append(world, "one")
 
@@ -106,8 +112,12 @@ async def test_of_a_long_text_for_which_there_is_no_room_nothing_is_stored(world
 
 @pytest.mark.behaviour("D130")
 @pytest.mark.parametrize("fails", [False, True])
-async def test_where_another_takes_the_room_of_a_long_text_its_parts_go_at_once(world: World, fails: bool) -> None:
-    """What cannot be dropped then a sweep drops: that there is no room is what the caller is told."""
+async def test_where_another_takes_the_room_of_a_long_text_its_parts_go_at_once(
+    world: World, fails: bool
+) -> None:
+    """What cannot be dropped then a sweep drops: that there is no room is what the
+    caller is told.
+    """
     other = await world.another_process()
     with patch.object(scratchpads, "CAP", 160), patch.object(scratchpads, "PART_BYTES", 30):
         world.mid.before["scratchpad.put"] = lambda: other.scratchpads.append(TENANT, AGENT, "a" * 40)
@@ -121,7 +131,11 @@ async def test_where_another_takes_the_room_of_a_long_text_its_parts_go_at_once(
             world.heal()
             world.clock.advance(world.engine.settings.mark_life * 2)
             await world.engine.maintenance.sweep()
-        assert [row.fields.get("parts") for row in await world.rows(world.mid, SCRATCHPADS) if "place" in row.fields] == [3]
+        assert [
+            row.fields.get("parts")
+            for row in await world.rows(world.mid, SCRATCHPADS)
+            if "place" in row.fields
+        ] == [3]
         assert len(await world.rows(world.mid, SCRATCHPADS)) == 1 + 3
         assert await world.owed() == 0
 
@@ -136,7 +150,10 @@ async def test_where_another_appends_first_no_part_is_left_of_what_was_to_be_res
 
 
 async def test_what_is_put_in_parts_within_one_microsecond_owes_nothing(world: World) -> None:
-    with patch.object(scratchpads, "PART_BYTES", 16), patch.object(Clock, "__call__", lambda clock: clock.moment):
+    with (
+        patch.object(scratchpads, "PART_BYTES", 16),
+        patch.object(Clock, "__call__", lambda clock: clock.moment),
+    ):
         await append(world, "a text of some length, in parts")
     assert await world.owed() == 0
     assert await noted(world) == ["a text of some length, in parts"]
@@ -166,7 +183,9 @@ async def test_of_two_clearings_at_once_each_takes_what_it_saw(world: World) -> 
 
     world.mid.before["scratchpad.put"] = another
     await world.engine.scratchpads.clear(TENANT, AGENT)
-    assert await noted(world) == ["three"], "cleared by the other, not brought back by the one that had seen less"
+    assert await noted(world) == ["three"], (
+        "cleared by the other, not brought back by the one that had seen less"
+    )
 
 
 @pytest.mark.behaviour("D130")
@@ -209,7 +228,9 @@ async def test_what_a_tenants_end_left_is_not_in_the_way(world: World) -> None:
 
 
 async def test_processes_that_append_and_clear_at_once_lose_nothing(world: World) -> None:
-    """A long history: what stands in the end is what was acknowledged and not cleared, each once."""
+    """A long history: what stands in the end is what was acknowledged and not cleared,
+    each once.
+    """
     engines = [world.engine, *[await world.another_process() for _ in range(3)]]
 
     async def write(number: int) -> list[str]:
@@ -226,9 +247,9 @@ async def test_processes_that_append_and_clear_at_once_lose_nothing(world: World
     there = await noted(world)
     assert len(there) == len(set(there))
     for said in told:
-        assert [text for text in there if text in said] == said[len(said) - len([text for text in there if text in said]) :], (
-            "what is gone came first"
-        )
+        assert [text for text in there if text in said] == said[
+            len(said) - len([text for text in there if text in said]) :
+        ], "what is gone came first"
     assert told[0][13:] == [text for text in there if text in told[0]], "of who cleared, what came behind it"
     newest = await world.mid.query(Query(SCRATCHPADS, within(Partition(TENANT, f"scratchpad:{AGENT}"))))
     assert len(newest.records) == len(there) + 1
@@ -267,7 +288,10 @@ async def test_an_append_in_parts_of_which_one_is_lost_is_said_to_be_damaged(wor
     gone = next(row for row in await world.rows(world.mid, SCRATCHPADS) if "place" not in row.fields)
     await world.mid.apply([Delete(SCRATCHPADS, gone.key, gone.version + 1, Newer())])
     found = await world.engine.scratchpads.read(TENANT, AGENT)
-    assert ([line for line in found.content.splitlines() if not line.startswith("## ")], found.damaged) == (["one", "two"], 1)
+    assert ([line for line in found.content.splitlines() if not line.startswith("## ")], found.damaged) == (
+        ["one", "two"],
+        1,
+    )
 
 
 @pytest.mark.behaviour("D130")
@@ -294,7 +318,10 @@ async def test_an_append_that_is_lost_or_cannot_be_read_is_told_of(world: World,
     else:
         world.mid.state.damage("scratchpads", gone.key)
     found = await world.engine.scratchpads.read(TENANT, AGENT)
-    assert ([line for line in found.content.splitlines() if not line.startswith("## ")], found.damaged) == (["one", "three"], 1)
+    assert ([line for line in found.content.splitlines() if not line.startswith("## ")], found.damaged) == (
+        ["one", "three"],
+        1,
+    )
 
 
 @pytest.mark.behaviour("D130")
@@ -322,7 +349,9 @@ async def test_what_a_clearing_took_stays_while_the_tenant_is_held(world: World)
     world.mid.fails_before.add("scratchpad.drop")
     assert await world.engine.scratchpads.clear(TENANT, AGENT)
     world.heal()
-    await world.engine.erasure.holds.place(TENANT, LegalHold("case", "tenant", TENANT, "r", None, world.clock()))
+    await world.engine.erasure.holds.place(
+        TENANT, LegalHold("case", "tenant", TENANT, "r", None, world.clock())
+    )
     await world.engine.maintenance.sweep()
     assert len(await world.rows(world.mid, SCRATCHPADS)) == 2
     assert await noted(world) == []

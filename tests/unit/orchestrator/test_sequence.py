@@ -1,4 +1,6 @@
-"""Entries of one moment, some of them without a sequence, as earlier releases stored them."""
+"""Entries of one moment, some of them without a sequence, as earlier releases stored
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.unit.orchestrator.world import DAY, TENANT, USER, World
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])
 @pytest.mark.parametrize("order", ["oldest", "newest"])
-async def test_entries_without_a_sequence_come_before_the_others_by_id(world: World, limit: int, order: str) -> None:
+async def test_entries_without_a_sequence_come_before_the_others_by_id(
+    world: World, limit: int, order: str
+) -> None:
     born = world.clock() - DAY
     entries = [await world.write(f"n{n}", scope=USER, created_at=born, key=f"k{n}") for n in range(7)]
     older = {entry.id for entry in entries[4:]}

@@ -1,4 +1,6 @@
-"""Slips that the other tests of the engine let pass once: each with a story of several processes that shows it."""
+"""Slips that the other tests of the engine let pass once: each with a story of several
+processes that shows it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import pytest
 from memory import Memory
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import QuotaExceeded, StoreUnavailable
-from memory.orchestrator import cache, entries, quotas, referrers, rolling_back, superseding, tiering, transfer
+from memory.orchestrator import (
+    cache,
+    entries,
+    quotas,
+    referrers,
+    rolling_back,
+    superseding,
+    tiering,
+    transfer,
+)
 from memory.orchestrator.collections import ENTRY_VERSIONS
 from memory.orchestrator.conversations import log as logs
 from memory.orchestrator.conversations import sessions
@@ -36,7 +47,9 @@ async def superseded(world: World) -> None:
     """What a source superseded is true again once the source is reverted."""
     async with world:
         old = await world.write("good", SESSION)
-        await world.engine.superseding.write(TENANT, EntryDraft(scope=USER, content="evil", source="web"), Superseded([old.id]))
+        await world.engine.superseding.write(
+            TENANT, EntryDraft(scope=USER, content="evil", source="web"), Superseded([old.id])
+        )
         assert await world.browse(SESSION) == []
         await roll_back(world)
         assert await world.browse(SESSION) == ["good"]
@@ -60,11 +73,15 @@ async def remembered_session(_: Path) -> None:
 
 
 async def remembered_message(_: Path) -> None:
-    """Nobody was told of an edit, since its writer died: a process that remembers the message shows the edit a minute later."""
+    """Nobody was told of an edit, since its writer died: a process that remembers the
+    message shows the edit a minute later.
+    """
     async with World() as world:
         session = await begun(world.engine)
         await session.append([user("first", "m1"), user("second", "m2")])
-        other = await (await world.another_process()).conversations.open(TENANT, SessionDraft("s1"), create=False)
+        other = await (await world.another_process()).conversations.open(
+            TENANT, SessionDraft("s1"), create=False
+        )
         world.mid.fails_before.add("log.append")
         with pytest.raises(StoreUnavailable):
             await other.update("m1", {"content": "changed"})
@@ -85,7 +102,9 @@ async def remembered_room(_: Path) -> None:
 
 
 async def remembered_copy(_: Path) -> None:
-    """A copy in a cache that was not invalidated misleads other processes for a bounded time."""
+    """A copy in a cache that was not invalidated misleads other processes for a bounded
+    time.
+    """
     async with World(short=VOLATILE) as world:
         entry, other = await world.write(), await world.another_process()
         await world.get(entry)
@@ -97,7 +116,9 @@ async def remembered_copy(_: Path) -> None:
 
 
 async def resumed_revert(_: Path) -> None:
-    """A sweep that resumes a revert leaves what the source wrote since, which is trusted again."""
+    """A sweep that resumes a revert leaves what the source wrote since, which is
+    trusted again.
+    """
     async with World() as world:
         await world.write("evil", USER, source="web")
         world.mid.fails_before.add("take_back.find")
@@ -110,7 +131,9 @@ async def resumed_revert(_: Path) -> None:
 
 
 async def edited_beside_revert(*, erase: bool, before: str) -> None:
-    """A writer who is trusted states an entry anew while its source is reverted: that stays."""
+    """A writer who is trusted states an entry anew while its source is reverted: that
+    stays.
+    """
     async with World() as world:
         await world.write("evil", USER, source="web", key="k")
         other = await world.another_process()
@@ -130,7 +153,10 @@ async def edited_beside_retiring_revert(_: Path) -> None:
 
 async def restored_versions(folder: Path) -> None:
     """An entry is deleted while its kept versions are imported: none of them stays."""
-    async with Memory(f"sqlite:///{folder}/here.db", embedder="none") as here, Memory(f"sqlite:///{folder}/there.db", embedder="none") as there:
+    async with (
+        Memory(f"sqlite:///{folder}/here.db", embedder="none") as here,
+        Memory(f"sqlite:///{folder}/there.db", embedder="none") as there,
+    ):
         entry = await here.write("one", scope="user:ada")
         for content in ("two", "three", "four"):
             await here.update(entry.id, content=content)
@@ -149,7 +175,9 @@ async def restored_versions(folder: Path) -> None:
 
 
 async def references(folder: Path) -> None:
-    """An entry is edited while it lets go of an artifact that is deleted: it points to none afterwards."""
+    """An entry is edited while it lets go of an artifact that is deleted: it points to
+    none afterwards.
+    """
     url = f"sqlite:///{folder}/m.db"
     async with Memory(url, embedder="none") as memory, Memory(url, embedder="none") as other:
         await memory.sessions.create("s1")
@@ -171,7 +199,9 @@ async def references(folder: Path) -> None:
 
 
 async def read_between(world: World, change: Callable[[Any], Awaitable[object]], **written: Any) -> Any:
-    """The entry as it is read after a change; somebody reads it, and the cache keeps that, once the change has invalidated the cache first."""
+    """The entry as it is read after a change; somebody reads it, and the cache keeps
+    that, once the change has invalidated the cache first.
+    """
     async with world:
         entry = await world.write(**written)
 
@@ -185,13 +215,20 @@ async def read_between(world: World, change: Callable[[Any], Awaitable[object]],
 
 async def cached_while_edited(_: Path) -> None:
     world = World(short=VOLATILE)
-    assert (await read_between(world, lambda entry: world.update(entry, content="edited"))).content == "edited"
+    assert (
+        await read_between(world, lambda entry: world.update(entry, content="edited"))
+    ).content == "edited"
 
 
 async def cached_while_superseded(_: Path) -> None:
     world = World(short=VOLATILE)
     draft = EntryDraft(scope=USER, content="new")
-    assert await read_between(world, lambda entry: world.engine.superseding.write(TENANT, draft, Superseded([entry.id]))) is None
+    assert (
+        await read_between(
+            world, lambda entry: world.engine.superseding.write(TENANT, draft, Superseded([entry.id]))
+        )
+        is None
+    )
 
 
 async def cached_while_unpinned(_: Path) -> None:
@@ -222,18 +259,34 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
     ),
     "who-superseded-is-forgotten-at-once": (
         superseded_in_one_store,
-        Slip(superseding, "Superseding._write_at_once", "retired_at(old, write.at, origins)", "retired_at(old, write.at)"),
+        Slip(
+            superseding,
+            "Superseding._write_at_once",
+            "retired_at(old, write.at, origins)",
+            "retired_at(old, write.at)",
+        ),
     ),
-    "who-superseded-is-not-noted": (superseded_in_another_store, Slip(entries, "retired_at", "list(origins)", "[]")),
+    "who-superseded-is-not-noted": (
+        superseded_in_another_store,
+        Slip(entries, "retired_at", "list(origins)", "[]"),
+    ),
     "a-remembered-session-never-expires": (
         remembered_session,
-        Slip(sessions, "SessionRecords.remembered", "not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR", "False"),
+        Slip(
+            sessions,
+            "SessionRecords.remembered",
+            "not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR",
+            "False",
+        ),
     ),
     "a-remembered-message-never-expires": (
         remembered_message,
         Slip(logs, "Log._refreshed", "not timedelta(0) <= now - seen.read_since < REMEMBERED_FOR", "False"),
     ),
-    "remembered-room-never-expires": (remembered_room, Slip(quotas, "Quotas._fits", " or self._placement.now() >= room.until", "")),
+    "remembered-room-never-expires": (
+        remembered_room,
+        Slip(quotas, "Quotas._fits", " or self._placement.now() >= room.until", ""),
+    ),
     "a-cached-copy-never-expires": (
         remembered_copy,
         Slip(cache, "Cache._is_fresh", " and abs(age) <= self._placement.settings.cache_max_age", ""),
@@ -248,25 +301,56 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
     ),
     "a-revert-retires-what-was-edited-meanwhile": (
         edited_beside_retiring_revert,
-        Slip(rolling_back, "RollingBack._take_back", "(record, wanted)\n        said", "(judged.record, wanted)\n        said"),
+        Slip(
+            rolling_back,
+            "RollingBack._take_back",
+            "(record, wanted)\n        said",
+            "(judged.record, wanted)\n        said",
+        ),
     ),
-    "restored-versions-outlive-their-entry": (restored_versions, Slip(transfer, "Transfer._left_behind", "for place in gone:", "for place in ():")),
-    "references-are-cleared-once": (references, Slip(referrers, "Referrers._let_go", "if not found:", "if True:")),
+    "restored-versions-outlive-their-entry": (
+        restored_versions,
+        Slip(transfer, "Transfer._left_behind", "for place in gone:", "for place in ():"),
+    ),
+    "references-are-cleared-once": (
+        references,
+        Slip(referrers, "Referrers._let_go", "if not found:", "if True:"),
+    ),
     "an-edit-stamps-the-cache-first-only": (
         cached_while_edited,
-        Slip(entries, "Entries._replace", "await self._cache.invalidate(ENTRIES, old.key)\n    await self._deliveries", "await self._deliveries"),
+        Slip(
+            entries,
+            "Entries._replace",
+            "await self._cache.invalidate(ENTRIES, old.key)\n    await self._deliveries",
+            "await self._deliveries",
+        ),
     ),
     "a-supersession-stamps-the-cache-first-only": (
         cached_while_superseded,
-        Slip(superseding, "Superseding._write_at_once", _AGAIN.format("*[old.key for old in olds]") + "        born", "born"),
+        Slip(
+            superseding,
+            "Superseding._write_at_once",
+            _AGAIN.format("*[old.key for old in olds]") + "        born",
+            "born",
+        ),
     ),
     "a-cleared-reference-stamps-the-cache-first-only": (
         cached_while_unpinned,
-        Slip(referrers, "Referrers._clear_in", _AGAIN.format("*[row.key for row in rows]") + "    return", "return"),
+        Slip(
+            referrers,
+            "Referrers._clear_in",
+            _AGAIN.format("*[row.key for row in rows]") + "    return",
+            "return",
+        ),
     ),
     "a-move-stamps-the-cache-first-only": (
         cached_while_moved,
-        Slip(tiering, "Tiering._relabel", "await self._cache.invalidate(collection, *[m.key for m in there])", "pass"),
+        Slip(
+            tiering,
+            "Tiering._relabel",
+            "await self._cache.invalidate(collection, *[m.key for m in there])",
+            "pass",
+        ),
     ),
 }
 

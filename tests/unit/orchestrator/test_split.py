@@ -1,4 +1,6 @@
-"""Several stores in one tier: what goes where, and that the whole engine works on them. The contract itself is in `tests/contract`."""
+"""Several stores in one tier: what goes where, and that the whole engine works on them.
+The contract itself is in `tests/contract`.
+"""
 
 from __future__ import annotations
 
@@ -49,17 +51,31 @@ async def split(**parts: InMemoryStore) -> tuple[SplitStore, dict[str, InMemoryS
 
 
 async def holding(parts: dict[str, InMemoryStore], n: int, at: Partition) -> set[str]:
-    return {name for name, part in parts.items() for c in (SAMPLES, PLAIN) if (await part.get(c, [key_of(n, at)]))[0] is not None}
+    return {
+        name
+        for name, part in parts.items()
+        for c in (SAMPLES, PLAIN)
+        if (await part.get(c, [key_of(n, at)]))[0] is not None
+    }
 
 
 async def test_a_record_lives_in_the_first_part_that_takes_it_and_nowhere_else() -> None:
     whole, parts = await split()
-    await done(whole, put(record(1)), put(record(2, FOREIGN)), put(record(3, SESSION)), put(record(4), collection=PLAIN))
+    await done(
+        whole,
+        put(record(1)),
+        put(record(2, FOREIGN)),
+        put(record(3, SESSION)),
+        put(record(4), collection=PLAIN),
+    )
     assert await holding(parts, 1, HERE) == {"rest"}
     assert await holding(parts, 2, FOREIGN) == {"umbrella"}
     assert await holding(parts, 3, SESSION) == {"sessions"}
     assert await holding(parts, 4, HERE) == {"plain"}
-    assert [r is not None for r in await whole.get(SAMPLES, [key_of(1), key_of(2, FOREIGN), key_of(3, SESSION), key_of(9)])] == [
+    assert [
+        r is not None
+        for r in await whole.get(SAMPLES, [key_of(1), key_of(2, FOREIGN), key_of(3, SESSION), key_of(9)])
+    ] == [
         True,
         True,
         True,
@@ -101,7 +117,9 @@ async def test_a_tombstone_is_purged_with_the_older_ones_of_the_other_parts() ->
 
 async def test_a_generation_raised_in_some_parts_only_is_made_equal_by_the_next_raise() -> None:
     whole, parts = await split()
-    await done(parts["plain"], RaiseGeneration(HERE), RaiseGeneration(HERE))  # as after a crash between the parts
+    await done(
+        parts["plain"], RaiseGeneration(HERE), RaiseGeneration(HERE)
+    )  # as after a crash between the parts
     (raised,) = await whole.apply([RaiseGeneration(HERE)])
     assert raised.number == 3
     for collection in (SAMPLES, PLAIN):
@@ -111,12 +129,16 @@ async def test_a_generation_raised_in_some_parts_only_is_made_equal_by_the_next_
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 50])
 @pytest.mark.parametrize("descending", [False, True])
-async def test_pages_of_several_parts_are_one_ordered_list_without_loss_or_doubles(limit: int, descending: bool) -> None:
+async def test_pages_of_several_parts_are_one_ordered_list_without_loss_or_doubles(
+    limit: int, descending: bool
+) -> None:
     whole, _ = await split()
     places = (HERE, SESSION)
     for n in range(12):
         here = record(n, places[n % 2])
-        await done(whole, put(replace(here, created_at=here.created_at - timedelta(seconds=n - n // 3))))  # ties of three
+        await done(
+            whole, put(replace(here, created_at=here.created_at - timedelta(seconds=n - n // 3)))
+        )  # ties of three
     query = Query(SAMPLES, Tenant("acme"), order=(Order("created_at", descending),), limit=limit)
     found: list[str] = []
     while True:
@@ -132,7 +154,11 @@ async def test_pages_of_several_parts_are_one_ordered_list_without_loss_or_doubl
 
 async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_other_parts() -> None:
     whole, parts = await split()
-    await done(whole, *[put(record(n, HERE)) for n in range(0, 8, 2)], *[put(record(n, SESSION)) for n in range(1, 9, 2)])
+    await done(
+        whole,
+        *[put(record(n, HERE)) for n in range(0, 8, 2)],
+        *[put(record(n, SESSION)) for n in range(1, 9, 2)],
+    )
     parts["rest"].state.damage("samples", key_of(4, HERE))
     query, found = Query(SAMPLES, Tenant("acme"), order=(Order("created_at"),), limit=2), list[str]()
     while True:
@@ -147,14 +173,26 @@ async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_othe
 async def test_everywhere_lists_a_tombstone_once_though_each_part_keeps_it() -> None:
     whole, _ = await split()
     await done(whole, delete(1, version=7))
-    page = await whole.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), limit=MAX_LIMIT))
+    page = await whole.query(
+        Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), limit=MAX_LIMIT)
+    )
     assert [t.key for t in page.records] == [key_of(1)]
 
 
 async def test_what_one_part_cannot_do_the_whole_cannot() -> None:
-    whole, _ = await split(sessions=store("sessions", lexical=False, durable=False, loss_window=timedelta(seconds=2), max_batch=10))
+    whole, _ = await split(
+        sessions=store(
+            "sessions", lexical=False, durable=False, loss_window=timedelta(seconds=2), max_batch=10
+        )
+    )
     can = whole.capabilities
-    assert (can.lexical, can.semantic, can.durable, can.atomic, can.max_batch) == (False, True, False, False, 10)
+    assert (can.lexical, can.semantic, can.durable, can.atomic, can.max_batch) == (
+        False,
+        True,
+        False,
+        False,
+        10,
+    )
     assert can.loss_window == timedelta(seconds=2)
     with pytest.raises(ConfigError, match="tier 'mid' on store 'sessions' lacks durable"):
         await Topology(short=whole, mid=whole, long=whole).open(DECLARED)
@@ -169,7 +207,9 @@ async def test_losing_what_a_part_acknowledged_can_be_accepted_by_its_name() -> 
 
 async def test_a_part_of_one_tier_cannot_serve_another_beside() -> None:
     whole, parts = await split()
-    with pytest.raises(ConfigError, match="store 'rest' is part of one tier's stores and also serves another tier"):
+    with pytest.raises(
+        ConfigError, match="store 'rest' is part of one tier's stores and also serves another tier"
+    ):
         await Topology(short=whole, mid=whole, long=parts["rest"]).open(DECLARED)
 
 
@@ -177,15 +217,24 @@ async def test_an_engine_works_on_a_split_tier_as_on_a_whole_one() -> None:
     mid, parts = await split()
     engine = Engine(Topology(short=store("short"), mid=mid, long=store("long")))
     await engine.open()
-    drafts = {t: EntryDraft(scope=Scope.user("ann"), content=f"the lantern of {t}") for t in ("acme", "umbrella")}
+    drafts = {
+        t: EntryDraft(scope=Scope.user("ann"), content=f"the lantern of {t}") for t in ("acme", "umbrella")
+    }
     entries = {t: await engine.entries.write(t, draft) for t, draft in drafts.items()}
-    changed = await engine.entries.update("umbrella", entries["umbrella"].id, {"content": "a lantern, mended"})
-    assert await parts["umbrella"].count(Query(ENTRIES, Tenant("umbrella"))) != await parts["rest"].count(Query(ENTRIES, Tenant("umbrella")))
+    changed = await engine.entries.update(
+        "umbrella", entries["umbrella"].id, {"content": "a lantern, mended"}
+    )
+    assert await parts["umbrella"].count(Query(ENTRIES, Tenant("umbrella"))) != await parts["rest"].count(
+        Query(ENTRIES, Tenant("umbrella"))
+    )
     for tenant in drafts:
         asked = Asked(tenant, (Scope.user("ann"),))
         assert [e.id for e in await engine.browsing.browse(asked)] == [entries[tenant].id]
         assert [h.entry.id for h in await engine.searching.search(asked, "lantern")] == [entries[tenant].id]
-    assert [e.content for e in await engine.entries.history("umbrella", changed.id)] == ["the lantern of umbrella", "a lantern, mended"]
+    assert [e.content for e in await engine.entries.history("umbrella", changed.id)] == [
+        "the lantern of umbrella",
+        "a lantern, mended",
+    ]
     assert await engine.delete("umbrella", changed.id)
     assert await engine.entries.get("umbrella", changed.id) is None
     assert await engine.entries.get("acme", entries["acme"].id) is not None
@@ -218,7 +267,10 @@ async def test_what_a_record_of_any_part_owes_is_counted_and_done() -> None:
     await engine.open()
     long.down = True
     places = {"rest": ("acme", Scope.user("ann")), "umbrella": ("umbrella", Scope.user("ann"))}
-    keys = {part: Key(t, (await engine.entries.write(t, EntryDraft(scope=at, content="a lantern"))).id) for part, (t, at) in places.items()}
+    keys = {
+        part: Key(t, (await engine.entries.write(t, EntryDraft(scope=at, content="a lantern"))).id)
+        for part, (t, at) in places.items()
+    }
     long.heal()
     for part, key in keys.items():
         assert isinstance((await parts[part].get(ENTRIES, [key]))[0], Record)

@@ -1,4 +1,6 @@
-"""Superseding: stored, linked and retired together, whatever fails on the way; in one batch, or by an operation."""
+"""Superseding: stored, linked and retired together, whatever fails on the way; in one
+batch, or by an operation.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,33 @@ from memory.ports.record import Key, Record
 from tests.unit.orchestrator.world import DURABLE, HOUR, ORG, SESSION, TENANT, USER, World
 
 AT_ONCE, OPERATION = USER, SESSION
-"""In a world of three stores what a user has is in one atomic store with its relations, what a session has is not."""
+"""In a world of three stores what a user has is in one atomic store with its relations,
+what a session has is not.
+"""
 
 
-async def supersede(world: World, content: str, *others: Entry | str, scope: Scope = USER, engine: Engine | None = None, **more: Any) -> Entry:
+async def supersede(
+    world: World,
+    content: str,
+    *others: Entry | str,
+    scope: Scope = USER,
+    engine: Engine | None = None,
+    **more: Any,
+) -> Entry:
     """Write an entry in the place of others."""
     revive, within = more.pop("revive", False), more.pop("within", None)
-    asked = Superseded([one if isinstance(one, str) else one.id for one in others], within, more.pop("versions", None))
+    asked = Superseded(
+        [one if isinstance(one, str) else one.id for one in others], within, more.pop("versions", None)
+    )
     draft = EntryDraft(scope=scope, content=content, **more)
     return (await (engine or world.engine).superseding.write(TENANT, draft, asked, revive=revive))[0]
 
 
 async def links(world: World) -> set[tuple[str, str]]:
-    return {(str(row.fields["source_id"]), str(row.fields["target_id"])) for row in await world.rows(world.mid, RELATIONS)}
+    return {
+        (str(row.fields["source_id"]), str(row.fields["target_id"]))
+        for row in await world.rows(world.mid, RELATIONS)
+    }
 
 
 async def record(world: World, entry: Entry) -> Record:
@@ -51,15 +67,23 @@ async def in_one() -> AsyncIterator[World]:
 
 @pytest.mark.parametrize("scope", [AT_ONCE, OPERATION], ids=["at once", "operation"])
 @pytest.mark.behaviour("D107")
-async def test_everything_happens_at_one_moment_and_the_version_before_is_kept(world: World, scope: Scope) -> None:
-    old, other = await world.write("Ada lives in Lisbon", scope), await world.write("Ada lives in Porto", scope)
+async def test_everything_happens_at_one_moment_and_the_version_before_is_kept(
+    world: World, scope: Scope
+) -> None:
+    old, other = (
+        await world.write("Ada lives in Lisbon", scope),
+        await world.write("Ada lives in Porto", scope),
+    )
     new = await supersede(world, "Ada lives in Faro", old, other, scope=scope)
     assert await world.browse(scope) == ["Ada lives in Faro"]
     assert await links(world) == {(new.id, old.id), (new.id, other.id)}
     relations = await world.engine.relations.related(TENANT, source_id=new.id)
     assert {one.created_at for one in relations} == {new.valid_from}
     for gone in (old, other):
-        assert [version.valid_to for version in await world.engine.entries.history(TENANT, gone.id)] == [None, new.valid_from]
+        assert [version.valid_to for version in await world.engine.entries.history(TENANT, gone.id)] == [
+            None,
+            new.valid_from,
+        ]
     assert await world.owed() == 0
 
 
@@ -78,7 +102,9 @@ async def test_where_the_one_batch_fails_all_of_it_is_there_or_nothing(world: Wo
     with pytest.raises(StoreUnavailable):
         await supersede(world, "Ada lives in Faro", old)
     world.heal()
-    assert await world.browse(USER) == (["Ada lives in Lisbon"] if when == "before" else ["Ada lives in Faro"])
+    assert await world.browse(USER) == (
+        ["Ada lives in Lisbon"] if when == "before" else ["Ada lives in Faro"]
+    )
     assert len(await links(world)) == (when == "after")
     await world.settled()
     assert len(await world.browse(USER)) == 1
@@ -87,7 +113,9 @@ async def test_where_the_one_batch_fails_all_of_it_is_there_or_nothing(world: Wo
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("fails", ["relate.home", "update.home", "owed.settle", "version.keep"])
 @pytest.mark.behaviour("D111")
-async def test_what_a_failure_leaves_of_an_operation_is_done_by_a_sweep(world: World, fails: str, when: str) -> None:
+async def test_what_a_failure_leaves_of_an_operation_is_done_by_a_sweep(
+    world: World, fails: str, when: str
+) -> None:
     old, other = await world.write("Ada lives in Lisbon"), await world.write("Ada lives in Porto")
     for store in world.stores:
         (store.fails_before if when == "before" else store.fails_after).add(fails)
@@ -102,7 +130,9 @@ async def test_what_a_failure_leaves_of_an_operation_is_done_by_a_sweep(world: W
     assert await world.owed() == 0
 
 
-async def test_of_an_operation_the_entry_comes_first_then_its_link_then_the_end_of_the_other(world: World) -> None:
+async def test_of_an_operation_the_entry_comes_first_then_its_link_then_the_end_of_the_other(
+    world: World,
+) -> None:
     old = await world.write("Ada lives in Lisbon")
     order: list[str] = []
     for store in world.stores:
@@ -177,12 +207,17 @@ async def test_an_entry_that_has_expired_still_ends_what_it_took_the_place_of(wo
     assert await world.owed() == 0
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scope", [AT_ONCE, OPERATION], ids=["at once", "operation"])
-async def test_nothing_is_written_for_what_is_not_there_retired_expired_or_out_of_reach(world: World, scope: Scope) -> None:
-    retired, expired = await world.write("retired", scope), await world.write("expired", scope, expires_at=HOUR)
+async def test_nothing_is_written_for_what_is_not_there_retired_expired_or_out_of_reach(
+    world: World, scope: Scope
+) -> None:
+    retired, expired = (
+        await world.write("retired", scope),
+        await world.write("expired", scope, expires_at=HOUR),
+    )
     elsewhere = await world.write("elsewhere", ORG)
     await world.engine.entries.invalidate(TENANT, retired.id, None)
     world.clock.advance(2 * HOUR)
@@ -239,10 +274,12 @@ async def test_a_damaged_entry_is_named(world: World) -> None:
         await supersede(world, "Ada lives in Faro", old)
 
 
-# -- others meanwhile ---------------------------------------------------------------------------------------------------
+# -- others meanwhile ------------------------------------------------------------------
 
 
-async def test_what_is_retired_between_check_and_write_is_a_conflict_and_nothing_is_written(world: World) -> None:
+async def test_what_is_retired_between_check_and_write_is_a_conflict_and_nothing_is_written(
+    world: World,
+) -> None:
     old, other = await world.write("Ada lives in Lisbon", USER), await world.write("Ada lives in Porto", USER)
     engine = await world.another_process()
 
@@ -274,7 +311,10 @@ async def test_what_is_edited_between_check_and_write_gives_way_with_its_edit(wo
 async def test_of_several_that_supersede_the_same_at_once_one_does(world: World) -> None:
     old = await world.write("Ada lives in Lisbon", USER)
     engines = [await world.another_process() for _ in range(4)]
-    came = await asyncio.gather(*(supersede(world, f"{n}", old, engine=engine) for n, engine in enumerate(engines)), return_exceptions=True)
+    came = await asyncio.gather(
+        *(supersede(world, f"{n}", old, engine=engine) for n, engine in enumerate(engines)),
+        return_exceptions=True,
+    )
     new = [one for one in came if isinstance(one, Entry)]
     assert len(new) == 1
     assert {type(one) for one in came if not isinstance(one, Entry)} <= {Conflict, InvalidInput}
@@ -283,7 +323,9 @@ async def test_of_several_that_supersede_the_same_at_once_one_does(world: World)
 
 
 async def test_a_batch_that_arrived_though_its_answer_was_lost_is_known_again(world: World) -> None:
-    """As a wrapper that tries again sends it: its second try meets what the first stored."""
+    """As a wrapper that tries again sends it: its second try meets what the first
+    stored.
+    """
     old = await world.write("Ada lives in Lisbon", USER)
     store = world.mid
     apply = store.apply
@@ -332,12 +374,15 @@ async def test_tiers_in_one_store_are_one_batch(in_one: World) -> None:
     assert "supersede.home" in in_one.mid.steps
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scope", [AT_ONCE, OPERATION], ids=["at once", "operation"])
 async def test_under_a_key_it_is_done_once_and_for_the_same_entries(world: World, scope: Scope) -> None:
-    old, other = await world.write("Ada lives in Lisbon", scope), await world.write("Ada lives in Porto", scope)
+    old, other = (
+        await world.write("Ada lives in Lisbon", scope),
+        await world.write("Ada lives in Porto", scope),
+    )
     new = await supersede(world, "Ada lives in Faro", old, scope=scope, key="home")
     assert (await supersede(world, "Ada lives in Faro", old, scope=scope, key="home")).id == new.id
     with pytest.raises(Conflict, match="'home' was used in this scope for another entry"):
@@ -352,7 +397,12 @@ async def test_under_a_key_it_is_done_once_and_for_the_same_entries(world: World
 async def test_two_at_once_under_one_key_are_one(world: World, scope: Scope) -> None:
     old = await world.write("Ada lives in Lisbon", scope)
     engines = [await world.another_process() for _ in range(3)]
-    came = await asyncio.gather(*(supersede(world, "Ada lives in Faro", old, scope=scope, key="home", engine=engine) for engine in engines))
+    came = await asyncio.gather(
+        *(
+            supersede(world, "Ada lives in Faro", old, scope=scope, key="home", engine=engine)
+            for engine in engines
+        )
+    )
     assert len({one.id for one in came}) == 1
     assert await world.browse(scope) == ["Ada lives in Faro"]
     await world.settled()
@@ -381,12 +431,15 @@ async def test_an_entry_does_not_supersede_itself(world: World) -> None:
         await supersede(world, "Ada lives in Faro", new, key="home", revive=True)
 
 
-# -- what was shown ----------------------------------------------------------------------------------------------------
+# -- what was shown --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scope", [AT_ONCE, OPERATION], ids=["at once", "operation"])
 async def test_what_was_shown_gives_way_at_the_version_that_was_shown(world: World, scope: Scope) -> None:
-    old, other, gone = [await world.write(text, scope) for text in ("Ada lives in Lisbon", "Ada lives in Porto", "Ada lives in Beja")]
+    old, other, gone = [
+        await world.write(text, scope)
+        for text in ("Ada lives in Lisbon", "Ada lives in Porto", "Ada lives in Beja")
+    ]
     shown = {one.id: one.version for one in (old, other, gone)}
     await world.update(other, content="Ada works in Porto")
     await world.delete(gone)
@@ -424,7 +477,7 @@ async def test_what_was_edited_before_a_sweep_comes_to_it_stays(world: World) ->
     assert await links(world) == set()
 
 
-# -- quotas ------------------------------------------------------------------------------------------------------------
+# -- quotas ----------------------------------------------------------------------------
 
 
 async def test_a_quota_is_asked_before_anything_is_written() -> None:
@@ -436,7 +489,10 @@ async def test_a_quota_is_asked_before_anything_is_written() -> None:
 
 
 async def test_one_that_cannot_be_read_any_more_keeps_no_other_from_giving_way(world: World) -> None:
-    first, second = await world.write("Ada lives in Lisbon", OPERATION), await world.write("Ada's home is Lisbon", OPERATION)
+    first, second = (
+        await world.write("Ada lives in Lisbon", OPERATION),
+        await world.write("Ada's home is Lisbon", OPERATION),
+    )
 
     async def damage() -> None:
         world.short.state.damage("entries", Key(TENANT, first.id))
@@ -446,8 +502,12 @@ async def test_one_that_cannot_be_read_any_more_keeps_no_other_from_giving_way(w
     world.clock.advance(HOUR)
     await world.engine.maintenance.sweep()
     assert await world.browse(OPERATION) == ["Ada lives in Porto"]
-    assert [one.target_id for one in await world.engine.relations.related(TENANT, source_id=entry.id)] == [second.id]
-    assert any("supersede" in one for one in (await world.engine.maintenance.sweep()).stays), "somebody has to look at it"
+    assert [one.target_id for one in await world.engine.relations.related(TENANT, source_id=entry.id)] == [
+        second.id
+    ]
+    assert any("supersede" in one for one in (await world.engine.maintenance.sweep()).stays), (
+        "somebody has to look at it"
+    )
     await world.delete(first)
     world.clock.advance(HOUR)
     report = await world.engine.maintenance.sweep()

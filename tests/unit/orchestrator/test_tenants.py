@@ -1,4 +1,6 @@
-"""A tenant's erasure whose process dies at any call, beside others that write, erase and hold: nothing of before is left, what came after stands."""
+"""A tenant's erasure whose process dies at any call, beside others that write, erase
+and hold: nothing of before is left, what came after stands.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ BEFORE, AFTER = "zirconium", "feldspar"
 WORLDS: dict[str, dict[str, Any]] = {
     "three stores": {},
     "a cache": {"short": VOLATILE},
-    "stores that are not fenced": {"short": replace(DURABLE, fenced=False), "long": replace(DURABLE, fenced=False)},
+    "stores that are not fenced": {
+        "short": replace(DURABLE, fenced=False),
+        "long": replace(DURABLE, fenced=False),
+    },
     "not atomic": {"mid": replace(DURABLE, atomic=False)},
 }
 
@@ -70,7 +75,9 @@ async def filled(name: str = "three stores") -> tuple[World, list[str]]:
 
 
 async def swept(world: World) -> Engine:
-    """Another process, once all is done that is owed, and erasures are repeated where that is needed."""
+    """Another process, once all is done that is owed, and erasures are repeated where
+    that is needed.
+    """
     engine = await world.settled()
     for _ in range(3):
         world.clock.advance(timedelta(minutes=16))
@@ -80,7 +87,9 @@ async def swept(world: World) -> Engine:
 
 
 async def dying_at(number: int, name: str = "three stores") -> list[str] | None:
-    """What is wrong after an eraser that died at its call of this number, another process that wrote, and sweeps; None where it makes fewer calls."""
+    """What is wrong after an eraser that died at its call of this number, another
+    process that wrote, and sweeps; None where it makes fewer calls.
+    """
     world, _ = await filled(name)
     before = await standing(world.engine, TENANT)
     with AtCalls(world.stores, {number: dies}) as died, suppress(Died):
@@ -89,7 +98,11 @@ async def dying_at(number: int, name: str = "three stores") -> list[str] | None:
         return None
     other = await world.another_process()
     if await under_way(other) is False:
-        return [] if (await standing(other, TENANT)).keys() == before.keys() else ["something is gone, and nothing had begun"]
+        return (
+            []
+            if (await standing(other, TENANT)).keys() == before.keys()
+            else ["something is gone, and nothing had begun"]
+        )
     written = await fill(other, TENANT, AFTER, "later")
     engine = await swept(world)
     return [*await left(engine, TENANT, before, BEFORE), *await lost(engine, TENANT, written, AFTER, "later")]
@@ -119,9 +132,13 @@ class History:
         self.either: list[str] = []
         """Notes that were made while it was about to begin."""
         self.said: dict[str, list[str]] = {}
-        """What was said in a session that was created once the erasure had begun, by its incarnation."""
+        """What was said in a session that was created once the erasure had begun, by
+        its incarnation.
+        """
         self.begun = False
-        """Whether the eraser has its moment. Another one's may be over before: what is written between them is of before."""
+        """Whether the eraser has its moment. Another one's may be over before: what is
+        written between them is of before.
+        """
         self.perhaps: set[str | None] = set()
         """The sessions that were created before."""
 
@@ -132,7 +149,9 @@ class History:
         self.other = await self.world.another_process()
         before = await standing(self.world.engine, TENANT)
         self.perhaps.add(await self._incarnation(self.other))
-        with patch.object(self.world.engine.tenants, "_begin", self._begins(self.world.engine.tenants._begin)):
+        with patch.object(
+            self.world.engine.tenants, "_begin", self._begins(self.world.engine.tenants._begin)
+        ):
             how = await self._erased()
         if await under_way(self.other) is False:
             await self.erase()
@@ -140,10 +159,20 @@ class History:
         for act in (self.write, self.note, self.say):
             await act()
         engine = await swept(self.world)
-        wrong = [f"{one} in {scope} is lost" for one, scope in self.stand.items() if await engine.entries.get(TENANT, one) is None]
-        wrong += [f"{one} is there, and its scope was erased" for one in self.gone if await engine.entries.get(TENANT, one) is not None]
+        wrong = [
+            f"{one} in {scope} is lost"
+            for one, scope in self.stand.items()
+            if await engine.entries.get(TENANT, one) is None
+        ]
+        wrong += [
+            f"{one} is there, and its scope was erased"
+            for one in self.gone
+            if await engine.entries.get(TENANT, one) is not None
+        ]
         pad = await engine.scratchpads.read(TENANT, None)
-        noted = [line for line in pad.content.splitlines() if not line.startswith("##") and line not in self.either]
+        noted = [
+            line for line in pad.content.splitlines() if not line.startswith("##") and line not in self.either
+        ]
         if pad.damaged or sorted(noted) != sorted(self.notes):
             wrong.append(f"noted was {self.notes}, and it reads {pad}")
         wrong += [*await self._heard(engine), *await undelivered(engine), *await misnumbered(engine)]
@@ -158,11 +187,25 @@ class History:
         return begun
 
     async def _erased(self) -> object:
-        """At some of the eraser's calls others do something, and at one it dies, or a store fails; which, by their numbers."""
-        ways = [self.write, self.write, self.move, self.edit, self.note, self.say, self.erase_scope, self.erase]
+        """At some of the eraser's calls others do something, and at one it dies, or a
+        store fails; which, by their numbers.
+        """
+        ways = [
+            self.write,
+            self.write,
+            self.move,
+            self.edit,
+            self.note,
+            self.say,
+            self.erase_scope,
+            self.erase,
+        ]
         acts = {self.chance.randrange(500): self.chance.choice(ways) for _ in range(5)}
         acts |= {self.chance.randrange(500): self.chance.choice([dies, self.fails])}
-        with AtCalls(self.world.stores, acts, after=[number for number in acts if number % 2]), suppress(Died, StoreUnavailable):
+        with (
+            AtCalls(self.world.stores, acts, after=[number for number in acts if number % 2]),
+            suppress(Died, StoreUnavailable),
+        ):
             await self.world.engine.tenants.erase(TENANT)
         return {number: act.__name__ for number, act in acts.items()}
 
@@ -203,7 +246,11 @@ class History:
         since = self.said.keys() - self.perhaps
         if since != ({there} - {None}):
             return [f"the session is {there}, and {since} were created since"]
-        texts = [] if there is None else [message.text for message in (await (await opened(engine, "chat")).context()).messages]
+        texts = (
+            []
+            if there is None
+            else [message.text for message in (await (await opened(engine, "chat")).context()).messages]
+        )
         wanted = [] if there is None else self.said[there]
         return [] if sorted(texts) == sorted(wanted) else [f"said was {wanted}, and heard is {texts}"]
 
@@ -237,11 +284,25 @@ class History:
 
 
 class Interleaved(History):
-    """The same, and every call to a store takes its time: the eraser and others go on in turns."""
+    """The same, and every call to a store takes its time: the eraser and others go on
+    in turns.
+    """
 
     async def _erased(self) -> object:
         acts = [
-            self.chance.choice([self.write, self.write, self.move, self.edit, self.note, self.say, self.erase_scope, self.sweep]) for _ in range(6)
+            self.chance.choice(
+                [
+                    self.write,
+                    self.write,
+                    self.move,
+                    self.edit,
+                    self.note,
+                    self.say,
+                    self.erase_scope,
+                    self.sweep,
+                ]
+            )
+            for _ in range(6)
         ]
         calls = [(store, store._call) for store in self.world.stores]
         for store, call in calls:
@@ -285,22 +346,34 @@ async def test_what_others_do_meanwhile_is_neither_lost_nor_saves_what_was_befor
     assert await History(seed).played() == []
 
 
-# -- slips ----------------------------------------------------------------------------------------------------------------
+# -- slips -----------------------------------------------------------------------------
 
 SLIPS = {
     "the operation owes nothing": Slip(tenants, "Tenants._begin", "owed=(owed,)", "owed=()"),
-    "an entry that was changed since stays": Slip(tenants, "Tenants._round", "await self._delete(store, record, done)", "pass"),
+    "an entry that was changed since stays": Slip(
+        tenants, "Tenants._round", "await self._delete(store, record, done)", "pass"
+    ),
     "scopes are erased whole": Slip(tenants, "Tenants._erase", "scope), before=before)", "scope))"),
-    "a session of before is spared": Slip(sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "False"),
+    "a session of before is spared": Slip(
+        sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "False"
+    ),
     "all is erased that is of a lower generation": Slip(
         erasure, "Erasure._erase_in", "before is not None:\n        older =", "False:\n        older ="
     ),
     "what is spared is left behind": Slip(
-        erasure, "Erasure._erase_in", "await self._generations.spare(store, partition, generation, before)", "pass"
+        erasure,
+        "Erasure._erase_in",
+        "await self._generations.spare(store, partition, generation, before)",
+        "pass",
     ),
-    "copies are left behind": Slip(generations, "Generations.spare", "frozenset(Role)", "frozenset({Role.HOME, Role.ARRIVING})"),
+    "copies are left behind": Slip(
+        generations, "Generations.spare", "frozenset(Role)", "frozenset({Role.HOME, Role.ARRIVING})"
+    ),
     "what was written before it came to a scope is of before": Slip(
-        erasure, "Erasure._operation", "created_at=now if before is None else min(now, moment(before))", "created_at=now"
+        erasure,
+        "Erasure._operation",
+        "created_at=now if before is None else min(now, moment(before))",
+        "created_at=now",
     ),
     "a scratchpad misses what was taken": Slip(
         scratchpads, "Scratchpads._begin_anew", "if upto <= (await self._end(partition)).cleared:", "if True:"
@@ -309,7 +382,11 @@ SLIPS = {
 
 
 async def judged(seed: int) -> list[str]:
-    return await History(seed).played() if seed % 2 else await dying_at(5 * seed, list(WORLDS)[seed // 2 % len(WORLDS)]) or []
+    return (
+        await History(seed).played()
+        if seed % 2
+        else await dying_at(5 * seed, list(WORLDS)[seed // 2 % len(WORLDS)]) or []
+    )
 
 
 @pytest.mark.parametrize("name", noticed.cases("tenants/", SLIPS))
@@ -317,7 +394,7 @@ def test_a_slip_shows(name: str) -> None:
     assert SLIPS[name].seen_in(judged, 200, f"tenants/{name}")
 
 
-# -- one thing at a time --------------------------------------------------------------------------------------------------
+# -- one thing at a time ---------------------------------------------------------------
 
 
 async def test_the_receipt_counts_what_was_before_alone(world: World) -> None:
@@ -347,7 +424,9 @@ async def test_what_a_clock_wrote_that_is_ahead_is_of_before(world: World) -> No
     assert await world.get(entry) is None
 
 
-async def test_what_a_clock_wrote_that_is_ahead_goes_though_it_comes_late_to_a_store_that_cannot_refuse_it() -> None:
+async def test_what_a_clock_wrote_that_is_ahead_goes_though_it_comes_late_to_a_store_that_cannot_refuse_it() -> (
+    None
+):
     async with World(long=replace(DURABLE, fenced=False)) as world:
         entry = await world.write(f"{BEFORE} ahead")
         await world.move(entry, "long")
@@ -355,7 +434,9 @@ async def test_what_a_clock_wrote_that_is_ahead_goes_though_it_comes_late_to_a_s
         assert isinstance(late, Record)
         world.clock.advance(-timedelta(minutes=1))
         await world.engine.tenants.erase(TENANT)
-        world.long.state.place("entries", late.key, late)  # its writer died between its put and its look at the generation
+        world.long.state.place(
+            "entries", late.key, late
+        )  # its writer died between its put and its look at the generation
         await swept(world)
         assert isinstance(await world.standing(world.long, entry.id), Tombstone)
         assert await world.get(entry) is None
@@ -454,7 +535,9 @@ async def test_what_cannot_be_erased_stays_owed_and_is_told(world: World) -> Non
 
 
 async def erased_while_more_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever the eraser looks something of before is there, until the patch is undone."""
+    """Whenever the eraser looks something of before is there, until the patch is
+    undone.
+    """
     look = Tenants._scopes
 
     async def looked(self: Tenants, *asked: Any) -> set[str]:
@@ -483,10 +566,12 @@ async def test_nothing_is_left_of_it_once_tombstones_are(world: World) -> None:
         for collection in (*[kind.collection for kind in KINDS.scoped], OPERATIONS):
             assert list(store.state.everything(collection.name)) == [], (store.name, collection.name)
     assert (await world.write("anew", USER)).content == "anew"
-    assert (await world.engine.tenants.erase(TENANT)).scopes == 1, "over the tombstones of operations that are forgotten"
+    assert (await world.engine.tenants.erase(TENANT)).scopes == 1, (
+        "over the tombstones of operations that are forgotten"
+    )
 
 
-# -- what it finds ----------------------------------------------------------------------------------------------------------
+# -- what it finds ---------------------------------------------------------------------
 
 
 async def test_a_store_that_is_away_keeps_nothing_from_being_erased_in_the_others(world: World) -> None:
@@ -513,7 +598,9 @@ async def test_a_scope_that_cannot_be_erased_keeps_no_other(world: World) -> Non
         raise StoreUnavailable("mid", "fails once")
 
     world.mid.before["erase.begin"] = fails_once
-    with pytest.raises(StoreUnavailable, match="fails once"):  # and not `Held`, which would say that nothing is to be done
+    with pytest.raises(
+        StoreUnavailable, match="fails once"
+    ):  # and not `Held`, which would say that nothing is to be done
         await world.engine.tenants.erase(TENANT)
     assert sum([len(await world.browse(scope)) for scope in SCOPES]) == 2
     await world.engine.maintenance.sweep()
@@ -543,7 +630,9 @@ async def test_a_session_of_before_goes_of_which_nothing_is_that_old_any_more(wo
 
 
 async def test_what_is_made_meanwhile_of_what_was_before_goes_with_it(world: World) -> None:
-    """Copies, copies of copies and summaries in other scopes, and a session that forks off."""
+    """Copies, copies of copies and summaries in other scopes, and a session that forks
+    off.
+    """
     old, session = await world.write("before", SESSION), await begun_session(world.engine, "chat")
     await session.append([user("before", "m1")])
     other, stand = await world.another_process(), list[Entry]()
@@ -563,7 +652,10 @@ async def test_what_is_made_meanwhile_of_what_was_before_goes_with_it(world: Wor
 
     world.mid.after["tenant.begin"] = make
     await world.engine.tenants.erase(TENANT)
-    assert sorted([*await world.browse(USER), *await world.browse(Scope.org("o1"))]) == ["made since", "since"]
+    assert sorted([*await world.browse(USER), *await world.browse(Scope.org("o1"))]) == [
+        "made since",
+        "since",
+    ]
     assert await other.conversations.find(TENANT, "fork") is None
     assert all([await other.entries.get(TENANT, one.id) for one in stand])
 
@@ -594,8 +686,12 @@ async def test_a_note_that_is_made_while_its_scratchpad_is_erased_misses_nothing
 
 
 @pytest.mark.parametrize("long", [False, True])
-async def test_a_note_that_nobody_was_answered_before_its_scratchpad_was_erased_is_made_once(world: World, long: bool) -> None:
-    """It was put, and the answer lost; the erasure spares it; who noted it asks again, and is refused for the generation of what it follows."""
+async def test_a_note_that_nobody_was_answered_before_its_scratchpad_was_erased_is_made_once(
+    world: World, long: bool
+) -> None:
+    """It was put, and the answer lost; the erasure spares it; who noted it asks again,
+    and is refused for the generation of what it follows.
+    """
     other, notes, over = await world.another_process(), list[asyncio.Task[Any]](), asyncio.Event()
     text = "since" + " and so on" * 20 * long
     for _ in range(2):
@@ -641,7 +737,9 @@ async def test_where_its_eraser_has_died_a_note_is_made_at_once(world: World) ->
 
 
 async def test_a_long_note_stands_whole_or_not_at_all(world: World) -> None:
-    """It is put in parts, which are of before, and its row comes when all is over, or when it has just begun."""
+    """It is put in parts, which are of before, and its row comes when all is over, or
+    when it has just begun.
+    """
     for put in ("scratchpad.part", "scratchpad.put"):
         for begun_at in ("tenant.begin", "tenant.end"):
             other, text = await world.another_process(), f"{put} {begun_at} " + "long " * 10
@@ -661,10 +759,15 @@ async def test_a_long_note_stands_whole_or_not_at_all(world: World) -> None:
                     world.mid.after["tenant.begin"] = notes
                     await erase()
             pad = await (await world.settled()).scratchpads.read(TENANT, None)
-            assert (pad.content.count(text), pad.damaged, "of before" in pad.content) == (1, 0, False), (put, begun_at)
+            assert (pad.content.count(text), pad.damaged, "of before" in pad.content) == (1, 0, False), (
+                put,
+                begun_at,
+            )
 
 
-async def test_the_parts_of_a_note_are_as_old_as_it_is_where_it_is_put_over_what_an_erasure_left(world: World) -> None:
+async def test_the_parts_of_a_note_are_as_old_as_it_is_where_it_is_put_over_what_an_erasure_left(
+    world: World,
+) -> None:
     await world.engine.scratchpads.append(TENANT, None, "before")
     await world.engine.tenants.erase(TENANT)
     world.clock.advance(-HOUR)
@@ -676,7 +779,9 @@ async def test_the_parts_of_a_note_are_as_old_as_it_is_where_it_is_put_over_what
     assert await world.owed() == 0
 
 
-async def test_what_goes_on_coming_does_not_keep_a_sweep_from_the_archive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_goes_on_coming_does_not_keep_a_sweep_from_the_archive(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await erased_while_more_comes(world, monkeypatch)
     told = (await world.engine.maintenance.sweep()).waiting
     assert (told, world.engine.outbox.problems) == ((), ())
@@ -692,11 +797,13 @@ async def test_twenty_scopes_take_no_more_calls_than_they_must(world: World) -> 
     assert sum(len(store.steps) for store in world.stores) - before <= 2_250
 
 
-# -- beside others ----------------------------------------------------------------------------------------------------------
+# -- beside others ---------------------------------------------------------------------
 
 
 async def all_is_erased_beside(world: World) -> None:
-    """An erasure of a scope begins beside, before anything is spared there, and erases behind that."""
+    """An erasure of a scope begins beside, before anything is spared there, and erases
+    behind that.
+    """
     other, begun, gate = await world.another_process(), asyncio.Event(), asyncio.Event()
     await world.write("before", USER)
     await world.flush()
@@ -723,7 +830,9 @@ async def all_is_erased_beside(world: World) -> None:
 
 
 async def all_had_been_erased_but_for_a_store(world: World) -> None:
-    """It spares nothing from an erasure that began before it came to the scope, and is still owed."""
+    """It spares nothing from an erasure that began before it came to the scope, and is
+    still owed.
+    """
     other = await world.another_process()
     await world.write("before")
 
@@ -752,11 +861,16 @@ async def written_in_a_store_that_is_still_behind(world: World) -> None:
     world.short.before["erase.raise"] = write
     await world.engine.tenants.erase(TENANT)
     await world.settled()
-    assert [entry.content for entry in await other.entries.history(TENANT, written[0].id)] == ["since", "edited"]
+    assert [entry.content for entry in await other.entries.history(TENANT, written[0].id)] == [
+        "since",
+        "edited",
+    ]
 
 
 async def created_since_in_the_place_of_another(world: World) -> None:
-    """What a former life left goes, and the session stands with its tasks: no other takes their ids."""
+    """What a former life left goes, and the session stands with its tasks: no other
+    takes their ids.
+    """
     before = world.engine.placement.next_version()
     session = await begun_session(world.engine, "chat")
     await session.append([user("since", "m1")])
@@ -765,14 +879,24 @@ async def created_since_in_the_place_of_another(world: World) -> None:
     theirs = await opened(await world.another_process(), "chat")
     assert await told(theirs) == ["system", "m1"]
     with pytest.raises(Conflict, match="collision"):
-        await world.engine.conversations.tasks.save((await begun_session(world.engine, "other")).log, TaskDraft("t1"))
+        await world.engine.conversations.tasks.save(
+            (await begun_session(world.engine, "other")).log, TaskDraft("t1")
+        )
 
 
 BESIDE: dict[Callable[[World], Coroutine[Any, Any, None]], Slip] = {
-    all_is_erased_beside: Slip(erasure, "Erasure._begin", "(before is not None or BEFORE in there.body)", "False"),
-    all_had_been_erased_but_for_a_store: Slip(erasure, "Erasure._begin_sparing", 'begun.fields["kind"] == UNDER_WAY', "False"),
-    written_in_a_store_that_is_still_behind: Slip(generations, "Generations._level", "and BEFORE not in operation.body", ""),
-    created_since_in_the_place_of_another: Slip(erasure, "Erasure._carry_out", "() if is_nobodys else self.also", "self.also"),
+    all_is_erased_beside: Slip(
+        erasure, "Erasure._begin", "(before is not None or BEFORE in there.body)", "False"
+    ),
+    all_had_been_erased_but_for_a_store: Slip(
+        erasure, "Erasure._begin_sparing", 'begun.fields["kind"] == UNDER_WAY', "False"
+    ),
+    written_in_a_store_that_is_still_behind: Slip(
+        generations, "Generations._level", "and BEFORE not in operation.body", ""
+    ),
+    created_since_in_the_place_of_another: Slip(
+        erasure, "Erasure._carry_out", "() if is_nobodys else self.also", "self.also"
+    ),
 }
 
 
@@ -786,7 +910,7 @@ async def test_a_tenant_is_erased_beside_others(how: Callable[[World], Coroutine
                 await how(world)
 
 
-# -- whoever was there since -----------------------------------------------------------------------------------------------
+# -- whoever was there since -----------------------------------------------------------
 
 
 async def says(session: Conversation, _: Engine) -> None:
@@ -802,7 +926,9 @@ async def is_titled(session: Conversation, _: Engine) -> None:
 
 
 @pytest.mark.parametrize("does", [says, has_a_task, is_titled])
-async def test_where_its_eraser_has_died_a_session_that_was_created_since_goes_on(does: Callable[[Conversation, Engine], Awaitable[None]]) -> None:
+async def test_where_its_eraser_has_died_a_session_that_was_created_since_goes_on(
+    does: Callable[[Conversation, Engine], Awaitable[None]],
+) -> None:
     async with World() as world:
         before = world.engine.placement.next_version()
         await (await begun_session(world.engine, "chat")).append([user("since", "m1")])
@@ -820,10 +946,12 @@ async def test_where_its_eraser_has_died_entries_that_were_born_since_are_summed
         world.mid.after["erase.raise"] = dies
         with pytest.raises(Died):
             await world.engine.erasure.erase(Partition(TENANT, USER.text), before=before)
-        await (await world.another_process()).derivation.compact(TENANT, [entry.id], lambda entries: "summed up")
+        await (await world.another_process()).derivation.compact(
+            TENANT, [entry.id], lambda entries: "summed up"
+        )
 
 
-# -- whether an entry is older --------------------------------------------------------------------------------------------
+# -- whether an entry is older ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("dropped", [0, 1, 2])

@@ -67,7 +67,9 @@ async def test_a_home_must_be_durable_and_a_cache_need_not(world: World) -> None
 
 async def test_every_problem_is_named_at_once() -> None:
     weak = InMemoryStore("weak", capabilities=replace(DURABLE, filter=False, order=False))
-    with pytest.raises(ConfigError, match="tier 'short' on store 'weak' lacks filter, order; tier 'mid' on store 'weak'"):
+    with pytest.raises(
+        ConfigError, match="tier 'short' on store 'weak' lacks filter, order; tier 'mid' on store 'weak'"
+    ):
         await Topology(short=weak, mid=weak, long=weak).open(KINDS.collections)
 
 
@@ -177,22 +179,30 @@ async def test_a_volatile_short_store_holds_no_vectors_to_disagree_about() -> No
         assert await world.search("aa") == ["aaaa"]
 
 
-@pytest.mark.parametrize("short", [replace(DURABLE, semantic=False), replace(DURABLE, semantic=False, lexical=False), VOLATILE])
-async def test_entries_of_a_session_are_found_by_meaning_where_their_home_has_no_index_for_it(short: Capabilities) -> None:
+@pytest.mark.parametrize(
+    "short", [replace(DURABLE, semantic=False), replace(DURABLE, semantic=False, lexical=False), VOLATILE]
+)
+async def test_entries_of_a_session_are_found_by_meaning_where_their_home_has_no_index_for_it(
+    short: Capabilities,
+) -> None:
     async with World(short=short, mid=replace(DURABLE, semantic=False), embedder=embedder()) as world:
         for content in ("aaaa", "bbbb", "abab"):
             await world.write(content, scope=SESSION)
         await world.write("aaab", scope=USER)
-        both = await world.engine.searching.search(Asked(TENANT, (SESSION, USER), limit=2), "aa", explain=True)
+        both = await world.engine.searching.search(
+            Asked(TENANT, (SESSION, USER), limit=2), "aa", explain=True
+        )
         assert [h.entry.content for h in both] == ["aaaa", "aaab"]
         assert all(h.explanation["ranks"]["meaning"] for h in both)
 
 
-# -- who is asked ----------------------------------------------------------------------------------------------------------
+# -- who is asked ----------------------------------------------------------------------
 
 
 def _listened(world: World) -> list[tuple[str, str, Candidates | None]]:
-    """What the stores are asked from now on: by name, method and, of candidates, the question."""
+    """What the stores are asked from now on: by name, method and, of candidates, the
+    question.
+    """
     heard: list[tuple[str, str, Candidates | None]] = []
 
     def listen(store: Flaky) -> None:
@@ -210,12 +220,16 @@ def _listened(world: World) -> list[tuple[str, str, Candidates | None]]:
 
 
 async def _asked(world: World, *scopes: Scope, limit: int = 10) -> list[tuple[str, str, Candidates | None]]:
-    """Who was asked for entries, and what; beside these the one store of passages was asked for such, once."""
+    """Who was asked for entries, and what; beside these the one store of passages was
+    asked for such, once.
+    """
     heard = _listened(world)
     assert await world.engine.searching.search(Asked(TENANT, scopes, limit=limit), "aa bb")
     asked = [one for one in heard if one[1] in ("candidates", "search")]
     passages = [one for one in asked if one[2] is not None and one[2].collection is ENTRY_PASSAGES]
-    assert [(name, question.limit) for name, _, question in passages if question is not None] == [("long", 3 * max(3 * limit, 50))]
+    assert [(name, question.limit) for name, _, question in passages if question is not None] == [
+        ("long", 3 * max(3 * limit, 50))
+    ]
     return [one for one in asked if one not in passages]
 
 
@@ -223,13 +237,18 @@ async def test_only_stores_that_can_hold_the_scope_are_asked_each_once_in_the_di
     async with World(embedder=embedder()) as world:
         await world.write("aa bb", scope=USER)
         await world.write("aa bb", scope=SESSION)
-        assert [(name, method) for name, method, _ in await _asked(world, USER)] == [("mid", "candidates"), ("long", "candidates")]
+        assert [(name, method) for name, method, _ in await _asked(world, USER)] == [
+            ("mid", "candidates"),
+            ("long", "candidates"),
+        ]
     async with World(embedder=embedder()) as world:
         await world.write("aa bb", scope=SESSION)
         assert [name for name, _, _ in await _asked(world, SESSION)] == ["short", "mid", "long"]
 
 
-async def test_a_home_with_an_index_for_meaning_is_asked_by_both_ways_one_without_is_told_what_its_copies_found() -> None:
+async def test_a_home_with_an_index_for_meaning_is_asked_by_both_ways_one_without_is_told_what_its_copies_found() -> (
+    None
+):
     async with World(embedder=embedder()) as world:
         entry = await world.write("aa bb", scope=USER)
         ((_, _, mid), _) = await _asked(world, USER)
@@ -244,11 +263,15 @@ async def test_a_home_with_an_index_for_meaning_is_asked_by_both_ways_one_withou
 
 
 @pytest.mark.parametrize(("limit", "candidates"), [(1, 50), (16, 50), (17, 51), (200, 600)])
-async def test_three_times_as_many_candidates_are_asked_for_as_hits_and_fifty_at_least(limit: int, candidates: int) -> None:
+async def test_three_times_as_many_candidates_are_asked_for_as_hits_and_fifty_at_least(
+    limit: int, candidates: int
+) -> None:
     """D82."""
     async with World(embedder=embedder()) as world:
         await world.write("aa bb", scope=USER)
-        asked = [question for _, _, question in await _asked(world, USER, limit=limit) if question is not None]
+        asked = [
+            question for _, _, question in await _asked(world, USER, limit=limit) if question is not None
+        ]
         assert {question.limit for question in asked} == {candidates}
 
 
@@ -257,7 +280,10 @@ def test_of_what_two_stores_answer_the_newer_copy_counts_and_between_equals_the_
         """Which of the answers, each of another store, is taken."""
         asked = Candidates(ENTRIES, within(Partition(TENANT, USER.text)))
         stores = [InMemoryStore(str(n)) for n in range(len(answers))]
-        heads = [Head(Key(TENANT, "e"), USER.text, version, role, "mid", 0, {}, None, None) for version, role in answers]
+        heads = [
+            Head(Key(TENANT, "e"), USER.text, version, role, "mid", 0, {}, None, None)
+            for version, role in answers
+        ]
         measures = [await measured(asked, [head], Statistics()) for head in heads]
         pool = pooled(list(zip(stores, measures, strict=True)), full=False)
         assert pool is not None
@@ -275,7 +301,7 @@ def test_of_what_two_stores_answer_the_newer_copy_counts_and_between_equals_the_
     assert asyncio.run(all_of_them()) == [1, 0, 1, 0]
 
 
-# -- a store that is away when the others open ---------------------------------------------------------------------------
+# -- a store that is away when the others open -----------------------------------------
 
 
 async def _open_without(world: World, name: str, embedder: Embedder | None = None) -> Engine:
@@ -290,13 +316,19 @@ async def _open_without(world: World, name: str, embedder: Embedder | None = Non
 
     stores[name].inner.open = away  # type: ignore[method-assign]
     getattr(world, name).down = True
-    engine = Engine(Topology(short=stores["short"], mid=stores["mid"], long=stores["long"]), embedder=embedder, clock=world.clock)
+    engine = Engine(
+        Topology(short=stores["short"], mid=stores["mid"], long=stores["long"]),
+        embedder=embedder,
+        clock=world.clock,
+    )
     await engine.open()
     return engine
 
 
 @pytest.mark.parametrize("name", ["short", "mid", "long"])
-async def test_the_rest_opens_where_one_store_is_away_and_it_joins_when_it_is_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_rest_opens_where_one_store_is_away_and_it_joins_when_it_is_back(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
     world = World()
     engine = await _open_without(world, name)
@@ -315,7 +347,9 @@ async def test_the_rest_opens_where_one_store_is_away_and_it_joins_when_it_is_ba
     await engine.close()
 
 
-async def test_a_store_that_arrives_with_vectors_of_another_embedder_stays_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_arrives_with_vectors_of_another_embedder_stays_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
     plain = replace(DURABLE, semantic=False)
     world = World(short=plain, mid=plain, embedder=embedder("of yesterday"))
@@ -331,7 +365,9 @@ async def test_a_store_that_arrives_with_vectors_of_another_embedder_stays_out(m
 
 
 class Claims(Flaky):
-    """A store that claims to keep what it holds, cannot be opened while it is `gone`, and is then found to forget."""
+    """A store that claims to keep what it holds, cannot be opened while it is `gone`,
+    and is then found to forget.
+    """
 
     gone = True
 
@@ -343,7 +379,9 @@ class Claims(Flaky):
         self._capabilities = VOLATILE
 
 
-async def test_what_was_to_have_its_home_in_a_store_that_comes_late_and_is_a_cache_is_nowhere_or_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_to_have_its_home_in_a_store_that_comes_late_and_is_a_cache_is_nowhere_or_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
     late, clock = Claims("short", DURABLE), Clock()
     short, mid, long = Latecomer(late), Flaky("mid", DURABLE), Flaky("long", DURABLE)
@@ -381,7 +419,9 @@ async def test_what_was_to_have_its_home_in_a_store_that_comes_late_and_is_a_cac
     await engine.close()
 
 
-async def test_a_store_that_comes_late_and_is_kept_out_is_what_it_was_taken_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_comes_late_and_is_kept_out_is_what_it_was_taken_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
     late = Claims("mid", DURABLE)
     short, long = Flaky("short", DURABLE), Flaky("long", DURABLE)

@@ -1,4 +1,6 @@
-"""Trust, call by call: a roll-back that fails at any is done by a sweep, and where nobody can say what is distrusted nothing doubtful is shown."""
+"""Trust, call by call: a roll-back that fails at any is done by a sweep, and where
+nobody can say what is distrusted nothing doubtful is shown.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ async def _write(world: World, content: str, scope: Scope = USER, **said: Any) -
 
 
 async def _distrust(engine: Engine, origin: str = WEB) -> None:
-    await engine.trust.distrusts.place(TENANT, [Distrust(origin, None, "refused", "r", None, engine.placement.now())])
+    await engine.trust.distrusts.place(
+        TENANT, [Distrust(origin, None, "refused", "r", None, engine.placement.now())]
+    )
 
 
 async def _roll_back(engine: Engine, *, erase: bool = False, derived: bool = False) -> RolledBack:
@@ -58,18 +62,30 @@ async def _poisoned(world: World) -> dict[str, Entry]:
         "good": await _write(world, "good too", SESSION),
         "superseded": await _write(world, "good three"),
     }
-    await world.engine.entries.update(TENANT, written["changed"].id, {"content": "turned", "metadata": {"a": 2}, "origins": [WEB]})
+    await world.engine.entries.update(
+        TENANT, written["changed"].id, {"content": "turned", "metadata": {"a": 2}, "origins": [WEB]}
+    )
     await world.engine.entries.update(TENANT, written["changed"].id, {"tags": ["t"]})
     superseding = EntryDraft(scope=USER, content="evil over it", source="web")
-    written["superseding"] = (await world.engine.superseding.write(TENANT, superseding, Superseded([written["superseded"].id])))[0]
-    written["made"] = await world.engine.derivation.compact(TENANT, [written["evil"].id, written["changed"].id], lambda entries: "made of evil")
+    written["superseding"] = (
+        await world.engine.superseding.write(TENANT, superseding, Superseded([written["superseded"].id]))
+    )[0]
+    written["made"] = await world.engine.derivation.compact(
+        TENANT, [written["evil"].id, written["changed"].id], lambda entries: "made of evil"
+    )
     return written
 
 
 AFTER = ["good", "good three", "good too"]
 
 
-@pytest.mark.parametrize("erase", [pytest.param(erase, id="erased" if erase else "retired", marks=beyond(erase, [False])) for erase in (False, True)])
+@pytest.mark.parametrize(
+    "erase",
+    [
+        pytest.param(erase, id="erased" if erase else "retired", marks=beyond(erase, [False]))
+        for erase in (False, True)
+    ],
+)
 @pytest.mark.thorough
 async def test_a_roll_back_that_fails_at_any_call_is_done_by_a_sweep_and_once(erase: bool) -> None:
     came = list[str]()
@@ -83,12 +99,17 @@ async def test_a_roll_back_that_fails_at_any_call_is_done_by_a_sweep_and_once(er
 
 
 async def _failing_at(number: int, store_number: int, *, after: bool, erase: bool) -> str:
-    """What a roll-back came to of which this call of a store failed; `whole` where it makes no such call."""
+    """What a roll-back came to of which this call of a store failed; `whole` where it
+    makes no such call.
+    """
     world = World()
     await world.engine.open()
     written = await _poisoned(world)
     await world.engine.maintenance.sweep()
-    before, failed = await _shown(world.engine), _counting((world.short, world.mid, world.long)[store_number], number, after=after)
+    before, failed = (
+        await _shown(world.engine),
+        _counting((world.short, world.mid, world.long)[store_number], number, after=after),
+    )
     with suppress(StoreError):
         await _roll_back(world.engine, erase=erase, derived=True)
     how = "failed" if failed() else "whole"
@@ -103,7 +124,12 @@ async def _failing_at(number: int, store_number: int, *, after: bool, erase: boo
     assert await world.rows(world.mid, OPERATIONS) == []
     changed = await sweeping.entries.get(TENANT, written["changed"].id)
     assert changed is not None
-    assert (changed.metadata, changed.tags, changed.source, changed.origins) == ({"a": 1}, ["t"], "user", None)
+    assert (changed.metadata, changed.tags, changed.source, changed.origins) == (
+        {"a": 1},
+        ["t"],
+        "user",
+        None,
+    )
     history = await sweeping.entries.history(TENANT, written["changed"].id)
     assert [one.content for one in history] == ["good", "turned", "turned", "good"], "it was turned back once"
     assert (await _roll_back(sweeping, erase=erase, derived=True)).entries == []
@@ -148,11 +174,15 @@ async def test_a_hold_placed_meanwhile_wins(world: World) -> None:
     hold = LegalHold("case", "entry", evil.id, "r", None, world.clock())
     world.mid.before["take_back.begin"] = lambda: world.engine.erasure.holds.place(TENANT, hold, USER.text)
     report = await _roll_back(world.engine, erase=True)
-    assert [(undone.done, undone.note) for undone in report.entries] == [("retired", "under legal hold: retired instead")]
+    assert [(undone.done, undone.note) for undone in report.entries] == [
+        ("retired", "under legal hold: retired instead")
+    ]
     assert await _shown(world.engine) == []
 
 
-async def test_what_was_changed_by_it_and_has_lost_the_version_before_is_retired_or_named(world: World) -> None:
+async def test_what_was_changed_by_it_and_has_lost_the_version_before_is_retired_or_named(
+    world: World,
+) -> None:
     last, named, other = [await _write(world, f"good {number}") for number in range(3)]
     for one, said in ((last, {"origins": [WEB]}), (named, {"source": "web"}), (other, {"origins": [WEB]})):
         await world.engine.entries.update(TENANT, one.id, {"content": "turned", **said})
@@ -163,10 +193,16 @@ async def test_what_was_changed_by_it_and_has_lost_the_version_before_is_retired
     report = await _roll_back(world.engine)
     told = {undone.entry_id: (undone.why, undone.done, undone.note) for undone in report.entries}
     retired = ("changed", "retired", "the version before is not kept")
-    assert told == {last.id: retired, named.id: retired, other.id: ("changed", "left", "the version before is not kept")}
+    assert told == {
+        last.id: retired,
+        named.id: retired,
+        other.id: ("changed", "left", "the version before is not kept"),
+    }
 
 
-async def test_what_was_changed_since_is_taken_back_though_what_stood_before_is_not_kept(world: World) -> None:
+async def test_what_was_changed_since_is_taken_back_though_what_stood_before_is_not_kept(
+    world: World,
+) -> None:
     of_old, changed = [await _write(world, f"of old {number}", source="web") for number in range(2)]
     for one in (of_old, changed):
         await world.engine.entries.update(TENANT, one.id, {"tags": ["t"]})
@@ -182,7 +218,9 @@ async def test_what_was_changed_since_is_taken_back_though_what_stood_before_is_
     assert await _shown(world.engine) == ["of old 0", "of old 1"]
 
 
-async def test_what_was_made_of_its_entries_before_the_moment_stays_though_its_versions_are_not_kept(world: World) -> None:
+async def test_what_was_made_of_its_entries_before_the_moment_stays_though_its_versions_are_not_kept(
+    world: World,
+) -> None:
     evil = await _write(world, "evil", SESSION, source="web")
     made = await world.engine.derivation.promote(TENANT, evil.id, USER)
     await world.engine.entries.update(TENANT, made.id, {"tags": ["t"]})
@@ -194,12 +232,18 @@ async def test_what_was_made_of_its_entries_before_the_moment_stays_though_its_v
     assert report.entries == []
 
 
-async def test_where_a_version_in_between_is_not_kept_nothing_is_taken_for_the_next_ones(world: World) -> None:
+async def test_where_a_version_in_between_is_not_kept_nothing_is_taken_for_the_next_ones(
+    world: World,
+) -> None:
     one, other = await _write(world, "good", tags=["a"]), await _write(world, "good too", tags=["a"])
     for entry, writers in ((one, ["user", "web", "user"]), (other, ["web", "user", "web"])):
         for number, source in enumerate(writers):
-            await world.engine.entries.update(TENANT, entry.id, {"tags": [f"{source}{number}"], "origins": [f"source:{source}"]})
-    kept = [row for row in await world.rows(world.mid, ENTRY_VERSIONS) if str(row.fields["tags"]).endswith("1',)")]
+            await world.engine.entries.update(
+                TENANT, entry.id, {"tags": [f"{source}{number}"], "origins": [f"source:{source}"]}
+            )
+    kept = [
+        row for row in await world.rows(world.mid, ENTRY_VERSIONS) if str(row.fields["tags"]).endswith("1',)")
+    ]
     await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
     report = await _roll_back(world.engine)
     told = {undone.entry_id: (undone.why, undone.done, undone.note) for undone in report.entries}
@@ -210,11 +254,23 @@ async def test_what_was_turned_back_since_a_moment_is_not_turned_back_again(worl
     entry = await _write(world, "good", metadata={"a": 1})
     await world.engine.entries.update(TENANT, entry.id, {"metadata": {"a": 2}, "origins": [WEB]})
     since = world.clock.advance()
-    await world.engine.entries.update(TENANT, entry.id, {"content": "turned", "metadata": {"a": 3, "b": 1}, "origins": [WEB]})
-    done = [(await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=False, derived=False)).of("restored") for _ in range(2)]
+    await world.engine.entries.update(
+        TENANT, entry.id, {"content": "turned", "metadata": {"a": 3, "b": 1}, "origins": [WEB]}
+    )
+    done = [
+        (await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=False, derived=False)).of(
+            "restored"
+        )
+        for _ in range(2)
+    ]
     assert done == [[entry.id], []]
     history = [(one.content, one.metadata) for one in await world.engine.entries.history(TENANT, entry.id)]
-    assert history == [("good", {"a": 1}), ("good", {"a": 2}), ("turned", {"a": 3, "b": 1}), ("good", {"a": 2})]
+    assert history == [
+        ("good", {"a": 1}),
+        ("good", {"a": 2}),
+        ("turned", {"a": 3, "b": 1}),
+        ("good", {"a": 2}),
+    ]
     assert (await _roll_back(world.engine)).of("restored") == [entry.id]
     after = await world.engine.entries.get(TENANT, entry.id)
     assert after is not None
@@ -230,23 +286,41 @@ async def test_what_others_had_taken_back_before_is_not_said_again(world: World)
     await _roll_back(world.engine)
     after = await world.engine.entries.get(TENANT, entry.id)
     assert after is not None
-    assert (after.content, after.title, after.tags, after.agent, after.origins) == ("good", None, ["t"], None, None)
+    assert (after.content, after.title, after.tags, after.agent, after.origins) == (
+        "good",
+        None,
+        ["t"],
+        None,
+        None,
+    )
 
 
 async def test_an_upsert_is_taken_back_as_a_whole(world: World) -> None:
     said = {"conversation_id": "c1", "number_in_conversation": 1, "speaker": "ada"}
     good = EntryDraft(scope=USER, content="good", key="k", metadata={"a": None}, **said)
     before = await world.engine.entries.upsert(TENANT, good)
-    evil = good.model_copy(update={"content": "evil", "source": "web", "conversation_id": "c2", "number_in_conversation": 2, "speaker": "eve"})
+    evil = good.model_copy(
+        update={
+            "content": "evil",
+            "source": "web",
+            "conversation_id": "c2",
+            "number_in_conversation": 2,
+            "speaker": "eve",
+        }
+    )
     await world.engine.entries.upsert(TENANT, evil)
     await _roll_back(world.engine)
     after = await world.engine.entries.get(TENANT, before.id)
     assert after is not None
-    assert after.model_dump(exclude={"version", "updated_at"}) == before.model_dump(exclude={"version", "updated_at"})
+    assert after.model_dump(exclude={"version", "updated_at"}) == before.model_dump(
+        exclude={"version", "updated_at"}
+    )
 
 
 @pytest.mark.parametrize("erase", [False, True], ids=["retired", "erased"])
-async def test_what_was_rolled_back_retires_nothing_that_it_was_still_to_supersede(world: World, erase: bool) -> None:
+async def test_what_was_rolled_back_retires_nothing_that_it_was_still_to_supersede(
+    world: World, erase: bool
+) -> None:
     good = await _write(world, "good")
     world.mid.fails_before.add("update.home")
     evil = EntryDraft(scope=SESSION, content="evil", source="web")
@@ -290,7 +364,9 @@ async def test_what_is_known_to_be_distrusted_stays_so_while_the_archive_is_away
 
 
 @pytest.mark.parametrize("way", ["down", "silent"])
-async def test_where_nobody_can_say_what_is_distrusted_what_comes_from_somewhere_is_not_shown(way: str) -> None:
+async def test_where_nobody_can_say_what_is_distrusted_what_comes_from_somewhere_is_not_shown(
+    way: str,
+) -> None:
     world = World(settings=EngineSettings(deadline=timedelta(seconds=0.1)))
     await world.engine.open()
     named = await _write(world, "of the web", SESSION, source="web")
@@ -341,7 +417,12 @@ async def test_so_many_are_distrusted_as_a_question_can_leave_out(world: World) 
     with pytest.raises(InvalidInput, match="roll back what some of them wrote"):
         await place(distrusts.MOST_DISTRUSTED)
     await place(0)
-    everything = Asked(TENANT, (SESSION, USER), tags=tuple(f"t{n}" for n in range(50)), any_tags=tuple(f"a{n}" for n in range(50)))
+    everything = Asked(
+        TENANT,
+        (SESSION, USER),
+        tags=tuple(f"t{n}" for n in range(50)),
+        any_tags=tuple(f"a{n}" for n in range(50)),
+    )
     assert await _shown(world.engine, everything) == []
     assert len(await _shown(world.engine)) == 2
     await world.engine.trust.distrusts.lift(TENANT, ["run:r0"])
@@ -355,7 +436,9 @@ async def test_two_that_distrust_at_once_are_both_heard(world: World) -> None:
     assert {one.origin for one in await other.trust.distrusts.all(TENANT)} == {WEB, "agent:a"}
 
 
-async def test_so_many_tenants_are_remembered_those_asked_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_so_many_tenants_are_remembered_those_asked_last(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(distrusts, "MOST_TENANTS", 2)
     for tenant in ("a", "b", "a", "c"):
         await world.engine.trust.distrusts.known(tenant)
@@ -365,7 +448,9 @@ async def test_so_many_tenants_are_remembered_those_asked_last(world: World, mon
 
 async def test_a_later_distrust_refuses_from_its_moment_on(world: World) -> None:
     later = world.clock() + timedelta(hours=1)
-    await world.engine.trust.distrusts.place(TENANT, [Distrust(WEB, later, "refused", "r", None, world.clock())])
+    await world.engine.trust.distrusts.place(
+        TENANT, [Distrust(WEB, later, "refused", "r", None, world.clock())]
+    )
     await _write(world, "tea", source="web")
     world.clock.advance(timedelta(hours=2))
     with pytest.raises(Refused):

@@ -78,13 +78,17 @@ async def test_who_is_overtaken_by_the_end_of_its_validity_is_told(world: World)
 
 async def test_many_processes_at_once_lose_nothing(world: World) -> None:
     engines = [await world.another_process() for _ in range(4)]
-    written = await asyncio.gather(*(upsert(world, f"{n}", engine=engine) for n, engine in enumerate(engines * 3)))
+    written = await asyncio.gather(
+        *(upsert(world, f"{n}", engine=engine) for n, engine in enumerate(engines * 3))
+    )
     assert sorted(await said(world, written[0])) == sorted(str(n) for n in range(12))
 
 
 async def test_what_is_under_legal_hold_is_not_deleted_for_a_new_value(world: World) -> None:
     first = await upsert(world, "Lisbon", expires_at=HOUR)
-    await world.engine.erasure.holds.place(TENANT, LegalHold("case", "entry", first.id, "r", None, world.clock()), USER.text)
+    await world.engine.erasure.holds.place(
+        TENANT, LegalHold("case", "entry", first.id, "r", None, world.clock()), USER.text
+    )
     world.clock.advance(2 * HOUR)
     with pytest.raises(Held):
         await upsert(world, "Porto")
@@ -96,5 +100,7 @@ async def test_what_a_store_refuses_is_told() -> None:
         with pytest.raises(StoreError, match=r"max_record_bytes|2,?000"):
             await upsert(narrow, "Lisbon" * 400)
         with pytest.raises(StoreError, match=r"max_record_bytes|2,?000"):
-            await narrow.engine.superseding.write(TENANT, EntryDraft(scope=USER, content="Lisbon" * 400), Superseded([first.id]))
+            await narrow.engine.superseding.write(
+                TENANT, EntryDraft(scope=USER, content="Lisbon" * 400), Superseded([first.id])
+            )
         assert await narrow.browse(USER) == ["Lisbon"]

@@ -1,4 +1,6 @@
-"""A small world for the engine: stores that fail when told to, a clock that obeys, and engines that come and go over the same stores."""
+"""A small world for the engine: stores that fail when told to, a clock that obeys, and
+engines that come and go over the same stores.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,13 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 class Flaky(InMemoryStore):
-    """A store in memory that can be told to fail: at a step before or after carrying it out, or altogether; or not to answer."""
+    """A store in memory that can be told to fail: at a step before or after carrying it
+    out, or altogether; or not to answer.
+    """
 
-    def __init__(self, name: str, capabilities: Capabilities, clock: Callable[[], datetime] = system_clock) -> None:
+    def __init__(
+        self, name: str, capabilities: Capabilities, clock: Callable[[], datetime] = system_clock
+    ) -> None:
         super().__init__(name, capabilities=capabilities, clock=clock)
         self.fails_before: set[str] = set()
         self.fails_after: set[str] = set()
@@ -55,9 +61,13 @@ class Flaky(InMemoryStore):
         self.steps: list[str] = []
         self.rows_read = 0
         self.before: dict[str, Callable[[], Awaitable[object]]] = {}
-        """What others do, once, when a step has come so far that it is to be carried out."""
+        """What others do, once, when a step has come so far that it is to be carried
+        out.
+        """
         self.after: dict[str, Callable[[], Awaitable[object]]] = {}
-        """What others do, once, when a step has been carried out and its caller does not have the answer yet."""
+        """What others do, once, when a step has been carried out and its caller does
+        not have the answer yet.
+        """
 
     def heal(self) -> None:
         self.fails_before.clear()
@@ -74,7 +84,13 @@ class Flaky(InMemoryStore):
         if self.down or step in self.fails_before:
             raise StoreUnavailable(self.name, f"fails before {step}")
         answer = await getattr(InMemoryStore, method)(self, *args, **kwargs)
-        self.rows_read += len(answer.records) + len(answer.heads) if isinstance(answer, Page) else len(answer) if method == "get" else 0
+        self.rows_read += (
+            len(answer.records) + len(answer.heads)
+            if isinstance(answer, Page)
+            else len(answer)
+            if method == "get"
+            else 0
+        )
         if step in self.after:
             await self.after.pop(step)()
         if step in self.fails_after:
@@ -142,8 +158,16 @@ class World:
         onward: Onward | Literal["elsewhere"] | None = None,
     ) -> None:
         self.clock, self.advisor, self.onward = Clock(), advisor, onward
-        self.short, self.mid, self.long = (Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long)))
-        self.embedder, self.rules, self.settings, self.kinds, self.passages = embedder, rules, settings, kinds, passages
+        self.short, self.mid, self.long = (
+            Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long))
+        )
+        self.embedder, self.rules, self.settings, self.kinds, self.passages = (
+            embedder,
+            rules,
+            settings,
+            kinds,
+            passages,
+        )
         self.policies, self.retention, self.quotas = policies, retention, quotas
         self.engine = self.another_engine()
 
@@ -160,7 +184,13 @@ class World:
     def another_engine(self) -> Engine:
         """As another process would have it: the same stores, nothing else shared."""
         topology = Topology(short=self.short, mid=self.mid, long=self.long)
-        rules, policies, settings, kinds, passages = self.rules, self.policies, self.settings, self.kinds, self.passages
+        rules, policies, settings, kinds, passages = (
+            self.rules,
+            self.policies,
+            self.settings,
+            self.kinds,
+            self.passages,
+        )
         return Engine(
             topology,
             embedder=self.embedder,
@@ -193,10 +223,16 @@ class World:
         for store in self.stores:
             store.heal()
 
-    # -- what callers do ----------------------------------------------------------------------------------------------
+    # -- what callers do ---------------------------------------------------------------
 
     async def write(
-        self, content: str = "text", scope: Scope = SESSION, *, revive: bool = False, consistency: Consistency | None = None, **more: Any
+        self,
+        content: str = "text",
+        scope: Scope = SESSION,
+        *,
+        revive: bool = False,
+        consistency: Consistency | None = None,
+        **more: Any,
     ) -> Entry:
         draft = EntryDraft(scope=scope, content=content, **more)
         return await self.engine.entries.write(TENANT, draft, revive=revive, consistency=consistency)
@@ -226,7 +262,9 @@ class World:
         return [e.content for e in await self.engine.browsing.browse(Asked(TENANT, (scope,), **more))]
 
     async def search(self, text: str, scope: Scope = SESSION, **more: Any) -> list[str]:
-        return [h.entry.content for h in await self.engine.searching.search(Asked(TENANT, (scope,), **more), text)]
+        return [
+            h.entry.content for h in await self.engine.searching.search(Asked(TENANT, (scope,), **more), text)
+        ]
 
     async def seen(self, entry: Entry) -> list[str]:
         """What every way of reading shows of an entry, which must agree."""
@@ -242,7 +280,7 @@ class World:
         """Wait for what is delivered behind writes."""
         await self.engine.deliveries.flush()
 
-    # -- what stands in the stores ------------------------------------------------------------------------------------
+    # -- what stands in the stores -----------------------------------------------------
 
     async def standing(self, store: Flaky, record_id: str, collection: Collection = ENTRIES) -> Stored | None:
         await self.flush()
@@ -254,7 +292,9 @@ class World:
 
     async def rows(self, store: Flaky, collection: Collection) -> list[Record]:
         await self.flush()
-        page = await InMemoryStore.query(store, Query(collection, Everywhere(), roles=frozenset(Role), types=frozenset({RowType.RECORD})))
+        page = await InMemoryStore.query(
+            store, Query(collection, Everywhere(), roles=frozenset(Role), types=frozenset({RowType.RECORD}))
+        )
         return [r for r in page.records if isinstance(r, Record)]
 
     async def settled(self) -> Engine:

@@ -32,7 +32,9 @@ def contents(messages: Sequence[Message], positions: Sequence[int]) -> list[str]
 
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
-    """Anything that several writers may have left behind: calls, answers by id and by name in any order and number, summaries anywhere."""
+    """Anything that several writers may have left behind: calls, answers by id and by
+    name in any order and number, summaries anywhere.
+    """
     ids = st.sampled_from(["c1", "c2", "c3"])
     one = st.one_of(
         st.builds(said, st.sampled_from("suuaa"), st.text("ab ", max_size=12)),

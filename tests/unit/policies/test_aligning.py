@@ -1,4 +1,6 @@
-"""Which messages of a list are stored already (C22, C33), and what several lists come to together (C48, C49)."""
+"""Which messages of a list are stored already (C22, C33), and what several lists come
+to together (C48, C49).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def named(words: str) -> list[Message]:
         ("x a b", "a b", [None, None, None]),
     ],
 )
-def test_without_ids_a_message_is_known_by_what_it_says_and_where(written: str, known: str, found: list[int | None]) -> None:
+def test_without_ids_a_message_is_known_by_what_it_says_and_where(
+    written: str, known: str, found: list[int | None]
+) -> None:
     assert aligned(talk(written), named(known)) == found
 
 
@@ -49,7 +53,9 @@ def test_an_id_says_which_message_it_is_whatever_it_says_now() -> None:
 
 @pytest.mark.behaviour("C33")
 @given(WORDS, WORDS)
-def test_a_talk_that_is_written_back_with_more_behind_it_is_known_as_far_as_it_is_stored(stored: list[str], new: list[str]) -> None:
+def test_a_talk_that_is_written_back_with_more_behind_it_is_known_as_far_as_it_is_stored(
+    stored: list[str], new: list[str]
+) -> None:
     known = [said("u", word, id=str(at)) for at, word in enumerate(stored)]
     found = aligned([said("u", word) for word in [*stored, *new]], known)
     assert sorted(at for at in found if at is not None) == list(range(len(stored)))
@@ -57,8 +63,12 @@ def test_a_talk_that_is_written_back_with_more_behind_it_is_known_as_far_as_it_i
 
 
 @given(WORDS, WORDS)
-def test_what_is_known_stands_in_the_order_of_the_log_and_says_the_same(written: list[str], stored: list[str]) -> None:
-    found = aligned([said("u", word) for word in written], [said("u", word, id=str(at)) for at, word in enumerate(stored)])
+def test_what_is_known_stands_in_the_order_of_the_log_and_says_the_same(
+    written: list[str], stored: list[str]
+) -> None:
+    found = aligned(
+        [said("u", word) for word in written], [said("u", word, id=str(at)) for at, word in enumerate(stored)]
+    )
     known = [at for at in found if at is not None]
     assert known == sorted(set(known))
     assert all(at is None or stored[at] == word for word, at in zip(written, found, strict=True))
@@ -84,7 +94,13 @@ def test_only_a_list_that_begins_as_the_talk_does_or_has_its_ids_is_taken_for_it
 
 @pytest.mark.behaviour("C48", "C49")
 def test_merged_lists_have_a_message_as_often_as_the_list_that_has_it_most() -> None:
-    assert [m.text for m in merged([talk("ok a ok"), talk("ok b"), talk("ok ok ok")])] == ["ok", "a", "ok", "b", "ok"]
+    assert [m.text for m in merged([talk("ok a ok"), talk("ok b"), talk("ok ok ok")])] == [
+        "ok",
+        "a",
+        "ok",
+        "b",
+        "ok",
+    ]
     long = "x" * 100
     assert len(merged([talk(long + "1"), talk(long + "2")])) == 2
     assert [m.id for m in merged([named("a b"), named("b c"), talk("c")])] == ["a", "b", "c"]

@@ -1,4 +1,6 @@
-"""How a question is read: names leave the text that is embedded, cues fire on word boundaries, texts show what they show."""
+"""How a question is read: names leave the text that is embedded, cues fire on word
+boundaries, texts show what they show.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,22 @@ from memory.policies.marks import marks_of
         ("x Ada", "x"),
     ],
 )
-def test_capitalised_words_but_the_first_are_taken_for_names_and_not_embedded(question: str, embedded: str) -> None:
+def test_capitalised_words_but_the_first_are_taken_for_names_and_not_embedded(
+    question: str, embedded: str
+) -> None:
     assert read(question).embedded == embedded
 
 
-@pytest.mark.parametrize("question", ["Who is Zoë?", "What is Kubernetes?", "about Redis", "Favorite Coffee Drink Recipes", "from Porto to Rome"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who is Zoë?",
+        "What is Kubernetes?",
+        "about Redis",
+        "Favorite Coffee Drink Recipes",
+        "from Porto to Rome",
+    ],
+)
 def test_a_question_that_would_lose_more_than_it_keeps_is_embedded_whole(question: str) -> None:
     assert read(question).embedded == question
 
@@ -57,7 +70,10 @@ def test_of_a_question_as_long_as_a_page_the_first_content_words_are_looked_for(
 def test_a_long_text_shows_what_its_beginning_shows_and_how_it_ends() -> None:
     late = "x " * 5_000 + "It was in Lisbon: 40 photo days?"
     assert marks_of(late) == marks.ASKS | marks.ENDS_ASKING
-    assert marks_of("It was in Lisbon: 40 photo days. " + "x " * 5_000) == marks.HAS_NUMBER | marks.HAS_PICTURE | marks.HAS_PLACE | marks.HAS_TIME
+    assert (
+        marks_of("It was in Lisbon: 40 photo days. " + "x " * 5_000)
+        == marks.HAS_NUMBER | marks.HAS_PICTURE | marks.HAS_PLACE | marks.HAS_TIME
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +93,11 @@ def test_intents(question: str, types: set[str]) -> None:
 def test_a_cue_next_to_a_sign_is_a_cue_and_inside_a_word_is_none() -> None:
     assert intents("which colour do I prefer?") == {"user", "feedback"}
     assert intents("(prefer)") == {"user", "feedback"}
-    assert intents("what\N{RIGHT SINGLE QUOTATION MARK}s her number?") == intents("what's her number?") == {"reference"}
+    assert (
+        intents("what\N{RIGHT SINGLE QUOTATION MARK}s her number?")
+        == intents("what's her number?")
+        == {"reference"}
+    )
     assert intents("preferably sinceresupport") == set()
 
 

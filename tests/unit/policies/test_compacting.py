@@ -1,4 +1,6 @@
-"""Compacting a plain list: duplicates go, then what matters least, then the older part becomes a summary, then the oldest go."""
+"""Compacting a plain list: duplicates go, then what matters least, then the older part
+becomes a summary, then the oldest go.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def different(count: int, chars: int = 94, role: str = "u") -> list[Message]:
 
 def small(**changes: object) -> CompactingSettings:
     """Settings under which ten messages of 30 tokens are at the threshold."""
-    return replace(CompactingSettings(max_tokens=300, threshold=1.0, target=0.5, keep_recent=2, min_importance=0), **changes)  # type: ignore[arg-type]
+    return replace(
+        CompactingSettings(max_tokens=300, threshold=1.0, target=0.5, keep_recent=2, min_importance=0),
+        **changes,  # type: ignore[arg-type]
+    )
 
 
 def never(_: Sequence[Message]) -> Message:
@@ -109,7 +114,9 @@ def test_later_messages_matter_more_and_words_of_the_callers_task_count() -> Non
         ("red red red boat", "boat red", 1),
     ],
 )
-def test_similarity_is_the_share_of_words_of_more_than_two_letters(one: str, other: str, alike: float) -> None:
+def test_similarity_is_the_share_of_words_of_more_than_two_letters(
+    one: str, other: str, alike: float
+) -> None:
     assert similarity(one, other) == alike
     assert similarity(other, one) == alike
 
@@ -131,10 +138,14 @@ def test_duplicates_are_named_once_by_the_earliest() -> None:
 @pytest.mark.behaviour("A118")
 @settings(max_examples=drawn(150), deadline=None)
 @given(
-    st.lists(st.lists(st.sampled_from(["one", "two", "three", "four", "five", "six"]), max_size=8), max_size=12),
+    st.lists(
+        st.lists(st.sampled_from(["one", "two", "three", "four", "five", "six"]), max_size=8), max_size=12
+    ),
     st.sampled_from([0.1, 0.3, 0.5, 0.85, 1.0]),
 )
-def test_duplicates_are_those_that_comparing_every_pair_finds(texts: list[list[str]], threshold: float) -> None:
+def test_duplicates_are_those_that_comparing_every_pair_finds(
+    texts: list[list[str]], threshold: float
+) -> None:
     messages = [said("u", " ".join(words)) for words in texts]
     expected: dict[int, tuple[int, ...]] = {}
     left = list(range(len(messages)))
@@ -148,13 +159,17 @@ def test_duplicates_are_those_that_comparing_every_pair_finds(texts: list[list[s
 
 @pytest.mark.behaviour("A119")
 def test_a_summary_without_a_model_is_the_first_sentence_of_the_first_five() -> None:
-    messages = [said("u", f"Point {n} stands. Not this.\nNor this.", id=f"m{n}") for n in range(7)] + [said("u", "no id")]
+    messages = [said("u", f"Point {n} stands. Not this.\nNor this.", id=f"m{n}") for n in range(7)] + [
+        said("u", "no id")
+    ]
     summary = summary_of(messages)
     assert (summary.role, summary.is_summary) == (Role.SYSTEM, True)
     assert summary.id is not None
     assert summary.id.startswith("summary_")
     assert summary.metadata == {"importance": 70, "summarizes": [f"m{n}" for n in range(7)]}
-    assert summary.text.endswith("Point 0 stands. Point 1 stands. Point 2 stands. Point 3 stands. Point 4 stands.")
+    assert summary.text.endswith(
+        "Point 0 stands. Point 1 stands. Point 2 stands. Point 3 stands. Point 4 stands."
+    )
     assert summary_of(messages) == summary
     assert summary_of(messages[1:]).id != summary.id
 
@@ -169,7 +184,14 @@ def test_a_sentence_of_a_summary_has_less_than_two_hundred_characters() -> None:
 @pytest.mark.behaviour("A120")
 def test_the_defaults_are_those_of_the_row() -> None:
     expected = CompactingSettings(
-        max_tokens=100_000, target=0.7, threshold=0.85, min_importance=30, keep_recent=10, summarise=True, deduplicate=True, similarity=0.85
+        max_tokens=100_000,
+        target=0.7,
+        threshold=0.85,
+        min_importance=30,
+        keep_recent=10,
+        summarise=True,
+        deduplicate=True,
+        similarity=0.85,
     )
     assert CompactingSettings() == expected
     assert CompactingSettings(threshold=0.5).target == 0.5, "a default that nobody gave fits what was given"
@@ -219,7 +241,12 @@ def test_at_the_threshold_duplicates_go_first_and_when_that_is_enough_nothing_el
 @pytest.mark.behaviour("A122")
 def test_a_recent_message_a_system_message_and_a_summary_are_never_taken_for_duplicates() -> None:
     text = different(1)[0].text
-    messages = [said("u", text), said("s", text), said("s", text, is_summary=True), *(said("u", text) for _ in range(7))]
+    messages = [
+        said("u", text),
+        said("s", text),
+        said("s", text, is_summary=True),
+        *(said("u", text) for _ in range(7)),
+    ]
     found = compacted(messages, small(keep_recent=5, target=0.8), COUNTER, never)
     assert found.strategy == "dedupe"
     assert found.removed == (3, 4)
@@ -228,9 +255,17 @@ def test_a_recent_message_a_system_message_and_a_summary_are_never_taken_for_dup
 @pytest.mark.behaviour("A118")
 def test_messages_that_show_an_image_or_ask_a_tool_are_not_taken_for_duplicates() -> None:
     text = different(1)[0].text
-    seen = [said("u", [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": f"https://x/{n}"}}]) for n in range(3)]
+    seen = [
+        said(
+            "u",
+            [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": f"https://x/{n}"}}],
+        )
+        for n in range(3)
+    ]
     calls = [asks(f"c{n}", content=text) for n in range(3)]
-    found = compacted([*seen, *calls, *different(6)], small(target=0.0, summarise=False, keep_recent=11), COUNTER)
+    found = compacted(
+        [*seen, *calls, *different(6)], small(target=0.0, summarise=False, keep_recent=11), COUNTER
+    )
     assert found.removed == ()
 
 
@@ -249,7 +284,11 @@ def test_then_the_least_important_go_until_the_target_is_met() -> None:
 @pytest.mark.behaviour("A122", "A116")
 def test_the_recent_system_and_summary_messages_are_never_dropped_for_their_importance() -> None:
     bored = {"importance": -1000}
-    messages = [said("s", "a" * 94, metadata=bored), said("u", "b" * 94, metadata=bored, is_summary=True), *different(8)]
+    messages = [
+        said("s", "a" * 94, metadata=bored),
+        said("u", "b" * 94, metadata=bored, is_summary=True),
+        *different(8),
+    ]
     for message in messages:
         message.metadata = dict(bored)
     found = compacted(messages, small(min_importance=30, target=0.0, summarise=False), COUNTER)
@@ -291,7 +330,13 @@ def test_a_summariser_may_give_a_message_and_gets_copies() -> None:
 
     found = compacted(messages, small(), COUNTER, make)
     assert messages == different(10)
-    assert found.summary == said("u", "short", id="mine", is_summary=True, metadata={"by": "me", "summarizes": [f"m{n}" for n in range(8)]})
+    assert found.summary == said(
+        "u",
+        "short",
+        id="mine",
+        is_summary=True,
+        metadata={"by": "me", "summarizes": [f"m{n}" for n in range(8)]},
+    )
     with pytest.raises(InvalidInput, match="summarise"):
         compacted(messages, small(), COUNTER, lambda _: 3)  # type: ignore[arg-type, return-value]
 
@@ -345,7 +390,16 @@ def test_a_budget_says_what_is_used_and_what_remains() -> None:
 
 @pytest.mark.behaviour("A126")
 @pytest.mark.parametrize(
-    ("count", "shown"), [(0, "0"), (999, "999"), (1000, "1.0k"), (1549, "1.5k"), (999_949, "999.9k"), (999_950, "1.0M"), (1_500_000, "1.5M")]
+    ("count", "shown"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1000, "1.0k"),
+        (1549, "1.5k"),
+        (999_949, "999.9k"),
+        (999_950, "1.0M"),
+        (1_500_000, "1.5M"),
+    ],
 )
 def test_counts_are_shown_short(count: int, shown: str) -> None:
     assert format_token_count(count) == shown
@@ -357,7 +411,13 @@ def test_whatever_is_compacted_no_call_is_parted_from_its_results_and_nothing_pr
     messages: list[Message], keep_recent: int, most: int, summarise: bool, last_user: bool, least: float
 ) -> None:
     before = [m.model_copy(deep=True) for m in messages]
-    wanted = CompactingSettings(max_tokens=most, keep_recent=keep_recent, summarise=summarise, keep_last_user=last_user, min_importance=least)
+    wanted = CompactingSettings(
+        max_tokens=most,
+        keep_recent=keep_recent,
+        summarise=summarise,
+        keep_last_user=last_user,
+        min_importance=least,
+    )
     found = compacted(messages, wanted, COUNTER, lambda _: "s")
     assert messages == before
     assert found.tokens_after == context_tokens(found.messages, COUNTER) <= found.tokens_before

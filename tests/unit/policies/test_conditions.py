@@ -1,4 +1,6 @@
-"""Conditions: judged as plain Python judges them, asked of stores as filters that let through all they hold of, told in words, read from tables."""
+"""Conditions: judged as plain Python judges them, asked of stores as filters that let
+through all they hold of, told in words, read from tables.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ PLAIN = Facts(
     rank=Rank(3, 30, 7),
 )
 
-# -- drawn --------------------------------------------------------------------------------------------------------------
+# -- drawn -----------------------------------------------------------------------------
 
 SINGLE = st.one_of(
     st.builds(lambda days: {"older_than": f"{days}d"}, st.integers(1, 12)),
@@ -72,7 +74,11 @@ SINGLE = st.one_of(
     st.builds(lambda names: {"tier": names}, st.sampled_from(["short", ["mid", "long"]])),
     st.builds(lambda names: {"scope_kind": names}, st.sampled_from(["session", ["user", "org"]])),
     st.builds(lambda names: {"tenant": names}, st.sampled_from(["acme", ["acme", "other"], "nobody"])),
-    st.builds(lambda measure, most: {"scope_over": {measure: most}}, st.sampled_from(["count", "bytes", "tokens"]), st.integers(0, 5)),
+    st.builds(
+        lambda measure, most: {"scope_over": {measure: most}},
+        st.sampled_from(["count", "bytes", "tokens"]),
+        st.integers(0, 5),
+    ),
 )
 TABLES = st.recursive(
     SINGLE,
@@ -136,7 +142,12 @@ def holds(table: dict[str, Any], facts: Facts, now: datetime) -> bool:
             [(measure, most)] = value.items()
             return bool({"count": rank.count, "bytes": rank.bytes, "tokens": rank.tokens}[measure] > most)
         case _:
-            return {"type": facts.type, "tier": facts.tier, "scope_kind": facts.scope_kind, "tenant": facts.tenant}[name] in names
+            return {
+                "type": facts.type,
+                "tier": facts.tier,
+                "scope_kind": facts.scope_kind,
+                "tenant": facts.tenant,
+            }[name] in names
 
 
 @given(table=TABLES, facts=FACTS)
@@ -177,7 +188,7 @@ def test_the_first_moment_may_pass_before_it_comes_again() -> None:
     assert first_moment(once, young, NOW + 3 * DAY) is None
 
 
-# -- stores -------------------------------------------------------------------------------------------------------------
+# -- stores ----------------------------------------------------------------------------
 
 
 async def filled(store: Store, facts: list[Facts]) -> dict[str, Facts]:
@@ -191,18 +202,33 @@ async def filled(store: Store, facts: list[Facts]) -> dict[str, Facts]:
             1,
             one.created_at,
             one.updated_at,
-            fields={"type": one.type, "tags": one.tags, "confidence": one.confidence, "scope_kind": one.scope_kind},
+            fields={
+                "type": one.type,
+                "tags": one.tags,
+                "confidence": one.confidence,
+                "scope_kind": one.scope_kind,
+            },
             tier=one.tier,
         )
         for record_id, one in placed.items()
     ]
     await store.apply([Put(ENTRIES, record, Absent()) for record in records])
-    await store.apply([Annotate(ENTRIES, r.key, at=1, accessed_at=NOW) for r in records for _ in range(placed[r.key.id].accesses)])
+    await store.apply(
+        [
+            Annotate(ENTRIES, r.key, at=1, accessed_at=NOW)
+            for r in records
+            for _ in range(placed[r.key.id].accesses)
+        ]
+    )
     return placed
 
 
 def made(scheme: str, folder: str) -> Store:
-    return InMemoryStore("s") if scheme == "in_memory" else build_store(ServingStore("s", f"sqlite:///{folder}/memory.db"))
+    return (
+        InMemoryStore("s")
+        if scheme == "in_memory"
+        else build_store(ServingStore("s", f"sqlite:///{folder}/memory.db"))
+    )
 
 
 async def let_through(store: Store, condition: Condition, known: Fields) -> set[str]:
@@ -213,13 +239,19 @@ async def let_through(store: Store, condition: Condition, known: Fields) -> set[
 @pytest.mark.parametrize("scheme", ["in_memory", pytest.param("sqlite", marks=pytest.mark.backend("sqlite"))])
 @given(facts=st.lists(FACTS, min_size=10, max_size=40), tables=st.lists(TABLES, min_size=10, max_size=40))
 @settings(max_examples=drawn(20, 4), deadline=None)
-def test_the_filter_lets_through_every_record_of_which_a_condition_holds(scheme: str, facts: list[Facts], tables: list[dict[str, Any]]) -> None:
+def test_the_filter_lets_through_every_record_of_which_a_condition_holds(
+    scheme: str, facts: list[Facts], tables: list[dict[str, Any]]
+) -> None:
     async def ask(folder: str) -> None:
         store = made(scheme, folder)
         placed = await filled(store, facts)
         try:
-            for condition in [condition_of(given, "when") for table in tables for given in (table, {"not": table})]:
-                taken = {record_id for record_id, one in placed.items() if condition.reason(one, NOW) is not None}
+            for condition in [
+                condition_of(given, "when") for table in tables for given in (table, {"not": table})
+            ]:
+                taken = {
+                    record_id for record_id, one in placed.items() if condition.reason(one, NOW) is not None
+                }
                 for known in (KNOWN, {name: name for name in ("created_at", "type")}, {}):
                     assert await let_through(store, condition, known) >= taken, (condition, known)
             for condition in [
@@ -229,7 +261,9 @@ def test_the_filter_lets_through_every_record_of_which_a_condition_holds(scheme:
                 AnyOf(SAID[2:4]),
                 ~(SAID[0] | SAID[5]),
             ]:  # else a filter of nothing would do
-                taken = {record_id for record_id, one in placed.items() if condition.reason(one, NOW) is not None}
+                taken = {
+                    record_id for record_id, one in placed.items() if condition.reason(one, NOW) is not None
+                }
                 assert await let_through(store, condition, KNOWN) == taken, condition
         finally:
             await store.close()
@@ -244,12 +278,17 @@ def test_what_no_field_says_is_not_asked_nor_its_contrary() -> None:
     assert (~OlderThan(DAY)).filter(NOW, KNOWN) == Not(OlderThan(DAY).filter(NOW, KNOWN))
 
 
-# -- in Python and in words ---------------------------------------------------------------------------------------------
+# -- in Python and in words ------------------------------------------------------------
 
 
 def test_conditions_are_combined_in_python_as_in_tables() -> None:
     condition = OlderThan(timedelta(days=7)) & ~Tagged("pinned") & OfType("context") | ScopeOver(tokens=500)
-    table = {"any": [{"all": [{"older_than": "7d"}, {"not": {"tag": "pinned"}}, {"type": "context"}]}, {"scope_over": {"tokens": 500}}]}
+    table = {
+        "any": [
+            {"all": [{"older_than": "7d"}, {"not": {"tag": "pinned"}}, {"type": "context"}]},
+            {"scope_over": {"tokens": 500}},
+        ]
+    }
     assert condition == condition_of(table, "when")
     several = condition_of({"older_than": "7d", "tag": ["a", "b"]}, "when")
     assert several == OlderThan(timedelta(days=7)) & Tagged("a", "b")
@@ -328,13 +367,17 @@ def test_it_says_whose_records_alone_it_can_take(condition: Condition, tenants: 
     assert condition.tenants() == (None if tenants is None else set(tenants))
 
 
-# -- refused ------------------------------------------------------------------------------------------------------------
+# -- refused ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("given", "where", "problem"),
     [
-        ({"all": [{"tag": "a"}, {"older_then": "7d"}]}, ".all[1].older_then", "is not a condition; did you mean older_than?"),
+        (
+            {"all": [{"tag": "a"}, {"older_then": "7d"}]},
+            ".all[1].older_then",
+            "is not a condition; did you mean older_than?",
+        ),
         ({"not": {"tags": "a"}}, ".not.tags", "did you mean tag?"),
         ({"nonsense": 1}, ".nonsense", "is not a condition; there are older_than, idle_for"),
         ({"older_than": "soon"}, ".older_than", "should be a duration such as '30d'"),
@@ -385,7 +428,13 @@ def test_conditions_nest_only_so_deep() -> None:
 
 def test_what_python_combines_has_to_be_conditions() -> None:
     anything: Any = "older_than"
-    for wrong in (lambda: AllOf(()), lambda: AnyOf((anything,)), lambda: NoneOf(anything), lambda: OlderThan(DAY) & anything, lambda: ScopeOver()):
+    for wrong in (
+        lambda: AllOf(()),
+        lambda: AnyOf((anything,)),
+        lambda: NoneOf(anything),
+        lambda: OlderThan(DAY) & anything,
+        lambda: ScopeOver(),
+    ):
         with pytest.raises(InvalidInput):
             wrong()
     assert OlderThan(parse_duration("7d")) == OlderThan("7d")  # type: ignore[arg-type]

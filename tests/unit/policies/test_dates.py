@@ -41,7 +41,17 @@ def test_days_are_named_by_the_calendar_or_from_today(text: str, period: Period)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "what may 10 people do", "in may be", "the march to the sea", "31 February 2023", "2023-13-01", "room 2023", "version 5.7"]
+    "text",
+    [
+        "",
+        "what may 10 people do",
+        "in may be",
+        "the march to the sea",
+        "31 February 2023",
+        "2023-13-01",
+        "room 2023",
+        "version 5.7",
+    ],
 )
 def test_what_names_no_day_names_none(text: str) -> None:
     assert period_of(text, TODAY) is None

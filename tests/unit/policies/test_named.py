@@ -1,4 +1,6 @@
-"""What is wrong with a rule or a quota that is made in Python is told by the library's own error."""
+"""What is wrong with a rule or a quota that is made in Python is told by the library's
+own error.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +24,67 @@ def made(kind: Callable[..., Any], **given: Any) -> Any:
 @pytest.mark.parametrize(
     ("make", "field", "problem"),
     [
-        (lambda: made(PromotionRule, name="a", when={"older_than": "x"}), "promotion.a.when.older_than", "should be a duration"),
-        (lambda: made(PromotionRule, when={"older_than": "x"}), "promotion.when.older_than", "should be a duration"),
+        (
+            lambda: made(PromotionRule, name="a", when={"older_than": "x"}),
+            "promotion.a.when.older_than",
+            "should be a duration",
+        ),
+        (
+            lambda: made(PromotionRule, when={"older_than": "x"}),
+            "promotion.when.older_than",
+            "should be a duration",
+        ),
         (lambda: made(PromotionRule, on="sweep"), "promotion.name", "is missing"),
-        (lambda: made(PromotionRule, name="a", tag="x"), "promotion.a.tag", "there is no such field (known: name, on, source"),
-        (lambda: made(PromotionRule, name="a", tags=("x", 3)), "promotion.a.tags.2", "Input should be a valid string"),
+        (
+            lambda: made(PromotionRule, name="a", tag="x"),
+            "promotion.a.tag",
+            "there is no such field (known: name, on, source",
+        ),
+        (
+            lambda: made(PromotionRule, name="a", tags=("x", 3)),
+            "promotion.a.tags.2",
+            "Input should be a valid string",
+        ),
         (lambda: PromotionRule(name="a", tags=("",)), "promotion.a.tags", "length must be 1..64"),
-        (lambda: made(PromotionRule, name="a", idle_for="7x"), "promotion.a.idle_for", "should be a duration such as"),
-        (lambda: PromotionRule(name="a", to_scope="session:other"), "promotion.a.to_scope", "copies go into broader scopes"),
-        (lambda: PromotionRule(name="a", when=InTier("mid")), "promotion.a.when", "'in tier mid' never holds of what is in source = 'short'"),
-        (lambda: PromotionRule(name="a", when=Tagged("x") & InTier("mid", "long")), "promotion.a.when", "'in tier mid or long' never holds"),
-        (lambda: RetentionRule(name="a"), "retention.a.when", "is missing: a rule that would delete all entries is none"),
-        (lambda: Quota(name="a", entries=0), "quotas.a.entries", "Input should be greater than or equal to 1"),
+        (
+            lambda: made(PromotionRule, name="a", idle_for="7x"),
+            "promotion.a.idle_for",
+            "should be a duration such as",
+        ),
+        (
+            lambda: PromotionRule(name="a", to_scope="session:other"),
+            "promotion.a.to_scope",
+            "copies go into broader scopes",
+        ),
+        (
+            lambda: PromotionRule(name="a", when=InTier("mid")),
+            "promotion.a.when",
+            "'in tier mid' never holds of what is in source = 'short'",
+        ),
+        (
+            lambda: PromotionRule(name="a", when=Tagged("x") & InTier("mid", "long")),
+            "promotion.a.when",
+            "'in tier mid or long' never holds",
+        ),
+        (
+            lambda: RetentionRule(name="a"),
+            "retention.a.when",
+            "is missing: a rule that would delete all entries is none",
+        ),
+        (
+            lambda: Quota(name="a", entries=0),
+            "quotas.a.entries",
+            "Input should be greater than or equal to 1",
+        ),
         (lambda: Quota(name="a"), "quotas.a.entries", "or bytes, or artifact_bytes"),
         (lambda: Quota(name=" ", entries=1), "quotas.name", "must not be blank"),
         (lambda: Quota(name="a\x1b[2J", entries=1), "quotas.name", "must not hold control characters"),
         (lambda: Quota(name="n" * 201, entries=1), "quotas.name", "length must be 1..200 chars"),
     ],
 )
-def test_what_cannot_be_used_is_invalid_input_by_its_field(make: Callable[[], Any], field: str, problem: str) -> None:
+def test_what_cannot_be_used_is_invalid_input_by_its_field(
+    make: Callable[[], Any], field: str, problem: str
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         make()
     assert refused.value.field == field

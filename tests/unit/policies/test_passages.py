@@ -1,4 +1,6 @@
-"""A text is cut into parts that are found by meaning each on its own: at sentences where there are some, and nothing of it is lost."""
+"""A text is cut into parts that are found by meaning each on its own: at sentences
+where there are some, and nothing of it is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pure decisions: where records are born, what moves onward by which rule, how rankings become one."""
+"""Pure decisions: where records are born, what moves onward by which rule, how rankings
+become one.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,14 @@ from memory.ports.record import Key, Record
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
-PLAIN = Facts(tier="short", type="context", tags=(), confidence=None, created_at=NOW - 10 * DAY, updated_at=NOW - 2 * DAY)
+PLAIN = Facts(
+    tier="short",
+    type="context",
+    tags=(),
+    confidence=None,
+    created_at=NOW - 10 * DAY,
+    updated_at=NOW - 2 * DAY,
+)
 
 
 def rule(**conditions: Any) -> PromotionRule:
@@ -53,7 +62,9 @@ def rule(**conditions: Any) -> PromotionRule:
     ],
     ids=str,
 )
-def test_a_rule_takes_an_entry_when_any_of_its_conditions_holds(conditions: dict[str, Any], facts: dict[str, Any], because: str | None) -> None:
+def test_a_rule_takes_an_entry_when_any_of_its_conditions_holds(
+    conditions: dict[str, Any], facts: dict[str, Any], because: str | None
+) -> None:
     assert rule(**conditions).reason(replace(PLAIN, **facts), NOW) == because
 
 
@@ -94,7 +105,15 @@ def test_a_rule_moves_onward_between_tiers_only(wrong: dict[str, str], names: st
 
 
 def test_a_rule_tells_itself_in_words() -> None:
-    full = rule(tags=("fact",), types=("user",), min_confidence=0.8, min_accesses=2, idle_for=DAY, older_than=2 * DAY, target="long")
+    full = rule(
+        tags=("fact",),
+        types=("user",),
+        min_confidence=0.8,
+        min_accesses=2,
+        idle_for=DAY,
+        older_than=2 * DAY,
+        target="long",
+    )
     assert full.describe() == (
         "on session end, short → long: tagged fact or of type user or confidence at least 0.8 or read at least 2 times or unchanged for "
         "1 day or older than 2 days"
@@ -118,7 +137,11 @@ def test_everything_else_is_kept_in_the_middle_without_replicas() -> None:
 
 
 def test_onward_is_one_direction() -> None:
-    assert [(a, b) for a in TIERS for b in TIERS if is_onward(a, b)] == [("short", "mid"), ("short", "long"), ("mid", "long")]
+    assert [(a, b) for a in TIERS for b in TIERS if is_onward(a, b)] == [
+        ("short", "mid"),
+        ("short", "long"),
+        ("mid", "long"),
+    ]
 
 
 @settings(deadline=None)
@@ -140,7 +163,10 @@ def test_ranks_of_several_rankings_add_up_and_ties_go_by_id() -> None:
 def test_ids_that_three_rankings_give_the_same_ranks_are_a_tie() -> None:
     """1/61 + 1/62 + 1/70 is not the same number in every order of adding."""
     ranked = {"1": ("a", "b", "c"), "2": ("c", "a", "b"), "3": ("b", "c", "a")}
-    rankings = {name: [first, second, *[f"{name}-{n}" for n in range(7)], tenth] for name, (first, second, tenth) in ranked.items()}
+    rankings = {
+        name: [first, second, *[f"{name}-{n}" for n in range(7)], tenth]
+        for name, (first, second, tenth) in ranked.items()
+    }
     fused = fuse(rankings)
     assert [i for i, _ in fused[:3]] == ["a", "b", "c"]
     assert len({score for _, score in fused[:3]}) == 1

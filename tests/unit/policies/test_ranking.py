@@ -1,4 +1,6 @@
-"""The score of a pool: what each term adds, what is absent takes nothing, and what multiplies it."""
+"""The score of a pool: what each term adds, what is absent takes nothing, and what
+multiplies it.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,21 @@ NOW = datetime(2026, 5, 7, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def _pool(question: Question, texts: Sequence[str], vectors: Sequence[Sequence[float]] = (), **fields: Sequence[Any]) -> Measured:
-    """A pool of these texts, in a corpus of a hundred where each word of the question is in ten."""
+def _pool(
+    question: Question, texts: Sequence[str], vectors: Sequence[Sequence[float]] = (), **fields: Sequence[Any]
+) -> Measured:
+    """A pool of these texts, in a corpus of a hundred where each word of the question
+    is in ten.
+    """
     said = [words(text) for text in texts]
-    counts = np.array([[4.0 * one.count(stem) for stem in question.stems] for one in said]).reshape(len(texts), len(question.stems))
-    given: dict[str, Sequence[Any]] = {"marks": [marks_of(text) for text in texts], "valid_from": [NOW] * len(texts), **fields}
+    counts = np.array([[4.0 * one.count(stem) for stem in question.stems] for one in said]).reshape(
+        len(texts), len(question.stems)
+    )
+    given: dict[str, Sequence[Any]] = {
+        "marks": [marks_of(text) for text in texts],
+        "valid_from": [NOW] * len(texts),
+        **fields,
+    }
     return Measured(
         [str(n) for n in range(len(texts))],
         ["user:ann"] * len(texts),
@@ -54,7 +66,9 @@ def _order(question: Question, pool: Measured, near: bytes | None = None) -> lis
 
 def test_more_of_the_questions_words_come_first() -> None:
     question = read("alpaca wool price")
-    assert _order(question, _pool(question, ["nothing at all here", "alpaca in a field", "price of alpaca wool"])) == [2, 1, 0]
+    assert _order(
+        question, _pool(question, ["nothing at all here", "alpaca in a field", "price of alpaca wool"])
+    ) == [2, 1, 0]
 
 
 def test_two_texts_that_are_nearly_alike_have_nearly_the_same_score() -> None:
@@ -103,12 +117,19 @@ def test_what_asks_comes_behind_what_tells() -> None:
 
 def test_a_question_of_when_prefers_what_tells_a_time() -> None:
     question = read("when was the tea party")
-    assert _order(question, _pool(question, ["the tea party was fun", "the tea party was yesterday"])) == [1, 0]
+    assert _order(question, _pool(question, ["the tea party was fun", "the tea party was yesterday"])) == [
+        1,
+        0,
+    ]
 
 
 def test_the_day_of_a_turn_is_among_its_words() -> None:
     question = read("what happened on 7 May 2026")
-    days: dict[str, Any] = {"valid_from": [NOW - 40 * DAY, NOW], "conversation_id": ["a", "b"], "number_in_conversation": [1, 1]}
+    days: dict[str, Any] = {
+        "valid_from": [NOW - 40 * DAY, NOW],
+        "conversation_id": ["a", "b"],
+        "number_in_conversation": [1, 1],
+    }
     assert _order(question, _pool(question, ["we met", "we met"], **days)) == [1, 0]
 
 
@@ -126,7 +147,9 @@ def test_a_record_without_a_vector_is_measured_by_its_words_alone() -> None:
     assert scored.terms["own_meaning"][0] == 0
 
 
-def _relevance(question: Question, pool: Measured, near: bytes | None = None, **asked: Any) -> list[float] | None:
+def _relevance(
+    question: Question, pool: Measured, near: bytes | None = None, **asked: Any
+) -> list[float] | None:
     found = rank(question, pool, near, Asked("t", (), **asked), NOW, scale=SCALE).relevance
     return None if found is None else found.values.tolist()
 
@@ -143,7 +166,9 @@ SCALE = EmbedderScale(
 def test_relevance_does_not_depend_on_the_rest_of_the_pool() -> None:
     question = read("alpaca wool price")
     [alone] = _relevance(question, _pool(question, ["alpaca wool"])) or []
-    two, three, none = _relevance(question, _pool(question, ["alpaca wool", "alpaca wool price", "zebra"])) or []
+    two, three, none = (
+        _relevance(question, _pool(question, ["alpaca wool", "alpaca wool price", "zebra"])) or []
+    )
     assert two == alone
     assert none < 0.05 < two < three
 
@@ -152,12 +177,24 @@ def test_relevance_grows_with_the_cosine_and_with_the_words_and_the_best_evidenc
     question = read("zebra crossing")
     vectors: list[list[float]] = [[0.2, 1], [0.6, 1], [1, 0], [0.6, 1], [0.6, 1]]
     far, near, same, one_word, both_words = (
-        _relevance(question, _pool(question, ["a", "a", "a", "zebra", "zebra crossing"], vectors), pack_vector([1, 0])) or []
+        _relevance(
+            question,
+            _pool(question, ["a", "a", "a", "zebra", "zebra crossing"], vectors),
+            pack_vector([1, 0]),
+        )
+        or []
     )
     assert far < near < same
     assert near < one_word < both_words
-    by_meaning = _relevance(question, _pool(replace(question, text=""), ["a", "a", "a"], vectors[:3]), pack_vector([1, 0]), by="meaning")
-    assert by_meaning == pytest.approx([far, near, same]), "where no word was found the cosine alone is calibrated"
+    by_meaning = _relevance(
+        question,
+        _pool(replace(question, text=""), ["a", "a", "a"], vectors[:3]),
+        pack_vector([1, 0]),
+        by="meaning",
+    )
+    assert by_meaning == pytest.approx([far, near, same]), (
+        "where no word was found the cosine alone is calibrated"
+    )
 
 
 def test_relevance_counts_neither_preferences_nor_age() -> None:
@@ -175,7 +212,11 @@ def test_relevance_is_unknown_where_cosines_count_that_nobody_has_calibrated() -
     unknown = rank(question, pool, near, Asked("t", ()), NOW)
     assert unknown.relevance is None
     assert unknown.value(0).relevance is None
-    assert unknown.explained(0)["relevance"] == {"lexical_share": 1.0, "cosine": 1.0, "cosine_with_neighbours": 1.0}
+    assert unknown.explained(0)["relevance"] == {
+        "lexical_share": 1.0,
+        "cosine": 1.0,
+        "cosine_with_neighbours": 1.0,
+    }
     by_words = rank(question, pool, None, Asked("t", (), by="words"), NOW).relevance
     assert by_words is not None
 
@@ -189,10 +230,19 @@ def test_a_candidate_without_a_vector_is_as_relevant_as_by_its_words_alone() -> 
 
 def test_what_is_said_of_relevance_adds_up_to_it() -> None:
     question = read("alpaca wool")
-    found = rank(question, _pool(question, ["alpaca", "zebra"], [[1, 1], [0, 1]]), pack_vector([1, 0]), Asked("t", ()), NOW, scale=SCALE)
+    found = rank(
+        question,
+        _pool(question, ["alpaca", "zebra"], [[1, 1], [0, 1]]),
+        pack_vector([1, 0]),
+        Asked("t", ()),
+        NOW,
+        scale=SCALE,
+    )
     told = found.explained(0)["relevance"]
     assert told["value"] == pytest.approx(1 / (1 + np.exp(-sum(told["parts"].values()))), abs=1e-3)
-    assert told["in_words"].startswith(f"relevance {100 * told['value']:.0f} %: cosine 0.71 over 0.00 of unrelated texts")
+    assert told["in_words"].startswith(
+        f"relevance {100 * told['value']:.0f} %: cosine 0.71 over 0.00 of unrelated texts"
+    )
     assert "50% of the question's words (by rarity)" in told["in_words"]
 
 
@@ -218,25 +268,46 @@ def test_what_was_said_near_the_days_that_a_question_names_comes_first() -> None
 
 def test_from_thirty_words_on_a_length_says_no_more() -> None:
     question = read("alpaca")
-    terms = score(question, _pool(question, [" ".join(["x"] * n) for n in (10, 29, 30, 31, 3_000)]), None, NOW).terms["length"].tolist()
+    terms = (
+        score(question, _pool(question, [" ".join(["x"] * n) for n in (10, 29, 30, 31, 3_000)]), None, NOW)
+        .terms["length"]
+        .tolist()
+    )
     assert terms[0] < terms[1] < terms[2] == terms[3] == terms[4]
 
 
-# -- who answers -----------------------------------------------------------------------------------------------------------
+# -- who answers -----------------------------------------------------------------------
 
 
 def _answering(by: str, texts: Sequence[str], vectors: Sequence[Sequence[float]], **asked: Any) -> list[int]:
-    """The rows that answer a question of two words, each beside the next in a conversation."""
+    """The rows that answer a question of two words, each beside the next in a
+    conversation.
+    """
     question = read("alpaca wool")
-    pool = _pool(question, texts, vectors, conversation_id=["c"] * len(texts), number_in_conversation=list(range(len(texts))))
+    pool = _pool(
+        question,
+        texts,
+        vectors,
+        conversation_id=["c"] * len(texts),
+        number_in_conversation=list(range(len(texts))),
+    )
     if by == "meaning":
         pool = replace(pool, counts=np.zeros((len(texts), 0)))
     return rank(question, pool, pack_vector([1.0, 0.0]), Asked("t", (), by=by), NOW, **asked).answering(0.0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("by", "rows"), [("words", [0]), ("meaning", [2]), ("both", [0, 1, 2, 3])], ids=["words", "meaning", "both"])
-def test_by_one_way_who_is_found_that_way_answers_and_by_both_who_stands_beside_too(by: str, rows: list[int]) -> None:
-    assert _answering(by, ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]]) == rows
+@pytest.mark.parametrize(
+    ("by", "rows"),
+    [("words", [0]), ("meaning", [2]), ("both", [0, 1, 2, 3])],
+    ids=["words", "meaning", "both"],
+)
+def test_by_one_way_who_is_found_that_way_answers_and_by_both_who_stands_beside_too(
+    by: str, rows: list[int]
+) -> None:
+    assert (
+        _answering(by, ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]])
+        == rows
+    )
 
 
 def test_what_is_alone_answers_by_what_it_says_itself() -> None:
@@ -257,15 +328,23 @@ def test_ties_are_told_by_id() -> None:
 # -- multipliers
 
 
-def _boosts(preferred: Preferences, question: str = "alpaca", **fields: Sequence[Any]) -> dict[str, list[float]]:
+def _boosts(
+    preferred: Preferences, question: str = "alpaca", **fields: Sequence[Any]
+) -> dict[str, list[float]]:
     asked = read(question)
     wide = len(next(iter(fields.values())))
-    return {name: by.tolist() for name, by in boosted(asked, _pool(asked, ["alpaca"] * wide, **fields), preferred, NOW).items()}
+    return {
+        name: by.tolist()
+        for name, by in boosted(asked, _pool(asked, ["alpaca"] * wide, **fields), preferred, NOW).items()
+    }
 
 
 def test_types_and_tags_multiply_and_the_callers_type_wins_over_the_intent() -> None:
     kinds: dict[str, Any] = {"type": ["user", "learning"], "tags": [("a", "b"), None]}
-    assert _boosts(Preferences(types=("learning",), tags=("b", "x")), "how to prefer", **kinds)["type"] == [1.0, 1.3]
+    assert _boosts(Preferences(types=("learning",), tags=("b", "x")), "how to prefer", **kinds)["type"] == [
+        1.0,
+        1.3,
+    ]
     assert _boosts(Preferences(tags=("b", "x")), **kinds)["tag"] == [1.2, 1.0]
     assert _boosts(Preferences(), "which do I prefer?", **kinds)["type"] == [1.3, 1.0]
     assert _boosts(Preferences(intent=False), "which do I prefer?", **kinds)["type"] == [1.0, 1.0]
@@ -308,16 +387,22 @@ def test_of_equal_texts_those_of_the_callers_conversation_come_first() -> None:
     assert len(set(_boosted(question, pool, Preferences()))) == 1
 
 
-def test_a_much_better_text_of_another_conversation_is_not_pushed_out_by_ten_weak_ones_of_the_callers_own() -> None:
+def test_a_much_better_text_of_another_conversation_is_not_pushed_out_by_ten_weak_ones_of_the_callers_own() -> (
+    None
+):
     """AC-D29, without the store."""
     question = read("raptor nest cliff")
     texts = ["a raptor, a car, a house and a tree by the road"] * 10 + ["raptor nest on the cliff"]
-    scores = _boosted(question, _pool(question, texts, conversation_id=["c"] * 10 + ["d"]), Preferences(conversation_id="c"))
+    scores = _boosted(
+        question, _pool(question, texts, conversation_id=["c"] * 10 + ["d"]), Preferences(conversation_id="c")
+    )
     assert scores[-1] > max(scores[:-1])
 
 
 def test_a_word_of_the_title_counts_for_more_than_one_of_the_content() -> None:
-    """AC-D19, without the store: counts come weighted, ten for a title and four for content."""
+    """AC-D19, without the store: counts come weighted, ten for a title and four for
+    content.
+    """
     question = read("kubernetes")
     pool = _pool(question, ["kubernetes deployment runbook", "kubernetes in generic notes"])
     titled = replace(pool, counts=np.array([[10.0], [4.0]]), lengths=np.array([4, 4]))

@@ -1,4 +1,6 @@
-"""Rules of retention: the first that takes a record decides, and what cannot be meant is refused by name."""
+"""Rules of retention: the first that takes a record decides, and what cannot be meant
+is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,22 @@ def test_the_first_rule_in_order_that_takes_an_entry_decides() -> None:
     keep = rule("pinned", then="keep", when={"tag": "pinned"})
     old = rule("old", when={"older_than": "90d"})
     idle = rule("idle", when={"idle_for": "5d"})
-    assert (retained([keep, old, idle], "entries", FACTS, NOW).then, retained([keep, old, idle], "entries", FACTS, NOW).rule) == ("delete", "old")
+    assert (
+        retained([keep, old, idle], "entries", FACTS, NOW).then,
+        retained([keep, old, idle], "entries", FACTS, NOW).rule,
+    ) == ("delete", "old")
     assert retained([idle, old], "entries", FACTS, NOW).rule == "idle"
     pinned = replace(FACTS, tags=("pinned",))
-    assert (retained([keep, old], "entries", pinned, NOW).then, retained([old, keep], "entries", pinned, NOW).then) == ("keep", "delete")
+    assert (
+        retained([keep, old], "entries", pinned, NOW).then,
+        retained([old, keep], "entries", pinned, NOW).then,
+    ) == ("keep", "delete")
     assert retained([old], "entries", replace(FACTS, created_at=NOW), NOW).rule == ""
-    assert retained([old], "versions", FACTS, NOW).then == retained([old], "sessions", FACTS, NOW, "ended").then == "keep"
+    assert (
+        retained([old], "versions", FACTS, NOW).then
+        == retained([old], "sessions", FACTS, NOW, "ended").then
+        == "keep"
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,13 +53,18 @@ def test_the_first_rule_in_order_that_takes_an_entry_decides() -> None:
 def test_a_rule_takes_what_all_of_its_fields_ask_for(asked: dict[str, Any]) -> None:
     fits = {"tenants": ["acme"], "scope_kinds": ["user"], "types": ["learning"], "tiers": ["long"]}
     assert retained([rule("r", when={"older_than": "1d"}, **fits)], "entries", FACTS, NOW).then == "delete"
-    assert retained([rule("r", when={"older_than": "1d"}, **(fits | asked))], "entries", FACTS, NOW).then == "keep"
+    assert (
+        retained([rule("r", when={"older_than": "1d"}, **(fits | asked))], "entries", FACTS, NOW).then
+        == "keep"
+    )
 
 
 def test_sessions_are_ended_while_they_are_active_and_deleted_in_the_status_asked() -> None:
     end = rule("idle", what="sessions", then="end", when={"idle_for": "5d"})
     delete = rule("over", what="sessions", statuses=["ended"], when={"idle_for": "2d"})
-    decided = [retained([end, delete], "sessions", FACTS, NOW, status) for status in ("active", "archived", "ended")]
+    decided = [
+        retained([end, delete], "sessions", FACTS, NOW, status) for status in ("active", "archived", "ended")
+    ]
     assert [(one.then, one.rule) for one in decided] == [("end", "idle"), ("keep", ""), ("delete", "over")]
 
 
@@ -57,7 +74,10 @@ def test_of_kept_versions_the_newest_and_those_replaced_lately_stay() -> None:
     both = rule("both", what="versions", keep_versions=2, versions_for=timedelta(days=30))
     old, fresh = NOW - 31 * DAY, NOW - DAY
     for rules, wanted in ((some, "kkdd"), (lately, "kdkd"), (both, "kddd")):
-        told = [retained_version([rules], FACTS, newer, at, NOW).then[0] for newer, at in ((0, fresh), (1, old), (2, fresh), (2, old))]
+        told = [
+            retained_version([rules], FACTS, newer, at, NOW).then[0]
+            for newer, at in ((0, fresh), (1, old), (2, fresh), (2, old))
+        ]
         assert "".join(told) == wanted, rules.name
     keep = rule("facts", what="versions", then="keep", types=["learning"])
     assert retained_version([keep, both], FACTS, 5, old, NOW).then == "keep"
@@ -71,14 +91,29 @@ def test_of_kept_versions_the_newest_and_those_replaced_lately_stay() -> None:
         ({"types": ["learning"]}, "retention.r.when: is missing"),
         ({"what": "sessions", "then": "end"}, "retention.r.when: is missing"),
         ({"then": "end", "when": {"older_than": "1d"}}, "retention.r.then: 'end' is for sessions"),
-        ({"what": "sessions", "when": {"type": "learning"}}, "retention.r.when: 'of type learning' is not asked of sessions"),
+        (
+            {"what": "sessions", "when": {"type": "learning"}},
+            "retention.r.when: 'of type learning' is not asked of sessions",
+        ),
         ({"what": "sessions", "when": {"not": {"scope_over": {"count": 1}}}}, "is not asked of sessions"),
-        ({"what": "sessions", "when": {"older_than": "1d"}, "tiers": ["mid"]}, "retention.r.tiers: is not asked of sessions"),
+        (
+            {"what": "sessions", "when": {"older_than": "1d"}, "tiers": ["mid"]},
+            "retention.r.tiers: is not asked of sessions",
+        ),
         ({"what": "versions"}, "retention.r.keep_versions: is missing, or versions_for"),
-        ({"what": "versions", "then": "keep", "keep_versions": 1}, "retention.r.keep_versions: keeps all versions"),
+        (
+            {"what": "versions", "then": "keep", "keep_versions": 1},
+            "retention.r.keep_versions: keeps all versions",
+        ),
         ({"what": "versions", "versions_for": timedelta()}, "retention.r.versions_for: should be longer"),
-        ({"what": "versions", "keep_versions": 1, "when": {"older_than": "1d"}}, "retention.r.when: is not asked of versions"),
-        ({"keep_versions": 1, "when": {"older_than": "1d"}}, "retention.r.keep_versions: is not asked of entries"),
+        (
+            {"what": "versions", "keep_versions": 1, "when": {"older_than": "1d"}},
+            "retention.r.when: is not asked of versions",
+        ),
+        (
+            {"keep_versions": 1, "when": {"older_than": "1d"}},
+            "retention.r.keep_versions: is not asked of entries",
+        ),
         ({"when": {"older_than": "1d"}, "tiers": ["attic"]}, "retention.r.tiers"),
         ({"when": {"older": "1d"}}, "retention.r.when.older: is not a condition"),
     ],
@@ -89,7 +124,13 @@ def test_what_cannot_be_meant_is_refused_by_name(given: dict[str, Any], says: st
 
 
 def test_a_rule_tells_itself_in_words() -> None:
-    assert rule("r", when={"older_than": "90d"}, tiers=["long"]).describe() == "delete entries: in tier long and older than 90 days"
-    assert rule("r", what="sessions", then="end", when={"idle_for": "90d"}).describe() == "end sessions: unchanged for 90 days"
+    assert (
+        rule("r", when={"older_than": "90d"}, tiers=["long"]).describe()
+        == "delete entries: in tier long and older than 90 days"
+    )
+    assert (
+        rule("r", what="sessions", then="end", when={"idle_for": "90d"}).describe()
+        == "end sessions: unchanged for 90 days"
+    )
     two = rule("r", what="versions", keep_versions=5, versions_for=timedelta(days=30))
     assert two.describe() == "delete kept versions: beyond the newest 5 or replaced more than 30 days ago"

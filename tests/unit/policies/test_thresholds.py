@@ -25,7 +25,9 @@ def text(tokens: float) -> str:
 
 
 def conversation(chance: random.Random) -> list[list[Message]]:
-    """What is appended between two calls of a model: questions, answers, calls with results, some longer than the limit."""
+    """What is appended between two calls of a model: questions, answers, calls with
+    results, some longer than the limit.
+    """
     size = chance.choice((10, 60, 300))
     steps = [[said("u", "Hello", id="first")]]
     for n in range(chance.randint(5, 40)):
@@ -41,7 +43,9 @@ def conversation(chance: random.Random) -> list[list[Message]]:
 
 
 def compacted(policy: Threshold, window: list[Message], of_tools: int, summary: str) -> list[Message]:
-    """The window as a session has it behind a compaction: system, summary, what was kept."""
+    """The window as a session has it behind a compaction: system, summary, what was
+    kept.
+    """
     while archived := archived_by(policy, window, costs(window), of_tools):
         kept = [message for at, message in enumerate(window) if at not in archived]
         place = sum(message.role is Role.SYSTEM for message in kept)
@@ -68,16 +72,26 @@ def test_what_the_summary_does_not_cover_fits_the_limit(seed: int) -> None:
 
 
 def test_the_newest_that_fit_are_kept_and_the_last_question_where_it_does_not_fit() -> None:
-    messages = [said("s", "system"), said("s", "earlier", is_summary=True), *(said("ua"[n % 2], text(96)) for n in range(6))]
+    messages = [
+        said("s", "system"),
+        said("s", "earlier", is_summary=True),
+        *(said("ua"[n % 2], text(96)) for n in range(6)),
+    ]
     assert split_by_tokens(messages, costs(messages), 400).kept == (4, 5, 6, 7)
-    assert split_by_tokens(messages, costs(messages), 399).kept == (6, 7), "a context begins with a message of the user"
+    assert split_by_tokens(messages, costs(messages), 399).kept == (6, 7), (
+        "a context begins with a message of the user"
+    )
     assert split_by_tokens(messages, costs(messages), 299).kept == (6, 7)
     assert split_by_tokens(messages, costs(messages), 0).kept == (6,)
     assert split_by_tokens(messages, costs(messages), 299).archived == (1, 2, 3, 4, 5)
 
 
 def test_a_long_run_of_calls_behind_one_question_is_compacted_but_a_call_that_waits() -> None:
-    run = [said("u", "Do it all"), *(one for n in range(20) for one in (asks(f"c{n}"), answer(f"c{n}", text(90)))), asks("waits")]
+    run = [
+        said("u", "Do it all"),
+        *(one for n in range(20) for one in (asks(f"c{n}"), answer(f"c{n}", text(90)))),
+        asks("waits"),
+    ]
     archived = archived_by(Threshold(LIMIT), run, costs(run))
     kept = [at for at in range(len(run)) if at not in archived]
     assert kept[0] == 0

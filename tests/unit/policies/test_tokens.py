@@ -1,6 +1,8 @@
-"""What messages and tools cost: 4 a message, and what their text comes to by classes of characters.
+"""What messages and tools cost: 4 a message, and what their text comes to by classes of
+characters.
 
-`token_counts.json` has texts of each kind, with their number of tokens as cl100k counts them.
+`token_counts.json` has texts of each kind, with their number of tokens as cl100k counts
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,12 @@ from tests.unit.policies.talk import said
 
 COUNTER = DefaultCounter()
 SAMPLES = Path(__file__).with_name("token_counts.json")
-TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Weather of a city", "parameters": {"type": "object"}}}]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "weather", "description": "Weather of a city", "parameters": {"type": "object"}},
+    }
+]
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,16 @@ class Words:
 
 @pytest.mark.behaviour("C16", "AC-C11", "A111")
 @pytest.mark.parametrize(
-    ("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("a" * 1000, 250), ("word " * 400, 500), ("Hello world", 3)]
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("a", 1),
+        ("abcd", 1),
+        ("abcde", 2),
+        ("a" * 1000, 250),
+        ("word " * 400, 500),
+        ("Hello world", 3),
+    ],
 )
 def test_four_characters_are_a_token_and_a_part_of_one_is_one(text: str, tokens: int) -> None:
     assert COUNTER.count(text) == tokens
@@ -47,7 +63,9 @@ def test_four_characters_are_a_token_and_a_part_of_one_is_one(text: str, tokens:
 
 @pytest.mark.behaviour("A111", "B45", "AC-B41")
 @pytest.mark.parametrize("sample", json.loads(SAMPLES.read_text()), ids=lambda sample: sample["kind"])
-def test_the_estimate_is_at_most_a_tenth_below_and_a_third_above_the_true_count(sample: dict[str, Any]) -> None:
+def test_the_estimate_is_at_most_a_tenth_below_and_a_third_above_the_true_count(
+    sample: dict[str, Any],
+) -> None:
     assert 0.9 <= COUNTER.count(sample["text"]) / sample["tokens"] <= 1.35
 
 
@@ -90,16 +108,32 @@ def test_a_message_costs_four_and_its_text_and_a_list_the_sum() -> None:
 
 
 @pytest.mark.behaviour("B45")
-def test_reasoning_and_calls_count_with_the_text_before_anything_is_rounded_and_their_json_around_them_does_not() -> None:
-    message = said("a", "ab", reasoning="c", tool_calls=[ToolCall(id="a-very-long-id" * 9, name="d", arguments='{"e":1}')])
+def test_reasoning_and_calls_count_with_the_text_before_anything_is_rounded_and_their_json_around_them_does_not() -> (
+    None
+):
+    message = said(
+        "a",
+        "ab",
+        reasoning="c",
+        tool_calls=[ToolCall(id="a-very-long-id" * 9, name="d", arguments='{"e":1}')],
+    )
     assert message_tokens(message, COUNTER) == 4 + COUNTER.count('abcd{"e":1}') == 10
-    assert message_tokens(said("t", "abcd", tool_call_id="a-very-long-id" * 9, name="n" * 90, metadata={"m": "m" * 90}), COUNTER) == 5
+    assert (
+        message_tokens(
+            said("t", "abcd", tool_call_id="a-very-long-id" * 9, name="n" * 90, metadata={"m": "m" * 90}),
+            COUNTER,
+        )
+        == 5
+    )
 
 
 @pytest.mark.behaviour("B45")
 def test_parts_of_text_count_as_text_and_an_image_costs_the_same_whatever_its_bytes() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 90_000}}
-    assert message_tokens(said("u", [{"type": "text", "text": "ab"}, {"type": "text", "text": "cd"}]), COUNTER) == 5
+    assert (
+        message_tokens(said("u", [{"type": "text", "text": "ab"}, {"type": "text", "text": "cd"}]), COUNTER)
+        == 5
+    )
     assert message_tokens(said("u", [{"type": "text", "text": "abcd"}, image]), COUNTER) == 5 + PART_TOKENS
 
 
@@ -125,6 +159,11 @@ def test_another_counter_counts_in_its_own_way() -> None:
 
 @pytest.mark.behaviour("A127")
 def test_counting_a_page_of_text_is_quick() -> None:
-    """The row says 50 µs. The limit is of the processor's time, and forty times that, since a busy machine is slow."""
+    """The row says 50 µs. The limit is of the processor's time, and forty times that,
+    since a busy machine is slow.
+    """
     page = "Café: the ferry runs on Sundays 世界. " * 25
-    assert min(timeit.repeat(lambda: COUNTER.count(page), timer=time.process_time, number=100, repeat=5)) / 100 < 0.002
+    assert (
+        min(timeit.repeat(lambda: COUNTER.count(page), timer=time.process_time, number=100, repeat=5)) / 100
+        < 0.002
+    )

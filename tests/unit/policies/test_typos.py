@@ -42,17 +42,24 @@ def test_a_distance_counts_swapped_neighbours_once(one: str, other: str, away: i
         ("photogrpahy", "photograhpy", "photograhpy"),  # two slips in a long one
     ],
 )
-def test_what_was_meant_is_a_slip_away_and_never_another_ending(word: str, text: str, meant: str | None) -> None:
+def test_what_was_meant_is_a_slip_away_and_never_another_ending(
+    word: str, text: str, meant: str | None
+) -> None:
     assert corrections([word], [text]).get(word) == meant
 
 
 def test_the_nearest_is_meant_and_of_these_what_is_said_most() -> None:
-    assert corrections(["tornament"], ["an ornament", "tournament", "tournament torment"]) == {"tornament": "tournament"}
+    assert corrections(["tornament"], ["an ornament", "tournament", "tournament torment"]) == {
+        "tornament": "tournament"
+    }
     assert corrections(["coding"], ["coming home", "coming", "conding"]) == {"coding": "coming"}
 
 
 def test_only_words_that_nothing_holds_and_that_are_long_enough_are_looked_at() -> None:
-    assert unheard("Which torunament did the cat Mimi wni?", {stem(word) for word in ("torunament", "cat", "wni", "mimi")}) == ("torunament",)
+    assert unheard(
+        "Which torunament did the cat Mimi wni?",
+        {stem(word) for word in ("torunament", "cat", "wni", "mimi")},
+    ) == ("torunament",)
     assert unheard("Which torunament", set()) == ()
     many = [f"word{'abcdefghijkl'[n]}" for n in range(12)]
     assert unheard(" ".join(many), {stem(word) for word in many}) == tuple(many[:MOST_WORDS])
@@ -61,7 +68,11 @@ def test_only_words_that_nothing_holds_and_that_are_long_enough_are_looked_at() 
 def test_a_question_is_read_with_what_was_meant_and_says_so() -> None:
     question = read_as(read("Which Torunament did Nate win?"), {"torunament": "tournament"})
     assert question.text == "Which tournament did Nate win?"
-    assert dict(zip(question.stems, question.supposed, strict=True)) == {stem("tournament"): True, "nate": False, "win": False}
+    assert dict(zip(question.stems, question.supposed, strict=True)) == {
+        stem("tournament"): True,
+        "nate": False,
+        "win": False,
+    }
     assert question.embedded == "Which tournament did win?"
     assert corrected("", {"a": "b"}) == ""
 
@@ -81,11 +92,19 @@ def test_what_was_meant_is_the_nearest_by_the_distance_itself() -> None:
 
 def _slipped(chance: random.Random, word: str) -> str:
     at = chance.randrange(1, len(word) - 1)
-    return chance.choice((word[:at] + word[at + 1] + word[at] + word[at + 2 :], word[:at] + "c" + word[at:], word[:at] + word[at + 1 :]))
+    return chance.choice(
+        (
+            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+            word[:at] + "c" + word[at:],
+            word[:at] + word[at + 1 :],
+        )
+    )
 
 
 def _told_by_distance(word: str, other: str) -> int | None:
-    """As the decision says it: a slip, or two in a long word, with the same first letter, and not another ending or one more."""
+    """As the decision says it: a slip, or two in a long word, with the same first
+    letter, and not another ending or one more.
+    """
     alike = next(at for at in range(len(word) + 1) if word[: at + 1] != other[: at + 1] or at == len(word))
     another_ending = len(word) != len(other) and alike >= max(len(word), len(other)) - 2
     if word == other or len(other) < SHORTEST - 1 or word[0] != other[0] or another_ending:

@@ -1,4 +1,6 @@
-"""What stores are asked for is what is said of one record: expiry, validity, what was known, and what is asked for besides."""
+"""What stores are asked for is what is said of one record: expiry, validity, what was
+known, and what is asked for besides.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from memory.policies.visibility import PRESENT, accepting, is_active, is_current
 from memory.ports.record import FieldValue, Key, Record
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-MOMENTS = [NOW + n * step for step in (timedelta(microseconds=1), PRESENT, timedelta(hours=1)) for n in (-2, -1, 0, 1, 2)]
+MOMENTS = [
+    NOW + n * step
+    for step in (timedelta(microseconds=1), PRESENT, timedelta(hours=1))
+    for n in (-2, -1, 0, 1, 2)
+]
 SCOPES = (Scope.user("ann"), Scope.session("s1"))
 TAGS = ("a", "b", "")
 
@@ -36,13 +42,22 @@ def _said(record: Record, asked: Asked) -> bool:
 
 def _record(chance: random.Random, *, kept: bool) -> Record:
     stored = micros(chance.choice(MOMENTS))
-    fields: dict[str, FieldValue] = {"type": chance.choice(("fact", "user")), "valid_from": chance.choice(MOMENTS)}
+    fields: dict[str, FieldValue] = {
+        "type": chance.choice(("fact", "user")),
+        "valid_from": chance.choice(MOMENTS),
+    }
     fields |= {"tags": tuple(chance.sample(TAGS, chance.randrange(3)))} if chance.random() < 0.8 else {}
     fields |= {"valid_to": chance.choice(MOMENTS)} if chance.random() < 0.5 else {}
     if kept:
-        fields |= {"entry_id": "e1", "stored_version": stored, "replaced_version": max(stored + 1, micros(chance.choice(MOMENTS)))}
+        fields |= {
+            "entry_id": "e1",
+            "stored_version": stored,
+            "replaced_version": max(stored + 1, micros(chance.choice(MOMENTS))),
+        }
     made, ends = chance.choice(MOMENTS), chance.choice((None, chance.choice(MOMENTS)))
-    return Record(Key("acme", "r1"), chance.choice(SCOPES).text, stored, made, made, expires_at=ends, fields=fields)
+    return Record(
+        Key("acme", "r1"), chance.choice(SCOPES).text, stored, made, made, expires_at=ends, fields=fields
+    )
 
 
 def _asked(chance: random.Random) -> Asked:

@@ -1,4 +1,6 @@
-"""What of a conversation a model is shown: results behind their calls, whole blocks under a budget, what a compaction keeps."""
+"""What of a conversation a model is shown: results behind their calls, whole blocks
+under a budget, what a compaction keeps.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,29 @@ def costs(messages: list[Message]) -> list[int]:
     return [message_tokens(message, COUNTER) for message in messages]
 
 
-def shown(messages: list[Message], budget: int, *, by: Literal["blocks", "turns"] = "blocks", keep_last_user: bool = False) -> list[str]:
-    return contents(messages, fitted(messages, costs(messages), budget, by=by, keep_last_user=keep_last_user).kept)
+def shown(
+    messages: list[Message],
+    budget: int,
+    *,
+    by: Literal["blocks", "turns"] = "blocks",
+    keep_last_user: bool = False,
+) -> list[str]:
+    return contents(
+        messages, fitted(messages, costs(messages), budget, by=by, keep_last_user=keep_last_user).kept
+    )
 
 
 @pytest.mark.behaviour("B53", "B22")
 def test_a_result_stands_behind_the_call_it_answers_whoever_wrote_in_between() -> None:
-    messages = [said("u", "q"), asks("c1", "c2"), said("u", "also"), answer("c2", "two"), asks("c3"), answer("c1", "one"), answer("c3", "three")]
+    messages = [
+        said("u", "q"),
+        asks("c1", "c2"),
+        said("u", "also"),
+        answer("c2", "two"),
+        asks("c3"),
+        answer("c1", "one"),
+        answer("c3", "three"),
+    ]
     found = arranged(messages)
     assert found.order == (0, 1, 3, 5, 2, 4, 6)
     assert (found.invalid_response, found.interrupted) == ((), ())
@@ -51,7 +69,14 @@ def test_a_result_stands_behind_the_call_it_answers_whoever_wrote_in_between() -
 
 @pytest.mark.behaviour("B53")
 def test_a_second_result_and_one_that_nothing_asked_for_are_left_out_and_named() -> None:
-    messages = [answer("c1", "too early"), asks("c1"), answer("c1", "one"), answer("c1", "again"), answer("c9"), said("t", "of nobody")]
+    messages = [
+        answer("c1", "too early"),
+        asks("c1"),
+        answer("c1", "one"),
+        answer("c1", "again"),
+        answer("c9"),
+        said("t", "of nobody"),
+    ]
     found = arranged(messages)
     assert found.order == (1, 2)
     assert found.invalid_response == (0, 3, 4, 5)
@@ -65,7 +90,13 @@ def test_calls_without_a_result_are_named_in_order() -> None:
 
 @pytest.mark.behaviour("B53")
 def test_a_result_belongs_to_the_nearest_earlier_call_of_its_id_that_has_none() -> None:
-    messages = [asks("c1", content="first"), asks("c1", content="second"), answer("c1", "r1"), answer("c1", "r2"), answer("c1", "r3")]
+    messages = [
+        asks("c1", content="first"),
+        asks("c1", content="second"),
+        answer("c1", "r1"),
+        answer("c1", "r2"),
+        answer("c1", "r3"),
+    ]
     found = arranged(messages)
     assert found.order == (0, 3, 1, 2)
     assert found.invalid_response == (4,)
@@ -87,14 +118,29 @@ def test_results_that_name_their_call_have_it_before_those_that_name_the_tool_wh
 
 @pytest.mark.behaviour("B53")
 def test_a_result_by_name_is_left_over_where_ids_name_every_call() -> None:
-    messages = [asks("c1", "c2"), said("t", "by name", name="t"), said("u", "go on"), answer("c2"), answer("c1")]
+    messages = [
+        asks("c1", "c2"),
+        said("t", "by name", name="t"),
+        said("u", "go on"),
+        answer("c2"),
+        answer("c1"),
+    ]
     found = arranged(messages)
     assert (found.order, found.invalid_response, found.answers) == ((0, 3, 4, 2), (1,), {})
 
 
 @pytest.mark.behaviour("C27", "C45", "B47")
 def test_a_call_and_its_results_are_one_block_and_an_orphan_is_in_none() -> None:
-    messages = [said("s", "sys"), said("u"), asks("c1", "c2"), answer("c1"), said("u"), answer("c2"), answer("c3"), said("s", is_summary=True)]
+    messages = [
+        said("s", "sys"),
+        said("u"),
+        asks("c1", "c2"),
+        answer("c1"),
+        said("u"),
+        answer("c2"),
+        answer("c3"),
+        said("s", is_summary=True),
+    ]
     assert blocks(messages) == [(1,), (2, 3, 5), (4,)]
 
 
@@ -108,11 +154,15 @@ def test_a_turn_ends_at_an_assistants_message_without_calls_and_what_follows_is_
 
 @pytest.mark.behaviour("C29")
 def test_system_messages_and_summaries_are_in_no_turn() -> None:
-    assert turns([said("s"), said("s", is_summary=True), said("u"), said("a"), said("a", is_summary=True)]) == [(2, 3)]
+    assert turns(
+        [said("s"), said("s", is_summary=True), said("u"), said("a"), said("a", is_summary=True)]
+    ) == [(2, 3)]
 
 
 @pytest.mark.behaviour("C17", "C18", "C16")
-@pytest.mark.parametrize(("budget", "count"), [(0, 0), (11, 0), (12, 1), (16, 1), (17, 2), (22, 3), (26, 3), (27, 4), (1000, 4)])
+@pytest.mark.parametrize(
+    ("budget", "count"), [(0, 0), (11, 0), (12, 1), (16, 1), (17, 2), (22, 3), (26, 3), (27, 4), (1000, 4)]
+)
 def test_system_messages_come_first_and_then_the_newest_that_fit(budget: int, count: int) -> None:
     assert shown(SIMPLE, budget) == ["sys prompt", *["aaaa", "bbbb", "cccc", "dddd"][4 - count :]]
 
@@ -156,7 +206,15 @@ def test_a_call_is_shown_with_its_results_or_not_at_all() -> None:
 
 @pytest.mark.behaviour("B46")
 def test_the_last_user_message_is_kept_whatever_the_budget_and_by_how_much_it_is_exceeded_is_said() -> None:
-    messages = [said("s", "sys"), said("u", "old"), said("u", "u" * 40), asks("c1"), answer("c1"), asks("c2"), answer("c2")]
+    messages = [
+        said("s", "sys"),
+        said("u", "old"),
+        said("u", "u" * 40),
+        asks("c1"),
+        answer("c1"),
+        asks("c2"),
+        answer("c2"),
+    ]
     found = fitted(messages, costs(messages), 0)
     assert (found.kept, found.tokens, found.over_budget) == ((0, 2), 19, 19)
     found = fitted(messages, costs(messages), 30)
@@ -166,7 +224,17 @@ def test_the_last_user_message_is_kept_whatever_the_budget_and_by_how_much_it_is
 
 @pytest.mark.behaviour("C26")
 @pytest.mark.parametrize(
-    ("most", "kept"), [(-1, ()), (0, ()), (1, (4,)), (2, (3, 4)), (3, (3, 4)), (4, (1, 2, 3, 4)), (5, (0, 1, 2, 3, 4)), (99, (0, 1, 2, 3, 4))]
+    ("most", "kept"),
+    [
+        (-1, ()),
+        (0, ()),
+        (1, (4,)),
+        (2, (3, 4)),
+        (3, (3, 4)),
+        (4, (1, 2, 3, 4)),
+        (5, (0, 1, 2, 3, 4)),
+        (99, (0, 1, 2, 3, 4)),
+    ],
 )
 def test_the_newest_so_many_are_never_more_and_hold_no_orphan(most: int, kept: tuple[int, ...]) -> None:
     assert newest(TOOLS, most) == kept
@@ -189,7 +257,10 @@ def test_eighty_others_are_shown_unless_more_or_fewer_are_asked_for() -> None:
 
 
 @pytest.mark.behaviour("B34", "B35", "B41")
-@pytest.mark.parametrize(("keep_last", "kept"), [(-5, ()), (0, ()), (2, (5, 6)), (6, (1, 2, 3, 4, 5, 6)), (100, (1, 2, 3, 4, 5, 6))])
+@pytest.mark.parametrize(
+    ("keep_last", "kept"),
+    [(-5, ()), (0, ()), (2, (5, 6)), (6, (1, 2, 3, 4, 5, 6)), (100, (1, 2, 3, 4, 5, 6))],
+)
 def test_a_compaction_keeps_system_and_the_last_so_many(keep_last: int, kept: tuple[int, ...]) -> None:
     messages = [said("s", "system"), *(said("u", f"m{n}") for n in range(1, 7))]
     found = split_for_compaction(messages, keep_last)
@@ -199,7 +270,13 @@ def test_a_compaction_keeps_system_and_the_last_so_many(keep_last: int, kept: tu
 
 @pytest.mark.behaviour("B40", "B41")
 def test_an_earlier_summary_is_archived_and_never_counts_towards_what_is_kept() -> None:
-    messages = [said("s", "system"), said("s", "sum1", is_summary=True), said("u", "m1"), said("a", "m2"), said("u", "m3")]
+    messages = [
+        said("s", "system"),
+        said("s", "sum1", is_summary=True),
+        said("u", "m1"),
+        said("a", "m2"),
+        said("u", "m3"),
+    ]
     assert split_for_compaction(messages, 2).archived == (1, 2)
     assert split_for_compaction(messages, 100).archived == (1,)
 
@@ -213,7 +290,14 @@ def test_a_kept_result_keeps_its_call_and_the_other_results_of_it(keep_last: int
 
 @pytest.mark.behaviour("B46", "B34")
 def test_a_policy_moves_the_cut_back_to_the_last_user_message_and_an_explicit_compaction_does_not() -> None:
-    messages = [said("u", "old"), said("a", "old"), said("u", "q"), asks("c1"), answer("c1"), said("a", "done")]
+    messages = [
+        said("u", "old"),
+        said("a", "old"),
+        said("u", "q"),
+        asks("c1"),
+        answer("c1"),
+        said("a", "done"),
+    ]
     assert split_for_compaction(messages, 1).kept == (5,)
     assert split_by_policy(messages, 1).kept == (2, 3, 4, 5)
     assert split_by_policy(messages, 5).kept == (1, 2, 3, 4, 5)
@@ -234,7 +318,9 @@ def test_compaction_is_due_at_nine_tenths_of_what_the_model_takes_and_with_more_
 
 @settings(max_examples=drawn(150), deadline=None)
 @given(talks())
-def test_whatever_was_written_every_message_is_shown_once_or_named_and_results_follow_their_call(messages: list[Message]) -> None:
+def test_whatever_was_written_every_message_is_shown_once_or_named_and_results_follow_their_call(
+    messages: list[Message],
+) -> None:
     found = arranged(messages)
     assert sorted((*found.order, *found.invalid_response)) == list(range(len(messages)))
     _takes(messages, found.order)
@@ -263,7 +349,9 @@ def test_whatever_the_budget_it_is_kept_or_said_and_no_block_is_parted(
 
 @settings(max_examples=drawn(150), deadline=None)
 @given(talks(), st.integers(-1, 10))
-def test_whatever_is_kept_by_a_compaction_holds_whole_blocks_and_nothing_is_lost(messages: list[Message], keep_last: int) -> None:
+def test_whatever_is_kept_by_a_compaction_holds_whole_blocks_and_nothing_is_lost(
+    messages: list[Message], keep_last: int
+) -> None:
     for found in (split_for_compaction(messages, keep_last), split_by_policy(messages, keep_last)):
         assert sorted((*found.system, *found.archived, *found.kept)) == list(range(len(messages)))
         _takes(messages, found.kept)
@@ -281,23 +369,36 @@ def test_where_the_end_of_a_window_is_enough_it_shows_what_all_of_it_shows(
         if reaches_back(end, costs(end), last=None, budget=budget, by=by):
             whole = fitted(messages, costs(messages), budget, by=by)
             found = fitted(end, costs(end), budget, by=by)
-            assert ([id(end[at]) for at in found.kept], found.over_budget) == ([id(messages[at]) for at in whole.kept], whole.over_budget)
+            assert ([id(end[at]) for at in found.kept], found.over_budget) == (
+                [id(messages[at]) for at in whole.kept],
+                whole.over_budget,
+            )
         if reaches_back(end, costs(end), last=last, budget=None):
-            assert [id(end[at]) for at in newest(end, last)] == [id(messages[at]) for at in newest(messages, last)]
+            assert [id(end[at]) for at in newest(end, last)] == [
+                id(messages[at]) for at in newest(messages, last)
+            ]
 
 
 def test_the_end_of_a_window_is_enough_once_something_has_no_room() -> None:
     messages = [said("s", "system"), *[said("ua"[n % 2], f"{n:04}") for n in range(40)]]
-    enough = [n for n in range(1, 41) if reaches_back(messages[-n:], costs(messages[-n:]), last=None, budget=30)]
+    enough = [
+        n for n in range(1, 41) if reaches_back(messages[-n:], costs(messages[-n:]), last=None, budget=30)
+    ]
     assert enough == list(range(enough[0], 41))
     assert enough[0] <= 10
-    assert [n for n in range(1, 41) if reaches_back(messages[-n:], costs(messages[-n:]), last=6, budget=None)] == list(range(6, 41))
-    assert not any(reaches_back(messages[-n:], costs(messages[-n:]), last=None, budget=None) for n in range(1, 41))
+    assert [
+        n for n in range(1, 41) if reaches_back(messages[-n:], costs(messages[-n:]), last=6, budget=None)
+    ] == list(range(6, 41))
+    assert not any(
+        reaches_back(messages[-n:], costs(messages[-n:]), last=None, budget=None) for n in range(1, 41)
+    )
 
 
 @pytest.mark.parametrize("by", ["blocks", "turns"])
 def test_in_steps_what_is_shown_begins_the_same_until_a_step_is_full(by: Literal["blocks", "turns"]) -> None:
-    """Over 200 turns the beginning changes once a step, not once a turn; and never more is shown than there is room for."""
+    """Over 200 turns the beginning changes once a step, not once a turn; and never more
+    is shown than there is room for.
+    """
     messages, prefixes, changes = [said("s", "system")], [-1], {"plain": 0, "steps": 0}
     for turn in range(200):
         messages += [said("u", f"question {turn:04}"), said("a", f"answer {turn:04}")]
@@ -325,7 +426,10 @@ def test_steps_part_no_block_keep_the_last_user_message_and_are_told_by_the_end_
     upto = [sum(each[: at + 1]) for at in range(len(messages))]
     found = fitted_in_steps(messages, each, upto, budget, step, by=by)
     _takes(messages, found.kept)
-    assert (found.over_budget, found.tokens) == (max(0, found.tokens - budget), sum(each[at] for at in found.kept))
+    assert (found.over_budget, found.tokens) == (
+        max(0, found.tokens - budget),
+        sum(each[at] for at in found.kept),
+    )
     if users := [at for at, m in enumerate(messages) if m.role is Role.USER]:
         assert users[-1] in found.kept
     for start in range(len(messages) + 1):
@@ -337,7 +441,9 @@ def test_steps_part_no_block_keep_the_last_user_message_and_are_told_by_the_end_
 
 
 def _takes(messages: list[Message], positions: tuple[int, ...]) -> None:
-    """A model takes them: no result without its call before it, none twice; and no call without a result that it has."""
+    """A model takes them: no result without its call before it, none twice; and no call
+    without a result that it has.
+    """
     waiting, answers = Counter[str](), arranged(messages).answers
     for at in positions:
         if messages[at].role is Role.TOOL:

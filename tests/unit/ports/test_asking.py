@@ -76,7 +76,19 @@ VALUES: list[Any] = [
     ["a"],
     {"a"},
 ]
-FIELDS = ["x", "y", "id", "scope", "role", "owing", "version", "created_at", "expires_at", "tier", "discard_at"]
+FIELDS = [
+    "x",
+    "y",
+    "id",
+    "scope",
+    "role",
+    "owing",
+    "version",
+    "created_at",
+    "expires_at",
+    "tier",
+    "discard_at",
+]
 field = st.sampled_from(FIELDS)
 value = st.sampled_from(VALUES)
 leaf = st.one_of(
@@ -88,13 +100,24 @@ leaf = st.one_of(
 filters = st.recursive(
     leaf,
     lambda inner: st.one_of(
-        st.builds(And, st.lists(inner, max_size=3).map(tuple)), st.builds(Or, st.lists(inner, max_size=3).map(tuple)), st.builds(Not, inner)
+        st.builds(And, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(Not, inner),
     ),
     max_leaves=6,
 )
 records = st.builds(
     lambda x, y, role, owed, expires: Record(
-        Key("acme", "a"), "home", 1, NOON, NOON, expires, fields={"x": x, "y": y}, role=role, owed=(Owed("copy", "copy"),) if owed else (), tier="a"
+        Key("acme", "a"),
+        "home",
+        1,
+        NOON,
+        NOON,
+        expires,
+        fields={"x": x, "y": y},
+        role=role,
+        owed=(Owed("copy", "copy"),) if owed else (),
+        tier="a",
     ),
     value,
     value,
@@ -102,9 +125,17 @@ records = st.builds(
     st.booleans(),
     st.sampled_from([None, NOON]),
 )
-standings = st.one_of(records, st.just(Tombstone(Key("acme", "a"), 1)), st.just(Mark(Key("acme", "a"), "home", 1, to="mid")))
+standings = st.one_of(
+    records, st.just(Tombstone(Key("acme", "a"), 1)), st.just(Mark(Key("acme", "a"), "home", 1, to="mid"))
+)
 
-_COMPARISONS: dict[Any, Any] = {Eq: operator.eq, Lt: operator.lt, Le: operator.le, Gt: operator.gt, Ge: operator.ge}
+_COMPARISONS: dict[Any, Any] = {
+    Eq: operator.eq,
+    Lt: operator.lt,
+    Le: operator.le,
+    Gt: operator.gt,
+    Ge: operator.ge,
+}
 
 
 def _value_of(standing: Any, name: str) -> Any:
@@ -183,7 +214,10 @@ def test_a_thousand_records_do_not_go_through_the_values_of_a_large_filter() -> 
     values = Watched(f"v{n}" for n in range(40_000))
     holds = condition(And((In("x", values), Eq("tier", "mid"))))
     Watched.times = 0
-    records = [Record(Key("acme", str(n)), "s", 1, NOON, NOON, fields={"x": f"v{n * 79}"}, tier="mid") for n in range(1_000)]
+    records = [
+        Record(Key("acme", str(n)), "s", 1, NOON, NOON, fields={"x": f"v{n * 79}"}, tier="mid")
+        for n in range(1_000)
+    ]
     assert sum(holds(record) for record in records) == 507  # v0 .. v39974, each 79 on
     assert Watched.times == 0
 

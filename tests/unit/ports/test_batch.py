@@ -1,4 +1,6 @@
-"""The desk on a toy that stores on condition: what others get to first is decided again, and nothing is applied twice or lost."""
+"""The desk on a toy that stores on condition: what others get to first is decided
+again, and nothing is applied twice or lost.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,26 @@ from memory.ports.contract.support import HERE, delete, key_of, put, record
 from memory.ports.record import Partition, Record, Tombstone
 from memory.ports.rows import Row, row_of, standing_of
 from memory.ports.storable import Unstorable
-from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import (
+    Absent,
+    Annotate,
+    AtVersion,
+    Newer,
+    Outcome,
+    Purge,
+    Put,
+    RaiseGeneration,
+    Status,
+    Write,
+)
 
 Interference = Callable[["Toy"], None]
 
 
 class Toy:
-    """Rows by address, each replaced only where exactly what was read still stands. `before_storing` is done once, by somebody else."""
+    """Rows by address, each replaced only where exactly what was read still stands.
+    `before_storing` is done once, by somebody else.
+    """
 
     def __init__(self, *, atomic: bool = False, fenced: bool = False) -> None:
         self.atomic, self.fenced = atomic, fenced
@@ -48,7 +63,9 @@ class Toy:
     async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
         self.reads.append(reads)
         wanted = [(c.name, key) for c, keys in reads.keys.items() for key in keys]
-        return {a: Held(self.rows[a], token=self.rows[a]) for a in wanted if a in self.rows}, dict(self.raised)
+        return {a: Held(self.rows[a], token=self.rows[a]) for a in wanted if a in self.rows}, dict(
+            self.raised
+        )
 
     async def raise_generations(self, raised: Mapping[Partition, int]) -> set[Partition]:
         self.raised |= raised
@@ -122,7 +139,10 @@ async def test_what_came_and_went_within_a_call_is_not_stored() -> None:
     toy = Toy()
     stored: list[Change] = []
     toy.before_storing.append(lambda toy: stored.append(None))  # type: ignore[arg-type]
-    assert all(o.applied for o in await done(toy, put(record(1)), delete(1, version=2), Purge(SAMPLES, key_of(1), at=2)))
+    assert all(
+        o.applied
+        for o in await done(toy, put(record(1)), delete(1, version=2), Purge(SAMPLES, key_of(1), at=2))
+    )
     assert (toy.rows, stored) == ({}, [])
 
 
@@ -139,7 +159,9 @@ async def test_what_others_got_to_first_is_decided_again_and_nothing_else() -> N
 async def test_a_transaction_goes_again_as_a_whole() -> None:
     toy = Toy(atomic=True)
     toy.before_storing.append(lambda toy: collide())
-    assert all(o.applied for o in await done(toy, put(record(1), Absent()), put(record(2), Absent()), together=True))
+    assert all(
+        o.applied for o in await done(toy, put(record(1), Absent()), put(record(2), Absent()), together=True)
+    )
     assert len(toy.reads) == 2
 
 
@@ -149,7 +171,9 @@ def collide() -> None:
 
 async def test_together_keeps_nothing_where_one_fails() -> None:
     toy = Toy(atomic=True)
-    outcomes = await done(toy, put(record(1), Absent()), RaiseGeneration(HERE), put(record(2), AtVersion(9)), together=True)
+    outcomes = await done(
+        toy, put(record(1), Absent()), RaiseGeneration(HERE), put(record(2), AtVersion(9)), together=True
+    )
     assert [o.status for o in outcomes] == [Status.SKIPPED, Status.SKIPPED, Status.CONFLICT]
     assert (toy.rows, toy.raised) == ({}, {})
 
@@ -157,7 +181,9 @@ async def test_together_keeps_nothing_where_one_fails() -> None:
 async def test_a_write_that_cannot_be_laid_out_is_refused_alone_and_leaves_what_stood() -> None:
     toy = Toy()
     large = put(record(1, version=2, body={"said": "too much"}), Newer())
-    first, refused, last = await done(toy, put(record(1)), large, Annotate(SAMPLES, key_of(1), at=1, tier="long"))
+    first, refused, last = await done(
+        toy, put(record(1)), large, Annotate(SAMPLES, key_of(1), at=1, tier="long")
+    )
     assert (refused.status, refused.reason) == (Status.REJECTED, "body: too much")
     assert first.applied
     assert last.applied
@@ -165,7 +191,9 @@ async def test_a_write_that_cannot_be_laid_out_is_refused_alone_and_leaves_what_
 
 
 @pytest.mark.parametrize("stood", [None, 1])
-async def test_a_record_whose_generation_was_raised_beside_it_is_taken_back_and_refused(stood: int | None) -> None:
+async def test_a_record_whose_generation_was_raised_beside_it_is_taken_back_and_refused(
+    stood: int | None,
+) -> None:
     toy = Toy()
     if stood:
         await done(toy, put(record(1, version=stood)))
@@ -226,7 +254,9 @@ async def test_a_record_of_no_generation_is_born_in_the_one_that_counts_in_the_e
 
 async def test_a_raised_generation_is_seen_by_what_follows_it() -> None:
     toy = Toy()
-    raised, refused, born = await done(toy, RaiseGeneration(HERE, 3), put(record(1, generation=2)), put(record(2)))
+    raised, refused, born = await done(
+        toy, RaiseGeneration(HERE, 3), put(record(1, generation=2)), put(record(2))
+    )
     assert (raised.number, refused.reason, born.generation) == (3, "generation", 3)
 
 

@@ -1,4 +1,6 @@
-"""Candidates gathered step by step are those of the specification, whatever the store has an index for."""
+"""Candidates gathered step by step are those of the specification, whatever the store
+has an index for.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,25 @@ class _Gathering(InMemoryStore):
 
 def _rows(of: Measured) -> dict[str, object]:
     """Each record's columns, by its id."""
-    columns = (of.scopes, of.versions, of.roles, of.tiers, of.lengths.tolist(), of.counts.tolist(), of.vectors.tolist(), *of.fields.values())
+    columns = (
+        of.scopes,
+        of.versions,
+        of.roles,
+        of.tiers,
+        of.lengths.tolist(),
+        of.counts.tolist(),
+        of.vectors.tolist(),
+        *of.fields.values(),
+    )
     return dict(zip(of.ids, zip(*columns, strict=True), strict=True))
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("name", QUESTIONS)
 async def test_what_is_gathered_is_what_the_specification_answers(name: str) -> None:
-    """Two scopes with the same conversations among them: neighbours are those of one's own."""
+    """Two scopes with the same conversations among them: neighbours are those of one's
+    own.
+    """
     specified = InMemoryStore()
     gathering = _Gathering(state=specified.state)
     for store in (specified, gathering):
@@ -46,7 +59,9 @@ async def test_what_is_gathered_is_what_the_specification_answers(name: str) -> 
 
 
 @pytest.mark.asyncio
-async def test_a_store_without_indexes_finds_the_same_by_looking_through_with_statistics_and_without() -> None:
+async def test_a_store_without_indexes_finds_the_same_by_looking_through_with_statistics_and_without() -> (
+    None
+):
     bare = replace(InMemoryStore.claims, lexical=False, semantic=False)
     specified = InMemoryStore()
     looking = _Gathering(state=specified.state, capabilities=bare)
@@ -56,4 +71,6 @@ async def test_a_store_without_indexes_finds_the_same_by_looking_through_with_st
     await done(specified, *[put(drawn(chance, n, HERE)) for n in range(60)])
     asked = replace(QUESTIONS["with neighbours"], collection=SAMPLES, around=None)
     for question in (asked, replace(asked, statistics=False)):
-        assert set((await looking.candidates(question)).ids) == set((await specified.candidates(question)).ids)
+        assert set((await looking.candidates(question)).ids) == set(
+            (await specified.candidates(question)).ids
+        )

@@ -1,4 +1,6 @@
-"""Damaged rows are moved out of the way and the reading done again; where that cannot be done, they are still not served."""
+"""Damaged rows are moved out of the way and the reading done again; where that cannot
+be done, they are still not served.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ from memory.ports.questions import checked, text_range
 from tests.support.depth import drawn
 
 LAST = "\U0010ffff"
-CHARACTERS = st.characters(codec="utf-8") | st.sampled_from(["\ud7ff", "\ue000", "\uffff", "\U00010000", LAST, "a", "b", "\x00"])
+CHARACTERS = st.characters(codec="utf-8") | st.sampled_from(
+    ["\ud7ff", "\ue000", "\uffff", "\U00010000", LAST, "a", "b", "\x00"]
+)
 TEXTS = st.text(CHARACTERS, max_size=4)
 
 
@@ -28,7 +30,9 @@ TEXTS = st.text(CHARACTERS, max_size=4)
 @example(prefix="\ud7ff", others=["\ud7ff" + LAST, "\ue000"])
 @example(prefix="a" + LAST, others=["a" + LAST * 3, "b", "a"])
 @example(prefix=LAST, others=[LAST, LAST + "a", "\U0010fffe"])
-def test_a_range_of_texts_holds_those_that_start_with_the_prefix_and_no_others(prefix: str, others: list[str]) -> None:
+def test_a_range_of_texts_holds_those_that_start_with_the_prefix_and_no_others(
+    prefix: str, others: list[str]
+) -> None:
     part = text_range(StartsWith("type", prefix))
     for text in (*others, prefix, *[prefix + other for other in others]):
         assert lets_through(part, record(1, fields={"type": text})) == text.startswith(prefix)
@@ -37,7 +41,9 @@ def test_a_range_of_texts_holds_those_that_start_with_the_prefix_and_no_others(p
 
 def test_no_prefix_reaches_an_adapter_however_deep_it_stands() -> None:
     asked = And((Not(Or((StartsWith("type", "ab"), Eq("type", "x")))), StartsWith("type", LAST)))
-    assert checked(ENTRIES, asked) == And((Not(Or((And((Ge("type", "ab"), Lt("type", "ac"))), Eq("type", "x")))), Ge("type", LAST)))
+    assert checked(ENTRIES, asked) == And(
+        (Not(Or((And((Ge("type", "ab"), Lt("type", "ac"))), Eq("type", "x")))), Ge("type", LAST))
+    )
 
 
 def test_a_filter_without_a_prefix_is_asked_as_it_is() -> None:

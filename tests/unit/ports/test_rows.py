@@ -1,4 +1,6 @@
-"""The form below the port: what goes into a row comes out again, and a checksum covers everything the row says."""
+"""The form below the port: what goes into a row comes out again, and a checksum covers
+everything the row says.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ FULL = record(
     version=7,
     generation=2,
     expires_at=T0,
-    fields={"type": "fact", "tags": ("a", "a,b", ""), "confidence": 0.1, "number": -(2**63), "pinned": False, "seal": b"\x00\xff", "valid_from": T0},
+    fields={
+        "type": "fact",
+        "tags": ("a", "a,b", ""),
+        "confidence": 0.1,
+        "number": -(2**63),
+        "pinned": False,
+        "seal": b"\x00\xff",
+        "valid_from": T0,
+    },
     texts={"title": "One", "content": "two words \x00 東京"},
     body={"n": 1, "x": 1.0, "t": True, "deep": {"a": [{}, [], None]}, "": "é"},
     vector=pack_vector([0.5, -1.0]),
@@ -85,9 +95,15 @@ def test_a_checksum_covers_everything_but_the_words() -> None:
     others: dict[str, Any] = dict.fromkeys(Row._fields) | {
         "version": 8, "generation": 3, "accesses": 4, "fields": {**row.fields, "number": 1}, "texts": {**row.texts, "title": "Two"}, "words": b"",
     }  # fmt: skip
-    others |= {name: f"{value}?" for name, value in zip(Row._fields, row, strict=True) if isinstance(value, str)}
+    others |= {
+        name: f"{value}?" for name, value in zip(Row._fields, row, strict=True) if isinstance(value, str)
+    }
     others |= {name: value + 1 for name, value in zip(Row._fields, row, strict=True) if type(value) is int}
-    same = [name for name, other in others.items() if other != getattr(row, name) and checksum(row._replace(**{name: other})) == checksum(row)]
+    same = [
+        name
+        for name, other in others.items()
+        if other != getattr(row, name) and checksum(row._replace(**{name: other})) == checksum(row)
+    ]
     assert same == ["words"]
 
 
@@ -126,4 +142,7 @@ def test_a_row_that_says_nonsense_is_corrupt() -> None:
         assert found.key == FULL.key
     assert stored_of(SAMPLES, row, "checksum mismatch") == Corrupt(FULL.key, "checksum mismatch")
     assert isinstance(stored_of(SAMPLES, corrupt_row(FULL.key, 3)), Corrupt)
-    assert datetime(1, 1, 1, tzinfo=UTC) == standing_of(SAMPLES, row_of(SAMPLES, record(created_at=datetime(1, 1, 1, tzinfo=UTC)))).created_at  # type: ignore[union-attr]
+    assert (
+        datetime(1, 1, 1, tzinfo=UTC)
+        == standing_of(SAMPLES, row_of(SAMPLES, record(created_at=datetime(1, 1, 1, tzinfo=UTC)))).created_at  # type: ignore[union-attr]
+    )

@@ -1,4 +1,6 @@
-"""Scored forms: whatever was put and dropped, they say what forms made anew say, and answer what the specification answers."""
+"""Scored forms: whatever was put and dropped, they say what forms made anew say, and
+answer what the specification answers.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,16 @@ def made(records: Sequence[Record]) -> Form:
 
 def rows(of: Measured) -> dict[str, object]:
     """Each record's columns, by its id."""
-    columns = (of.scopes, of.versions, of.roles, of.tiers, of.lengths.tolist(), of.counts.tolist(), of.vectors.tolist(), *of.fields.values())
+    columns = (
+        of.scopes,
+        of.versions,
+        of.roles,
+        of.tiers,
+        of.lengths.tolist(),
+        of.counts.tolist(),
+        of.vectors.tolist(),
+        *of.fields.values(),
+    )
     return dict(zip(of.ids, zip(*columns, strict=True), strict=True))
 
 
@@ -65,7 +76,9 @@ class _Gathering(InMemoryStore):
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", range(depth.drawn(8, 2)))
-async def test_after_every_history_a_form_answers_as_the_specification_and_says_what_one_made_anew_says(seed: int) -> None:
+async def test_after_every_history_a_form_answers_as_the_specification_and_says_what_one_made_anew_says(
+    seed: int,
+) -> None:
     chance = random.Random(seed)  # noqa: S311  the same each time
     store = await specification()
     bare = replace(InMemoryStore.claims, lexical=False, semantic=False)
@@ -90,54 +103,103 @@ async def test_after_every_history_a_form_answers_as_the_specification_and_says_
         for name in chance.sample(sorted(QUESTIONS), 6):
             if QUESTIONS[name].roles:
                 question = replace(QUESTIONS[name], limit=chance.choice((1, 5, 20, 500)))
-                others = (gathering, looking) if question.filter is None else (gathering,)  # it weighs by what the filter lets through
-                await answered_alike(chance.choice((question, replace(question, where=within(*PLACES)))), forms, store, *others)
+                others = (
+                    (gathering, looking) if question.filter is None else (gathering,)
+                )  # it weighs by what the filter lets through
+                await answered_alike(
+                    chance.choice((question, replace(question, where=within(*PLACES)))), forms, store, *others
+                )
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("limit", [1, 7, 199, 200, 500])
-async def test_of_many_that_are_equal_the_first_by_id_that_the_filter_lets_through_are_the_best(limit: int) -> None:
+async def test_of_many_that_are_equal_the_first_by_id_that_the_filter_lets_through_are_the_best(
+    limit: int,
+) -> None:
     records = [
-        record(n, texts={"content": "lantern"}, vector=pack_vector([1, 2]), fields={"type": "ab"[n % 3 == 0], "number": n, "conversation_id": "c"})
+        record(
+            n,
+            texts={"content": "lantern"},
+            vector=pack_vector([1, 2]),
+            fields={"type": "ab"[n % 3 == 0], "number": n, "conversation_id": "c"},
+        )
         for n in random.Random(3).sample(range(600), 600)  # noqa: S311
     ]
     store = await specification(records)
-    asked = Candidates(SAMPLES, within(HERE), "lantern", None, limit, counted=("lantern",), filter=Eq("type", "b"), select=frozenset({"number"}))
-    for question in (asked, replace(asked, text="", near=pack_vector([2, 1])), replace(asked, around=Around("conversation_id", "number", 3))):
+    asked = Candidates(
+        SAMPLES,
+        within(HERE),
+        "lantern",
+        None,
+        limit,
+        counted=("lantern",),
+        filter=Eq("type", "b"),
+        select=frozenset({"number"}),
+    )
+    for question in (
+        asked,
+        replace(asked, text="", near=pack_vector([2, 1])),
+        replace(asked, around=Around("conversation_id", "number", 3)),
+    ):
         await answered_alike(question, {HERE: made(records)}, store)
 
 
 @pytest.mark.asyncio
 async def test_vectors_too_short_or_too_long_for_single_precision_are_as_near_as_they_are() -> None:
     sizes = (1e-44, 1e-30, 1.0, 1e30, 3e38)
-    records = [record(n, vector=pack_vector([size, size * turn])) for n, (size, turn) in enumerate((s, t) for s in sizes for t in (-1, 0, 0.5, 1))]
+    records = [
+        record(n, vector=pack_vector([size, size * turn]))
+        for n, (size, turn) in enumerate((s, t) for s in sizes for t in (-1, 0, 0.5, 1))
+    ]
     store = await specification(records)
     for near in ([1, 1], [1e-44, 0], [3e38, -3e38]):
         for limit in (1, 5, 12):
-            await answered_alike(Candidates(SAMPLES, within(HERE), near=pack_vector(near), limit=limit), {HERE: made(records)}, store)
+            await answered_alike(
+                Candidates(SAMPLES, within(HERE), near=pack_vector(near), limit=limit),
+                {HERE: made(records)},
+                store,
+            )
 
 
 @pytest.mark.asyncio
 async def test_what_is_too_near_to_tell_apart_in_single_precision_is_told_apart() -> None:
     chance = random.Random(2)  # noqa: S311
     towards = [chance.gauss(0, 1) for _ in range(64)]
-    records = [record(n, vector=pack_vector([x + chance.gauss(0, 1e-3) for x in towards]), fields={"number": n % 3}) for n in range(300)]
+    records = [
+        record(n, vector=pack_vector([x + chance.gauss(0, 1e-3) for x in towards]), fields={"number": n % 3})
+        for n in range(300)
+    ]
     store = await specification(records)
     for part in (None, Eq("number", 1)):
         for limit in (1, 10, 40):
-            await answered_alike(Candidates(SAMPLES, within(HERE), near=pack_vector(towards), limit=limit, filter=part), {HERE: made(records)}, store)
+            await answered_alike(
+                Candidates(SAMPLES, within(HERE), near=pack_vector(towards), limit=limit, filter=part),
+                {HERE: made(records)},
+                store,
+            )
 
 
 @pytest.mark.asyncio
 async def test_a_collection_of_nothing_but_records_is_asked_by_names() -> None:
     records = [record(n) for n in range(3)]
     form = stand(Form(PLAIN), *records)
-    found = candidates_of(Candidates(PLAIN, within(HERE), "lantern", among=(id_of(1), id_of(9)), counted=("lantern",)), [form])
+    found = candidates_of(
+        Candidates(PLAIN, within(HERE), "lantern", among=(id_of(1), id_of(9)), counted=("lantern",)), [form]
+    )
     assert (list(found.ids), found.statistics.documents, found.statistics.words) == ([id_of(1)], 3, 0)
 
 
 def test_a_form_keeps_no_text_no_body_and_nothing_of_what_is_owed() -> None:
-    form = made([record(1, texts={"content": "lantern"}, body={"k": "harbour"}, owed=(Owed("1", "deliver", {"all": "of it"}),))])
+    form = made(
+        [
+            record(
+                1,
+                texts={"content": "lantern"},
+                body={"k": "harbour"},
+                owed=(Owed("1", "deliver", {"all": "of it"}),),
+            )
+        ]
+    )
     (kept,) = form.records
     assert kept is not None
     assert (dict(kept.texts), dict(kept.body), [dict(o.data) for o in kept.owed]) == ({}, {}, [{}])
@@ -159,8 +221,18 @@ def test_a_form_tells_about_how_much_memory_it_takes() -> None:
     words = [f"word{n}" for n in range(2_000)]
 
     def said(n: int) -> Record:
-        fields = {"type": "fact", "number": n, "conversation_id": f"conversation {n}", "valid_from": T0.replace(microsecond=n)}
-        return record(n, texts={"content": " ".join(chance.choices(words, k=25))}, vector=pack_vector([chance.random()] * 64), fields=fields)
+        fields = {
+            "type": "fact",
+            "number": n,
+            "conversation_id": f"conversation {n}",
+            "valid_from": T0.replace(microsecond=n),
+        }
+        return record(
+            n,
+            texts={"content": " ".join(chance.choices(words, k=25))},
+            vector=pack_vector([chance.random()] * 64),
+            fields=fields,
+        )
 
     tracemalloc.start()
     try:

@@ -25,11 +25,17 @@ def hasty() -> Iterator[None]:
 
 def _made_up(count: int) -> list[str]:
     chance = random.Random(3)  # noqa: S311 - repeatable, not secret
-    return ["".join(chance.choices(LETTERS, k=chance.randint(4, 14))) + chance.choice(("", "ing", "ed", "s", "ational")) for _ in range(count)]
+    return [
+        "".join(chance.choices(LETTERS, k=chance.randint(4, 14)))
+        + chance.choice(("", "ing", "ed", "s", "ational"))
+        for _ in range(count)
+    ]
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning")  # of counting branches in so hasty threads
+@pytest.mark.filterwarnings(
+    "default::pytest.PytestUnraisableExceptionWarning"
+)  # of counting branches in so hasty threads
 def test_threads_that_stem_at_once_do_not_disturb_each_other() -> None:
     words = _made_up(20_000)
     alone = [text.stem(word) for word in words]

@@ -1,4 +1,6 @@
-"""Unit vectors: after any history of adding, replacing and dropping they are those that stand, at the places where they stand."""
+"""Unit vectors: after any history of adding, replacing and dropping they are those that
+stand, at the places where they stand.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_each_place_has_the_vector_that_stands_there(block: int) -> None:
         assert len(units) == len(stand)
         if chance.random() < 0.2:
             near = _drawn(chance)
-            assert units.cosines(near).tolist() == pytest.approx(exact_cosines(near, stand) if stand else [], abs=1e-6)
+            assert units.cosines(near).tolist() == pytest.approx(
+                exact_cosines(near, stand) if stand else [], abs=1e-6
+            )
     assert len(stand) > 50
     again = Units(4)
     again.add(stand)

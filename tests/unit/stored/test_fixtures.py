@@ -1,4 +1,6 @@
-"""A store that an earlier version wrote opens: all of it is there, it can be written and erased, and the next opening has nothing to do."""
+"""A store that an earlier version wrote opens: all of it is there, it can be written
+and erased, and the next opening has nothing to do.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,18 @@ from tests.support.backends import marks_of
 from tools import stored_fixtures
 from tools.stored_fixtures import ADA, BOB, EMBEDDED, Place, memory_over
 
-FORMATS = sorted(int(folder.name.removeprefix("format_")) for folder in stored_fixtures.FIXTURES.glob("format_*"))
-BACKENDS = {**{name: name for name in (*EMBEDDED, "redis", "postgresql", "mariadb")}, "mongo": "mongo_replica_set"}
-FIXTURES = [pytest.param(number, name, id=f"{backend}-{number}", marks=marks_of(backend)) for number in FORMATS for name, backend in BACKENDS.items()]
+FORMATS = sorted(
+    int(folder.name.removeprefix("format_")) for folder in stored_fixtures.FIXTURES.glob("format_*")
+)
+BACKENDS = {
+    **{name: name for name in (*EMBEDDED, "redis", "postgresql", "mariadb")},
+    "mongo": "mongo_replica_set",
+}
+FIXTURES = [
+    pytest.param(number, name, id=f"{backend}-{number}", marks=marks_of(backend))
+    for number in FORMATS
+    for name, backend in BACKENDS.items()
+]
 
 
 async def _empty(backend: str, folder: Path) -> Place:
@@ -42,12 +53,18 @@ def _missing(told: Any, now: Any, path: str = "") -> list[str]:
     if isinstance(told, dict) and isinstance(now, dict):
         return [one for name in told for one in _missing(told[name], now.get(name), f"{path}/{name}")]
     if isinstance(told, list) and isinstance(now, list) and len(told) == len(now):
-        return [one for n, (was, said) in enumerate(zip(told, now, strict=True)) for one in _missing(was, said, f"{path}/{n}")]
+        return [
+            one
+            for n, (was, said) in enumerate(zip(told, now, strict=True))
+            for one in _missing(was, said, f"{path}/{n}")
+        ]
     return [] if told == now else [f"{path}: {told!r} is now {now!r}"]
 
 
 @pytest.mark.parametrize(("number", "backend"), FIXTURES)
-async def test_a_store_of_an_earlier_version_opens(number: int, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_of_an_earlier_version_opens(
+    number: int, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "store").mkdir()
     dumped, told = stored_fixtures.unpack(backend, number, tmp_path)
     place = await _empty(backend, tmp_path / "store")
@@ -57,7 +74,13 @@ async def test_a_store_of_an_earlier_version_opens(number: int, backend: str, tm
         assert _missing(told, await stored_fixtures.told(memory)) == []
         (report,) = await memory.admin.check()
         (audit,) = await memory.admin.audit()
-        assert (report.ok, report.quarantined, audit.problems, audit.damaged, audit.error) == (True, 0, (), (), "")
+        assert (report.ok, report.quarantined, audit.problems, audit.damaged, audit.error) == (
+            True,
+            0,
+            (),
+            (),
+            "",
+        )
         assert audit.checked > 0 or backend == "file"
 
     swapped = []

@@ -1,4 +1,6 @@
-"""Every store notes its format, upgrades run once and can be resumed, and newer formats are refused by name."""
+"""Every store notes its format, upgrades run once and can be resumed, and newer formats
+are refused by name.
+"""
 
 from __future__ import annotations
 
@@ -74,16 +76,27 @@ async def _written(place: tuple[str, str], note: str = "1") -> None:
 
 
 async def _bodies(store: BaseStore) -> list[dict[str, Any]]:
-    return sorted((dict(r.body) for r in (await store.query(Query(SETTINGS, Everywhere()))).records if isinstance(r, Record)), key=str)
+    return sorted(
+        (
+            dict(r.body)
+            for r in (await store.query(Query(SETTINGS, Everywhere()))).records
+            if isinstance(r, Record)
+        ),
+        key=str,
+    )
 
 
 async def _rename(store: Any, report: Callable[[int], None]) -> None:
-    """An upgrade as one may be: a field of every record is renamed; what is renamed stays."""
+    """An upgrade as one may be: a field of every record is renamed; what is renamed
+    stays.
+    """
     import dataclasses
 
     page = await store.query(Query(SETTINGS, Everywhere()))
     for done, found in enumerate(r for r in page.records if isinstance(r, Record) and "old" in r.body):
-        renamed = dataclasses.replace(found, version=found.version + 1, body={"new": found.body["old"], "times": 1})
+        renamed = dataclasses.replace(
+            found, version=found.version + 1, body={"new": found.body["old"], "times": 1}
+        )
         await store.apply([Put(SETTINGS, renamed, Always())])
         report(done)
         if done == int(os.environ.get("DIE_AFTER", -1)):
@@ -112,12 +125,17 @@ async def test_a_new_store_notes_the_format(place: tuple[str, str]) -> None:
 async def test_a_newer_format_is_refused_by_name(place: tuple[str, str], note: str, found: str) -> None:
     """Also one to which an upgrade has begun."""
     await _written(place, note)
-    with pytest.raises(FormatMismatch, match=f"store '.*': its data has format {found}, .* reads format 1. Upgrade memory-tiers") as refused:
+    with pytest.raises(
+        FormatMismatch,
+        match=f"store '.*': its data has format {found}, .* reads format 1. Upgrade memory-tiers",
+    ) as refused:
         await _store(*place).open([SETTINGS])
     assert (refused.value.found, refused.value.known) == (found, 1)
 
 
-async def test_an_upgrade_runs_once_and_the_number_is_raised(place: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_upgrade_runs_once_and_the_number_is_raised(
+    place: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     await _written(place)
     runs = []
 
@@ -133,7 +151,9 @@ async def test_an_upgrade_runs_once_and_the_number_is_raised(place: tuple[str, s
         await store.close()
 
 
-async def test_an_upgrade_that_fails_is_run_again_by_the_next_opening(place: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_upgrade_that_fails_is_run_again_by_the_next_opening(
+    place: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     await _written(place)
 
     async def fails(store: Any, report: Callable[[int], None]) -> None:
@@ -152,12 +172,22 @@ async def test_an_upgrade_that_fails_is_run_again_by_the_next_opening(place: tup
 
 @pytest.mark.parametrize(
     "place",
-    [pytest.param(name, marks=[*marks_of(name), *((pytest.mark.nightly,) if name in ("file", "qdrant_edge") else ())]) for name in PLACES],
+    [
+        pytest.param(
+            name,
+            marks=[*marks_of(name), *((pytest.mark.nightly,) if name in ("file", "qdrant_edge") else ())],
+        )
+        for name in PLACES
+    ],
     indirect=True,
 )
-async def test_an_upgrade_that_was_killed_is_resumed(place: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_upgrade_that_was_killed_is_resumed(
+    place: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     await _written(place)
-    killed = subprocess.run([sys.executable, "-m", __name__, *place], env={**os.environ, "DIE_AFTER": "2"}, check=False)  # noqa: ASYNC221
+    killed = subprocess.run(  # noqa: ASYNC221
+        [sys.executable, "-m", __name__, *place], env={**os.environ, "DIE_AFTER": "2"}, check=False
+    )
     assert killed.returncode == 9
     _second_format(monkeypatch)
     store = _store(*place)
@@ -188,7 +218,9 @@ async def test_of_two_processes_one_upgrades(place: tuple[str, str], monkeypatch
 
 
 @pytest.mark.parametrize("backend", [pytest.param(name, marks=marks_of(name)) for name in ("sqlite", "file")])
-async def test_what_is_opened_to_read_is_neither_noted_nor_upgraded(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_opened_to_read_is_neither_noted_nor_upgraded(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = {"sqlite": "sqlite:///{}", "file": "file://{}"}[backend].format(tmp_path / "store")
     await _written((backend, url))
     reading = _store(backend, f"{url}?mode=ro")

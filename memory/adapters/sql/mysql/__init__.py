@@ -1,4 +1,6 @@
-"""The SQL adapter on MySQL and MariaDB, under the schemes `mysql` and `mariadb`. Importing this loads neither SQLAlchemy nor a driver."""
+"""The SQL adapter on MySQL and MariaDB, under the schemes `mysql` and `mariadb`.
+Importing this loads neither SQLAlchemy nor a driver.
+"""
 
 from __future__ import annotations
 
@@ -8,5 +10,8 @@ from memory.ports.adapter import Adapter, built_by
 __all__ = ["adapter"]
 
 adapter = Adapter(
-    schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.sql.mysql.store", "MySqlStore", for_code=("thresholds",)), extra="mysql"
+    schemes=SCHEMES,
+    claims=CLAIMS,
+    build=built_by("memory.adapters.sql.mysql.store", "MySqlStore", for_code=("thresholds",)),
+    extra="mysql",
 )

@@ -1,4 +1,6 @@
-"""What is derived from records, compared with them: each indexed record's postings stand in its segment, once each, and no others do."""
+"""What is derived from records, compared with them: each indexed record's postings
+stand in its segment, once each, and no others do.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ from memory.ports.rows import CORRUPT
 
 
 async def audit_rows(connection: Connection, table: MyTable, after: int | None, repair: bool) -> Audited:
-    """A page of rows, by number: the lengths and sizes are those of the content, `owing` says whether something is owed, and an indexed record's
-    words are in its segment. What differs is mended by having the row wait to be indexed again.
+    """A page of rows, by number: the lengths and sizes are those of the content,
+    `owing` says whether something is owed, and an indexed record's words are in its
+    segment. What differs is mended by having the row wait to be indexed again.
 
-    What changed since it was read is as its writer left it: only rows with the same checksum are judged.
+    What changed since it was read is as its writer left it: only rows with the same
+    checksum are judged.
     """
     columns = ", ".join([f"`{c}`" for c in (*table.columns, *DERIVED)])
     page = f"SELECT {columns} FROM {table.quoted} WHERE number > ? ORDER BY number LIMIT {table.thresholds.audited_at_once}"  # noqa: S608
@@ -36,7 +40,9 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
         if derived[:-1] != tuple(row[size:-1]) or (segment is None) != (derived[-1] is None):
             wrong[row[at]] = row
         elif segment:
-            indexed.setdefault((segment, row[size + PARTITION]), {})[row[at]] = digests(counted(derived[0])[1])
+            indexed.setdefault((segment, row[size + PARTITION]), {})[row[at]] = digests(
+                counted(derived[0])[1]
+            )
     rows = {row[at]: row for row in found}
     for (segment, partition), records in indexed.items():
         assert table.words is not None  # noqa: S101 - its collection has texts
@@ -45,14 +51,23 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
     problems = []
     for _, row in sorted(wrong.items()):
         if await _still_differs(connection, table, row[:size], row[-1], repair):
-            problems.append(f"{table.name}: the words of {table.codec.key(row).id} are not those of its texts, or what is counted of it is wrong")
+            problems.append(
+                f"{table.name}: the words of {table.codec.key(row).id} are not those of its texts, or what is counted of it is wrong"
+            )
     return Audited(len(found), problems, found[-1][at])
 
 
-async def _still_differs(connection: Connection, table: MyTable, columns: Columns, segment: int | None, repair: bool) -> bool:
-    """Whether the row still stands, indexed where it was when it was read. With `repair` what is derived from it is made anew."""
+async def _still_differs(
+    connection: Connection, table: MyTable, columns: Columns, segment: int | None, repair: bool
+) -> bool:
+    """Whether the row still stands, indexed where it was when it was read. With
+    `repair` what is derived from it is made anew.
+    """
     await connection.begin()
-    found = await connection.fetchrow(f"SELECT {table.checksum}, lexemes FROM {table.quoted} WHERE number = ? FOR UPDATE", columns[NUMBER])  # noqa: S608
+    found = await connection.fetchrow(
+        f"SELECT {table.checksum}, lexemes FROM {table.quoted} WHERE number = ? FOR UPDATE",  # noqa: S608
+        columns[NUMBER],
+    )
     same = found is not None and tuple(found) == (table.checksum_of(columns), segment)
     if same and repair:
         await table.derive_anew(connection, columns)
@@ -60,8 +75,12 @@ async def _still_differs(connection: Connection, table: MyTable, columns: Column
     return same
 
 
-async def audit_words(connection: Connection, table: MyTable, after: Sequence[int] | None, repair: bool) -> Audited:
-    """Rows of the table of words, by place: every posting is one of a live record that says its words are in this segment of its partition."""
+async def audit_words(
+    connection: Connection, table: MyTable, after: Sequence[int] | None, repair: bool
+) -> Audited:
+    """Rows of the table of words, by place: every posting is one of a live record that
+    says its words are in this segment of its partition.
+    """
     if table.words is None:
         return Audited()
     found = await table.words.page(connection, after or (-1, -1, -1, -1), table.thresholds.audited_at_once)
@@ -71,8 +90,13 @@ async def audit_words(connection: Connection, table: MyTable, after: Sequence[in
     places: dict[int, tuple[int | None, int | None]] = {}
     for some in portions(numbers, table.thresholds.listed):
         wanted = padded(some)
-        sql = f"SELECT number, partition_no, lexemes FROM {table.quoted} WHERE number IN {in_list(len(wanted))}"  # noqa: S608
-        places |= {number: (partition, segment) for number, partition, segment in await connection.fetch(sql, *wanted)}
+        sql = (
+            f"SELECT number, partition_no, lexemes FROM {table.quoted} WHERE number IN {in_list(len(wanted))}"  # noqa: S608
+        )
+        places |= {
+            number: (partition, segment)
+            for number, partition, segment in await connection.fetch(sql, *wanted)
+        }
     strangers: dict[tuple[int, int], set[int]] = {}
     for (partition, _, segment, _), held in found:
         for number in held:
@@ -81,26 +105,42 @@ async def audit_words(connection: Connection, table: MyTable, after: Sequence[in
     problems: list[str] = []
     for (partition, segment), these in sorted(strangers.items()):
         gone = await _strangers(connection, table, partition, segment, these, repair)
-        problems += [f"{table.name}: words of row {number}, which is gone or indexed elsewhere, are in segment {segment}" for number in sorted(gone)]
+        problems += [
+            f"{table.name}: words of row {number}, which is gone or indexed elsewhere, are in segment {segment}"
+            for number in sorted(gone)
+        ]
     return Audited(0, problems, found[-1][0])
 
 
-async def _strangers(connection: Connection, table: MyTable, partition: int, segment: int, numbers: set[int], repair: bool) -> set[int]:
-    """Those of these records that have postings there and do not belong there. Rows are locked, then the postings taken out, for good or not."""
+async def _strangers(
+    connection: Connection, table: MyTable, partition: int, segment: int, numbers: set[int], repair: bool
+) -> set[int]:
+    """Those of these records that have postings there and do not belong there. Rows are
+    locked, then the postings taken out, for good or not.
+    """
     assert table.words is not None  # noqa: S101 - its collection has texts
     await connection.begin()
     for some in portions(sorted(numbers), table.thresholds.listed):
         wanted = padded(some)
         there = f"number IN {in_list(len(wanted))} AND partition_no = ? AND lexemes = ?"
-        rows = await connection.fetch(f"SELECT number FROM {table.quoted} WHERE {there} FOR UPDATE", *wanted, partition, segment)  # noqa: S608
+        rows = await connection.fetch(
+            f"SELECT number FROM {table.quoted} WHERE {there} FOR UPDATE",  # noqa: S608
+            *wanted,
+            partition,
+            segment,
+        )
         numbers = numbers - {number for (number,) in rows}
-    gone = await table.words.take_out_everywhere(connection, segment, partition, numbers) if numbers else set()
+    gone = (
+        await table.words.take_out_everywhere(connection, segment, partition, numbers) if numbers else set()
+    )
     await (connection.commit() if repair else connection.rollback())
     return gone
 
 
 async def audit_registries(connection: Connection, table: MyTable, repair: bool) -> Audited:
-    """Every partition with records is registered, and every copy of what could not be read has a row that says so."""
+    """Every partition with records is registered, and every copy of what could not be
+    read has a row that says so.
+    """
     lost = (
         f"SELECT t.partition_no, t.tenant, t.scope, MAX(t.generation) FROM {table.quoted} AS t WHERE t.partition_no IS NOT NULL "  # noqa: S608
         f"AND NOT EXISTS (SELECT 1 FROM `{table.names.partitions}` AS p "
@@ -113,9 +153,13 @@ async def audit_registries(connection: Connection, table: MyTable, repair: bool)
         f"WHERE q.collection = '{table.name}' AND t.number IS NULL"
     )
     missing, copies = await connection.fetch(lost), await connection.fetch(alone)
-    problems = [f"{table.name}: partition {number} has records and is not registered" for number, *_ in missing]
+    problems = [
+        f"{table.name}: partition {number} has records and is not registered" for number, *_ in missing
+    ]
     if copies:
-        problems.append(f"{table.name}: {len(copies)} copies of unreadable rows are kept though the rows are gone")
+        problems.append(
+            f"{table.name}: {len(copies)} copies of unreadable rows are kept though the rows are gone"
+        )
     if repair:
         add = f"INSERT IGNORE INTO `{table.names.partitions}` (number, tenant, scope, generation) VALUES (?, ?, ?, ?)"  # noqa: S608
         drop = f"DELETE FROM `{table.names.quarantine}` WHERE collection = ? AND tenant = ? AND id = ?"  # noqa: S608

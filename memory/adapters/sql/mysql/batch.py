@@ -1,7 +1,7 @@
 """Writes on MySQL and MariaDB.
 
-Alone, without a transaction: one statement that decides by itself, or a look and a swap that holds only if nothing changed since. All others: several
-writes in one transaction.
+Alone, without a transaction: one statement that decides by itself, or a look and a swap
+that holds only if nothing changed since. All others: several writes in one transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration,
 
 
 class Numbers:
-    """What this process may give out. Forgotten with every new connection: behind it may be a database brought back from a backup."""
+    """What this process may give out. Forgotten with every new connection: behind it
+    may be a database brought back from a backup.
+    """
 
     def __init__(self, names: TableNames, at_once: int) -> None:
         self._take = f"UPDATE `{names.numbers}` SET given = LAST_INSERT_ID(given + ?) WHERE name = 'records'"  # noqa: S608
@@ -34,7 +36,9 @@ class Numbers:
         self._left.clear()
 
     async def take(self, connection: Connection, count: int = 1) -> list[int]:
-        """So many numbers that nobody else has. Never within a transaction: all others would wait for its end."""
+        """So many numbers that nobody else has. Never within a transaction: all others
+        would wait for its end.
+        """
         if len(self._left) < count:
             wanted = max(self._at_once, count)
             last = await connection.insert_id(self._take, wanted)
@@ -48,22 +52,36 @@ class Numbers:
         self._left += reversed(numbers)
 
 
-# -- one write --------------------------------------------------------------------------------------------------------
+# -- one write -------------------------------------------------------------------------
 
 
-async def put_absent(connection: Connection, table: MyTable, directory: MyDirectory, numbers: Numbers, write: Put) -> Outcome | None:
-    """Store a record where nothing stands under its key. None, and nothing was stored, where it might be stored now. Raises `Unstorable`.
+async def put_absent(
+    connection: Connection, table: MyTable, directory: MyDirectory, numbers: Numbers, write: Put
+) -> Outcome | None:
+    """Store a record where nothing stands under its key. None, and nothing was stored,
+    where it might be stored now. Raises `Unstorable`.
 
-    The statement reads its partition under a shared lock and has a number for the row only where the generation is still the one expected: a raise
-    waits for the puts under way, and every later put sees it.
+    The statement reads its partition under a shared lock and has a number for the row
+    only where the generation is still the one expected: a raise waits for the puts
+    under way, and every later put sees it.
     """
     check_names(write)
     record = write.record
-    known = directory.known(record.partition) or (await directory.ensure(connection, [record.partition]))[record.partition]
+    known = (
+        directory.known(record.partition)
+        or (await directory.ensure(connection, [record.partition]))[record.partition]
+    )
     row = put_row(write, known)
     (number,) = await numbers.take(connection)
     values = table.values(row, number, known.number, 0)
-    where = (known.number, row.tenant, row.scope, row.generation, record.generation is not None, row.generation)
+    where = (
+        known.number,
+        row.tenant,
+        row.scope,
+        row.generation,
+        record.generation is not None,
+        row.generation,
+    )
     try:
         await connection.change(table.put_absent, number, *where, *values[1:])
         return Outcome(Status.APPLIED, version=row.version, generation=row.generation)
@@ -77,7 +95,9 @@ async def put_absent(connection: Connection, table: MyTable, directory: MyDirect
 
 
 async def annotate(connection: Connection, table: MyTable, write: Annotate) -> Outcome | None:
-    """Decide on what stands there, and replace exactly that. None where it changed in between."""
+    """Decide on what stands there, and replace exactly that. None where it changed in
+    between.
+    """
     held = table.held(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
     if not decision.changes or decision.leaves is None:
@@ -86,7 +106,7 @@ async def annotate(connection: Connection, table: MyTable, write: Annotate) -> O
     return decision.outcome if await table.swap(connection, row, held.token) else None
 
 
-# -- several ----------------------------------------------------------------------------------------------------------
+# -- several ---------------------------------------------------------------------------
 
 
 class MyBatch(Batch[Connection, MyTable]):
@@ -113,17 +133,21 @@ class MyBatch(Batch[Connection, MyTable]):
         creating = sum([hasattr(w, "when") for w in self._left.values()])
         if creating:
             of = {w.collection.name for w in self._left.values() if not isinstance(w, RaiseGeneration)}
-            segments = creating // self._thresholds.segment + 2 * len(of)  # each collection has new rows and old ones
+            segments = creating // self._thresholds.segment + 2 * len(
+                of
+            )  # each collection has new rows and old ones
             self._mine = (await self._numbers.take(self._connection, creating + segments))[::-1]
 
     def finish(self) -> None:
         """The numbers that nothing was given are for others."""
         self._numbers.give_back(self._mine[::-1])
 
-    # -- new records --------------------------------------------------------------------------------------------------
+    # -- new records -------------------------------------------------------------------
 
     async def _put_at_once(self) -> None:
-        """Store all new records. Raises `Collided` where something stands under one of their keys: then they are to be decided about."""
+        """Store all new records. Raises `Collided` where something stands under one of
+        their keys: then they are to be decided about.
+        """
         if not self.at_once:
             return
         by_collection: dict[str, list[tuple[int, Put]]] = {}
@@ -134,13 +158,17 @@ class MyBatch(Batch[Connection, MyTable]):
         outcomes: dict[int, Outcome] = {}
         for _, puts in sorted(by_collection.items()):
             puts.sort(key=lambda numbered: numbered[1].key)
-            await self._insert(self._tables(puts[0][1].collection), self._fresh(puts, numbers, outcomes), numbers)
+            await self._insert(
+                self._tables(puts[0][1].collection), self._fresh(puts, numbers, outcomes), numbers
+            )
         self._mine = numbers
         self._outcomes |= outcomes
         for i in outcomes:
             del self._left[i]
 
-    def _fresh(self, puts: Iterable[tuple[int, Put]], numbers: list[int], outcomes: dict[int, Outcome]) -> Iterator[Numbered]:
+    def _fresh(
+        self, puts: Iterable[tuple[int, Put]], numbers: list[int], outcomes: dict[int, Outcome]
+    ) -> Iterator[Numbered]:
         for i, row, partition in self.rows_of(puts):
             outcomes[i] = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
             yield row, numbers.pop(), partition
@@ -153,15 +181,27 @@ class MyBatch(Batch[Connection, MyTable]):
                 raise Collided from exc
             raise
 
-    # -- decisions ----------------------------------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------
 
     async def _write_back(self, table: MyTable, changes: Sequence[Change]) -> None:
         standing = [c for c in changes if c.held.token is not None]
         await table.forget_quarantined(self._connection, [c.held.token for c in standing])
         gone = [c.held.token[NUMBER] for c in standing if c.row is None]
-        over = [(c.row, c.held.token[NUMBER], self.partition_no(c)) for c in standing if c.row is not None and c.found_anew]
-        same = [(c.row, c.held.token[NUMBER], c.held.token[PARTITION]) for c in standing if c.row is not None and not c.found_anew]
-        fresh = [(c.row, self._mine.pop(), self.partition_no(c)) for c in changes if c.row is not None and c.held.token is None]
+        over = [
+            (c.row, c.held.token[NUMBER], self.partition_no(c))
+            for c in standing
+            if c.row is not None and c.found_anew
+        ]
+        same = [
+            (c.row, c.held.token[NUMBER], c.held.token[PARTITION])
+            for c in standing
+            if c.row is not None and not c.found_anew
+        ]
+        fresh = [
+            (c.row, self._mine.pop(), self.partition_no(c))
+            for c in changes
+            if c.row is not None and c.held.token is None
+        ]
         if gone:
             await table.delete(self._connection, gone)
         if over:
@@ -174,7 +214,9 @@ class MyBatch(Batch[Connection, MyTable]):
 
 def _are_new(writes: Sequence[Write]) -> bool:
     """Whether every write puts a record of its own where nothing stands."""
-    keys = {(w.collection.name, w.record.key) for w in writes if isinstance(w, Put) and isinstance(w.when, Absent)}
+    keys = {
+        (w.collection.name, w.record.key) for w in writes if isinstance(w, Put) and isinstance(w.when, Absent)
+    }
     return len(keys) == len(writes)
 
 

@@ -1,4 +1,6 @@
-"""Candidates in three statements: what holds the words, the rows of the best, and the rows of what stands around them."""
+"""Candidates in three statements: what holds the words, the rows of the best, and the
+rows of what stands around them.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,12 @@ LONG_PLACE = 512
 """Characters of a group. The servers look up no longer ones by an index, nor need they."""
 
 
-async def candidates(connection: Connection, table: MyTable, directory: MyDirectory, wanted: Candidates, most_waiting: int) -> Measured:
-    """Raises `TooManyPending` where more than `most_waiting` records are not indexed yet."""
+async def candidates(
+    connection: Connection, table: MyTable, directory: MyDirectory, wanted: Candidates, most_waiting: int
+) -> Measured:
+    """Raises `TooManyPending` where more than `most_waiting` records are not indexed
+    yet.
+    """
     numbers = await directory.numbers(connection, wanted.where)
     if not numbers:
         return await measured(wanted, (), none_of(wanted))
@@ -39,14 +45,33 @@ async def candidates(connection: Connection, table: MyTable, directory: MyDirect
     there, selection = There(connection, table, wanted, frozenset(numbers)), table.selection(selected(wanted))
     statistics, named = none_of(wanted), list(wanted.among)
     if wanted.near is not None and table.collection.vector:
-        named += await nearest(connection, table, wanted, numbers if isinstance(wanted.where, Partitions) else ())
-    found = await find(connection, table, numbers if sought or wanted.statistics else (), [*{*sought, *counted.values()}], wanted.roles, most_waiting)
+        named += await nearest(
+            connection, table, wanted, numbers if isinstance(wanted.where, Partitions) else ()
+        )
+    found = await find(
+        connection,
+        table,
+        numbers if sought or wanted.statistics else (),
+        [*{*sought, *counted.values()}],
+        wanted.roles,
+        most_waiting,
+    )
     if wanted.statistics:
-        statistics = Statistics(found.documents, found.total, {stem: found.containing(token) for stem, token in counted.items()})
-    best, those = await best_of(there, await found.scored(table.collection, sought), wanted.limit, selection, list(dict.fromkeys(named)))
+        statistics = Statistics(
+            found.documents, found.total, {stem: found.containing(token) for stem, token in counted.items()}
+        )
+    best, those = await best_of(
+        there,
+        await found.scored(table.collection, sought),
+        wanted.limit,
+        selection,
+        list(dict.fromkeys(named)),
+    )
     heads = {head.key.id: head for head in [*[head for head, _ in best], *those]}
     if wanted.around is not None:
-        heads |= {head.key.id: head for head in await _beside(there, heads.values(), wanted.around, selection)}
+        heads |= {
+            head.key.id: head for head in await _beside(there, heads.values(), wanted.around, selection)
+        }
     return await measured(wanted, list(heads.values()), statistics)
 
 
@@ -59,10 +84,21 @@ async def _beside(there: There, heads: Iterable[Head], around: Around, selection
         values: Values = [json.dumps(some, separators=(",", ":")), there.tenant]
         chosen = there.table.shaper.filter(there.asked.filter, values)
         long = max([len(group) for group, _ in some]) > LONG_PLACE
-        asking = question(there.table, _places, (selection.columns, around.group, around.number, long, there.asked.roles, chosen), values)
+        asking = question(
+            there.table,
+            _places,
+            (selection.columns, around.group, around.number, long, there.asked.roles, chosen),
+            values,
+        )
         rows = await there.connection.fetch(asking.sql, *asking.arguments)
-        read += [selection.read(dict(zip(selection.columns, row[1:], strict=True))) async for row in paced(rows) if row[0] in there.partitions]
-    return [head for head in read if head is not None and place_of(head, around) in wanted]  # the same place may be in several scopes
+        read += [
+            selection.read(dict(zip(selection.columns, row[1:], strict=True)))
+            async for row in paced(rows)
+            if row[0] in there.partitions
+        ]
+    return [
+        head for head in read if head is not None and place_of(head, around) in wanted
+    ]  # the same place may be in several scopes
 
 
 def _places(table: Any, shape: Shape) -> sa.Select[Any]:

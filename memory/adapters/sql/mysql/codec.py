@@ -1,4 +1,6 @@
-"""What the columns of MySQL and MariaDB hold: ids as sixteen bytes, tags as text. The driver brings every text as bytes."""
+"""What the columns of MySQL and MariaDB hold: ids as sixteen bytes, tags as text. The
+driver brings every text as bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the adapter can do on MySQL and MariaDB at best, and its options: readable without SQLAlchemy or the driver."""
+"""What the adapter can do on MySQL and MariaDB at best, and its options: readable
+without SQLAlchemy or the driver.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ CLAIMS = Capabilities(
     tenant_statistics=True,
     fenced=True,
 )
-"""`max_record_bytes` is the server's to say: it follows from `max_allowed_packet`, read at open."""
+"""`max_record_bytes` is the server's to say: it follows from `max_allowed_packet`, read
+at open.
+"""
 
 SCHEMES = ("mysql", "mariadb", "mysql+asyncmy", "mariadb+asyncmy")
 SslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
@@ -35,12 +39,15 @@ SslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_iden
 class MySqlConfig(StoreOptions):
     """Where the database is and how it is used. All times are seconds.
 
-    The database must be there; the tables are made, each with `prefix` before its name: stores with different prefixes share a database and do not
-    see each other. Up to `pool_size` connections are held open; a call waits `pool_timeout` for one.
-    `connect_timeout` bounds making a connection, `command_timeout` one statement on it: a server that does not answer ends every call as
-    `StoreTimeout`. `ssl_mode` means what the servers' own clients mean by it: `preferred` takes TLS where the server offers it, without
-    looking at its certificate, and does without where it does not; `verify_ca` and `verify_identity` need a certificate that `ssl_ca` (or the
-    system) vouches for.
+    The database must be there; the tables are made, each with `prefix` before its name:
+    stores with different prefixes share a database and do not see each other. Up to
+    `pool_size` connections are held open; a call waits `pool_timeout` for one.
+    `connect_timeout` bounds making a connection, `command_timeout` one statement on it:
+    a server that does not answer ends every call as `StoreTimeout`. `ssl_mode` means
+    what the servers' own clients mean by it: `preferred` takes TLS where the server
+    offers it, without looking at its certificate, and does without where it does not;
+    `verify_ca` and `verify_identity` need a certificate that `ssl_ca` (or the system)
+    vouches for.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"port", "database", "user"})
@@ -70,10 +77,17 @@ class MySqlConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MySqlConfig:
-    """The config of `mysql://user:password@host:3306/database?ssl_mode=required`, with options in the query part or apart.
+    """The config of `mysql://user:password@host:3306/database?ssl_mode=required`, with
+    options in the query part or apart.
 
-    `socket=/path` goes through a Unix socket. `ssl-mode`, as the servers' clients write it, is understood too.
+    `socket=/path` goes through a Unix socket. `ssl-mode`, as the servers' clients write
+    it, is understood too.
     """
     parts = ServerUrl(name, "MySQL", SCHEMES, url)
-    found: dict[str, Any] = {"host": "localhost", "port": parts.port or 3306, "database": parts.database, **parts.found}
+    found: dict[str, Any] = {
+        "host": "localhost",
+        "port": parts.port or 3306,
+        "database": parts.database,
+        **parts.found,
+    }
     return MySqlConfig.read(name, parts.query, options, spelled={"ssl-mode": "ssl_mode"}, **found)

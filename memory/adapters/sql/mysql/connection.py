@@ -1,7 +1,9 @@
-"""One connection: statements are prepared on the server and values travel apart from them, in the binary protocol.
+"""One connection: statements are prepared on the server and values travel apart from
+them, in the binary protocol.
 
-Nothing a caller gives is ever part of a statement's text. Every statement ends in time; one that does not leaves the connection closed.
-Text comes back as bytes: a row whose text is damaged must not take the rows beside it along.
+Nothing a caller gives is ever part of a statement's text. Every statement ends in time;
+one that does not leaves the connection closed. Text comes back as bytes: a row whose
+text is damaged must not take the rows beside it along.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Connection:
         self._prepared: dict[str, Any] = {}
         self._in_transaction = False
 
-    # -- statements ---------------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[tuple[Any, ...]]:
         """All rows. Text in them is bytes."""
@@ -55,7 +57,9 @@ class Connection:
         return None if row is None else row[0]
 
     async def change(self, sql: str, *values: Any) -> int:
-        """Carry out a statement. How many rows it changed; a row updated by an insert counts twice, one left as it was not at all."""
+        """Carry out a statement. How many rows it changed; a row updated by an insert
+        counts twice, one left as it was not at all.
+        """
         return int((await self._run(sql, values)).affected_rows)
 
     async def send(self, sql: str, values: Sequence[Any]) -> None:
@@ -81,7 +85,7 @@ class Connection:
             self._prepared[sql] = statement  # the one used last is last
             return await statement.execute(values)
 
-    # -- transactions -------------------------------------------------------------------------------------------------
+    # -- transactions ------------------------------------------------------------------
 
     async def begin(self) -> None:
         self._in_transaction = True
@@ -98,7 +102,7 @@ class Connection:
     def is_in_transaction(self) -> bool:
         return self._in_transaction
 
-    # -- its end ------------------------------------------------------------------------------------------------------
+    # -- its end -----------------------------------------------------------------------
 
     def is_closed(self) -> bool:
         """Whether either side has ended it."""
@@ -116,18 +120,22 @@ class Connection:
             self.terminate()
 
 
-# -- one ahead --------------------------------------------------------------------------------------------------------
+# -- one ahead -------------------------------------------------------------------------
 
 
 class Ahead:
-    """Statements one after another: while the server works on one, the caller makes the next."""
+    """Statements one after another: while the server works on one, the caller makes the
+    next.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._under_way: asyncio.Task[None] | None = None
 
     async def send(self, sql: str, values: Sequence[Any]) -> None:
-        """Send a statement once the one before is answered. What goes wrong with it is told by the next, or at the end."""
+        """Send a statement once the one before is answered. What goes wrong with it is
+        told by the next, or at the end.
+        """
         await self.answered()
         self._under_way = asyncio.ensure_future(self._connection.send(sql, values))
         await asyncio.sleep(0)  # lets it go out
@@ -159,7 +167,7 @@ async def ahead(connection: Connection) -> AsyncIterator[Ahead]:
     await sending.answered()
 
 
-# -- making one -------------------------------------------------------------------------------------------------------
+# -- making one ------------------------------------------------------------------------
 
 
 async def connect(config: MySqlConfig) -> Connection:
@@ -183,7 +191,9 @@ async def dial(config: MySqlConfig, **more: Any) -> Any:
     mode = config.ssl_mode
     if config.socket is not None or mode == "disabled":
         return await _dial(config, None, **more)
-    context = await asyncio.to_thread(_context, config)  # reads the certificates of all the authorities this machine trusts
+    context = await asyncio.to_thread(
+        _context, config
+    )  # reads the certificates of all the authorities this machine trusts
     try:
         return await _dial(config, context, **more)
     except Exception as exc:
@@ -213,20 +223,30 @@ async def _dial(config: MySqlConfig, context: ssl.SSLContext | None, **more: Any
             **given,
         )
     except RuntimeError as exc:  # MySQL's usual way to authenticate, without TLS
-        raise ConfigError("the server takes this user's password only over TLS (ssl_mode), or encrypted: pip install cryptography") from exc
+        raise ConfigError(
+            "the server takes this user's password only over TLS (ssl_mode), or encrypted: pip install cryptography"
+        ) from exc
     except (struct.error, IndexError) as exc:  # what answers there speaks another protocol
         raise asyncmy.errors.OperationalError(MALFORMED, "Malformed packet") from exc
 
 
 def _context(config: MySqlConfig) -> ssl.SSLContext:
-    """What only encrypts does not load the authorities that this machine trusts: that takes longer than all the rest of a connection."""
+    """What only encrypts does not load the authorities that this machine trusts: that
+    takes longer than all the rest of a connection.
+    """
     checks = config.ssl_mode not in ("preferred", "required")
     try:
-        context = ssl.create_default_context(cafile=config.ssl_ca) if checks or config.ssl_ca else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = (
+            ssl.create_default_context(cafile=config.ssl_ca)
+            if checks or config.ssl_ca
+            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )
         if config.ssl_cert:
             context.load_cert_chain(config.ssl_cert, config.ssl_key)
     except OSError as exc:
-        raise ConfigError(f"the files that ssl_ca, ssl_cert and ssl_key name cannot be used ({type(exc).__name__})") from None
+        raise ConfigError(
+            f"the files that ssl_ca, ssl_cert and ssl_key name cannot be used ({type(exc).__name__})"
+        ) from None
     context.check_hostname = config.ssl_mode == "verify_identity"
     if not checks:
         context.verify_mode = ssl.CERT_NONE
@@ -234,7 +254,9 @@ def _context(config: MySqlConfig) -> ssl.SSLContext:
 
 
 async def _settle(connection: Connection, config: MySqlConfig) -> None:
-    """The session's settings: strict, in UTC, each statement on what is committed when it begins, and no lock waited for without end."""
+    """The session's settings: strict, in UTC, each statement on what is committed when
+    it begins, and no lock waited for without end.
+    """
     patience = max(1, int(config.command_timeout / 2))
     await connection.tell(
         f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {patience}, max_sort_length = {SORTED_BYTES}"

@@ -1,6 +1,8 @@
-"""The errors of MySQL and MariaDB as ours, most specific first. What is not known here is not retryable.
+"""The errors of MySQL and MariaDB as ours, most specific first. What is not known here
+is not retryable.
 
-Servers quote what they were given: of a server's message only its number is passed on, which cannot hold a value of a record or a secret.
+Servers quote what they were given: of a server's message only its number is passed on,
+which cannot hold a value of a record or a secret.
 """
 
 from __future__ import annotations
@@ -11,11 +13,20 @@ from asyncmy import errors as my
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from memory.adapters.sql.server.pool import PoolTimeout
-from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.domain.errors import (
+    ConfigError,
+    InvalidInput,
+    StoreError,
+    StoreFull,
+    StoreTimeout,
+    StoreUnavailable,
+)
 
 DUPLICATE, NO_VALUE, NO_COLUMN, MALFORMED = 1062, 1048, 1054, 2027
 COLLISIONS = frozenset({1213, 1205, 1020})
-"""Deadlock; a lock waited for too long; a record changed since it was read (MariaDB with `innodb_snapshot_isolation`)."""
+"""Deadlock; a lock waited for too long; a record changed since it was read (MariaDB
+with `innodb_snapshot_isolation`).
+"""
 LOST = range(2000, 2100)
 """The driver's own: no connection, or none any more."""
 
@@ -33,7 +44,11 @@ def original(error: BaseException) -> BaseException:
 def number_of(error: BaseException) -> int:
     """The number of a server's or the driver's error, 0 where it has none."""
     cause = original(error)
-    return cause.args[0] if isinstance(cause, my.MySQLError) and cause.args and isinstance(cause.args[0], int) else 0
+    return (
+        cause.args[0]
+        if isinstance(cause, my.MySQLError) and cause.args and isinstance(cause.args[0], int)
+        else 0
+    )
 
 
 def server_said(error: BaseException) -> bool:
@@ -42,7 +57,9 @@ def server_said(error: BaseException) -> bool:
 
 
 def is_collision(error: BaseException) -> bool:
-    """Two transactions got in each other's way: nothing of this one is to be kept, and it may be done again at once."""
+    """Two transactions got in each other's way: nothing of this one is to be kept, and
+    it may be done again at once.
+    """
     return number_of(error) in COLLISIONS
 
 
@@ -75,9 +92,15 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         return _of_number(store, place, number_of(cause), type(cause).__name__, _denied(cause))
     match cause:
         case NotTrusted():
-            return StoreUnavailable(store, f"the certificate of {place} is not trusted: name the file of its authority with ssl_ca")
+            return StoreUnavailable(
+                store,
+                f"the certificate of {place} is not trusted: name the file of its authority with ssl_ca",
+            )
         case PoolTimeout():
-            return StoreTimeout(store, "every connection of the pool was busy for too long; raise pool_size, or ask less at once")
+            return StoreTimeout(
+                store,
+                "every connection of the pool was busy for too long; raise pool_size, or ask less at once",
+            )
         case TimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")
         case OSError() | EOFError():
@@ -94,13 +117,37 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
         ConfigError,
         "the user may not do this at {place}{denied}; docs/backends.md lists the rights it needs",
     ),
-    (frozenset({1045, 1698, 1251, 2049, 2059, 2061, 1862, 3118}), ConfigError, "{place} refuses the user or the password"),
+    (
+        frozenset({1045, 1698, 1251, 2049, 2059, 2061, 1862, 3118}),
+        ConfigError,
+        "{place} refuses the user or the password",
+    ),
     (frozenset({1049}), ConfigError, "there is no such database at {place}; create it, or name another"),
-    (frozenset({1021, 1037, 1038, 1041, 1114, 3019}), StoreFull, "the server has no room left; nothing of the call was kept"),
-    (frozenset({1153, 1301}), InvalidInput, "is larger than the server's max_allowed_packet lets through; raise it there"),
-    (frozenset({1969, 3024, 1317}), StoreTimeout, "the server ended the call: it took too long, or someone killed it"),
-    (COLLISIONS, StoreUnavailable, "other transactions kept getting in the way; nothing of the call was kept; try again"),
-    (NO_ROOM | {1461}, StoreUnavailable, "{place} has no connection or statement to spare; lower pool_size or raise its limits"),
+    (
+        frozenset({1021, 1037, 1038, 1041, 1114, 3019}),
+        StoreFull,
+        "the server has no room left; nothing of the call was kept",
+    ),
+    (
+        frozenset({1153, 1301}),
+        InvalidInput,
+        "is larger than the server's max_allowed_packet lets through; raise it there",
+    ),
+    (
+        frozenset({1969, 3024, 1317}),
+        StoreTimeout,
+        "the server ended the call: it took too long, or someone killed it",
+    ),
+    (
+        COLLISIONS,
+        StoreUnavailable,
+        "other transactions kept getting in the way; nothing of the call was kept; try again",
+    ),
+    (
+        NO_ROOM | {1461},
+        StoreUnavailable,
+        "{place} has no connection or statement to spare; lower pool_size or raise its limits",
+    ),
     (READ_ONLY, StoreUnavailable, "{place} is read-only just now: a replica, or under maintenance"),
     (
         frozenset({1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, *LOST}),
@@ -112,7 +159,9 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
 
 
 _DENIED = re.compile(r"^([A-Z][A-Z ,]{2,60}) command denied to user .* for table ([\w`'.$-]{1,200})$")
-"""What the server says of a missing right: it names a command and a table of ours, and no value."""
+"""What the server says of a missing right: it names a command and a table of ours, and
+no value.
+"""
 
 
 def _denied(cause: my.MySQLError) -> str:

@@ -12,7 +12,12 @@ from memory.adapters.sql.conditions import Condition, Conditions, SortKey
 from memory.adapters.sql.server.filters import ExactShaper
 from memory.adapters.sql.shapes import Shape, Values
 
-_LISTED = {"s": "listed.value", "i": "CAST(listed.value AS SIGNED)", "f": "CAST(listed.value AS DOUBLE)", "b": "UNHEX(listed.value)"}
+_LISTED = {
+    "s": "listed.value",
+    "i": "CAST(listed.value AS SIGNED)",
+    "f": "CAST(listed.value AS DOUBLE)",
+    "b": "UNHEX(listed.value)",
+}
 """A listed value as its column holds it, see `MyShaper.listed`."""
 
 
@@ -20,10 +25,18 @@ class MyShaper(ExactShaper):
     """Shapes whose lists are JSON."""
 
     def listed(self, code: str, wanted: Values) -> tuple[str, Any]:
-        """A JSON array of texts: a number in it could be taken for another kind. Short texts are said to be: the servers hash no long ones."""
-        texts = wanted if code == "s" else [v.hex() if code == "b" else repr(v) if code == "f" else str(v) for v in wanted]
+        """A JSON array of texts: a number in it could be taken for another kind. Short
+        texts are said to be: the servers hash no long ones.
+        """
+        texts = (
+            wanted
+            if code == "s"
+            else [v.hex() if code == "b" else repr(v) if code == "f" else str(v) for v in wanted]
+        )
         longest = max(map(len, texts))
-        return code + ("64" if longest <= 64 else "512" if longest <= 512 else ""), json.dumps(texts, separators=(",", ":"))
+        return code + ("64" if longest <= 64 else "512" if longest <= 512 else ""), json.dumps(
+            texts, separators=(",", ":")
+        )
 
 
 class MyConditions(Conditions):
@@ -34,7 +47,12 @@ class MyConditions(Conditions):
             case ("owing", wanted):
                 return self._table.c.owing.is_not(None) if wanted else self._table.c.owing.is_(None)
             case ("any", field, code):
-                return self._present(field, self.column(field).in_(self._each(code, str(getattr(self._table.c.body.type, "collation", "")))))
+                return self._present(
+                    field,
+                    self.column(field).in_(
+                        self._each(code, str(getattr(self._table.c.body.type, "collation", "")))
+                    ),
+                )
             case _:
                 return super().filter(shape)
 
@@ -45,9 +63,12 @@ class MyConditions(Conditions):
         return sa.select(sa.literal_column(_LISTED[code[0]])).select_from(sa.text(table).bindparams(wanted))
 
     def after(self, shape: Shape) -> Condition:
-        """Key by key, and the first once more by itself: a comparison of whole tuples is not looked up in an index."""
+        """Key by key, and the first once more by itself: a comparison of whole tuples
+        is not looked up in an index.
+        """
         keys: list[SortKey] = [
-            (self.column(field), field, descending, None if code is None else self.value(code)) for field, descending, code in shape[1]
+            (self.column(field), field, descending, None if code is None else self.value(code))
+            for field, descending, code in shape[1]
         ]
         column, field, descending, value = keys[0]
         behind = self.lexically(keys)

@@ -1,4 +1,6 @@
-"""MySQL and MariaDB where they differ, by the version string of the server. Everything else is written so that both take it."""
+"""MySQL and MariaDB where they differ, by the version string of the server. Everything
+else is written so that both take it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ from memory.domain.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Flavour:
-    """`collation` compares text by its code points and does not pad it with spaces. `statement_limit` makes the server end a statement that nobody
-    waits for any more, where it can.
+    """`collation` compares text by its code points and does not pad it with spaces.
+    `statement_limit` makes the server end a statement that nobody waits for any more,
+    where it can.
     """
 
     product: str
@@ -30,5 +33,7 @@ def flavour_of(version: str, store: str) -> Flavour:
     numbers = tuple(map(int, re.findall(r"\d+", version.removeprefix("5.5.5-"))[:3]))
     if numbers < flavour.oldest:
         oldest = ".".join(map(str, flavour.oldest))
-        raise ConfigError(f"store '{store}': the server is {flavour.product} {version}; version {oldest} or later is needed")
+        raise ConfigError(
+            f"store '{store}': the server is {flavour.product} {version}; version {oldest} or later is needed"
+        )
     return flavour

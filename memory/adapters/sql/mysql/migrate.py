@@ -1,7 +1,8 @@
 """Making the schema ready at open: one look when it is current; a lock when it is not.
 
-The lock is GET_LOCK's, which ends with its connection: many processes may open an empty database at once. The servers' DDL is not transactional;
-columns are added, and indexes made, beside readers and writers.
+The lock is GET_LOCK's, which ends with its connection: many processes may open an empty
+database at once. The servers' DDL is not transactional; columns are added, and indexes
+made, beside readers and writers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from memory.ports.collections import Collection
 PATIENCE = 60
 """Seconds to wait for another process that is making the schema ready."""
 
-_THERE = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN (?, ?)"
+_THERE = (
+    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN (?, ?)"
+)
 
 
 class MySqlSchema(Schema):
@@ -38,7 +41,9 @@ class MySqlSchema(Schema):
     forms = (BARE_FORM, FORM)
 
     def __init__(self, store: str, config: MySqlConfig, flavour: Flavour) -> None:
-        super().__init__(store, f"the database '{config.database}'", "prefix or database", TableNames(config.prefix))
+        super().__init__(
+            store, f"the database '{config.database}'", "prefix or database", TableNames(config.prefix)
+        )
         self._collation = flavour.collation
 
     def system(self) -> Sequence[sa.Table]:
@@ -51,10 +56,14 @@ class MySqlSchema(Schema):
         return [table, *[other for other in table.metadata.sorted_tables if other is not table]]
 
 
-async def make_ready(connection: Connection, config: MySqlConfig, schema: MySqlSchema, collections: Sequence[Collection]) -> Comparison:
-    """Bring the schema to what these collections need, and say how their tables are then. Many processes may do so at once.
+async def make_ready(
+    connection: Connection, config: MySqlConfig, schema: MySqlSchema, collections: Sequence[Collection]
+) -> Comparison:
+    """Bring the schema to what these collections need, and say how their tables are
+    then. Many processes may do so at once.
 
-    What it says has grown is only to be read as it was: the user may not change the tables.
+    What it says has grown is only to be read as it was: the user may not change the
+    tables.
     """
     found = await look(connection, schema, collections)
     if found is not None and found.is_ready:
@@ -70,7 +79,9 @@ async def make_ready(connection: Connection, config: MySqlConfig, schema: MySqlS
 
 
 async def may_only_read(connection: Connection, table: str) -> bool:
-    """Whether the user may not change a table: rights are checked also where no row is meant."""
+    """Whether the user may not change a table: rights are checked also where no row is
+    meant.
+    """
     try:
         await connection.tell(f"UPDATE `{table}` SET name = name WHERE 1 = 0")  # noqa: S608
     except Exception as error:
@@ -80,13 +91,20 @@ async def may_only_read(connection: Connection, table: str) -> bool:
     return False
 
 
-async def look(connection: Connection, schema: MySqlSchema, collections: Sequence[Collection]) -> Comparison | None:
+async def look(
+    connection: Connection, schema: MySqlSchema, collections: Sequence[Collection]
+) -> Comparison | None:
     """What there is; None where the tables are not all made yet."""
     form, noted, told = None, None, {}
     names = schema.names
     if await connection.fetchval(_THERE, names.version, names.registry) == 2:
-        form, noted = form_and_format([row.decode() for (row,) in await connection.fetch(f"SELECT version_num FROM `{names.version}`")])  # noqa: S608
-        told = {name.decode(): said.decode() for name, said in await connection.fetch(f"SELECT name, declaration FROM `{names.registry}`")}  # noqa: S608
+        form, noted = form_and_format(
+            [row.decode() for (row,) in await connection.fetch(f"SELECT version_num FROM `{names.version}`")]  # noqa: S608
+        )
+        told = {
+            name.decode(): said.decode()
+            for name, said in await connection.fetch(f"SELECT name, declaration FROM `{names.registry}`")  # noqa: S608
+        }
     comparison = schema.compared(form, noted, told, collections)
     return None if form is None else comparison
 
@@ -95,12 +113,18 @@ async def _change(config: MySqlConfig, schema: MySqlSchema, collections: Sequenc
     patience = {"read_timeout": PATIENCE + config.command_timeout}  # for one step
     connect = partial(dial, config, use_unicode=True, autocommit=False, **patience)
     engine = create_async_engine("mysql+asyncmy://", async_creator=connect, poolclass=NullPool)
-    name = "memory-tiers:" + blake2b(config.database.encode(), digest_size=16).hexdigest()  # locks are the server's, not a database's
+    name = (
+        "memory-tiers:" + blake2b(config.database.encode(), digest_size=16).hexdigest()
+    )  # locks are the server's, not a database's
     try:
         async with engine.connect() as connection:
-            got = await connection.scalar(sa.text("SELECT GET_LOCK(:name, :patience)"), {"name": name, "patience": PATIENCE})
+            got = await connection.scalar(
+                sa.text("SELECT GET_LOCK(:name, :patience)"), {"name": name, "patience": PATIENCE}
+            )
             if not got:
-                raise StoreTimeout(schema.store, "another process has been changing the schema for too long; try again")
+                raise StoreTimeout(
+                    schema.store, "another process has been changing the schema for too long; try again"
+                )
             found = await connection.run_sync(schema.change, collections)
             first = f"INSERT INTO `{schema.names.numbers}` (name, given) VALUES ('records', 0) ON DUPLICATE KEY UPDATE given = given"  # noqa: S608
             await connection.execute(sa.text(first))

@@ -24,27 +24,43 @@ class MyDirectory(ServerDirectory[Connection]):
         super().__init__(names, thresholds)
         table = self._table = f"`{names.partitions}`"
         self._add_sql = f"INSERT INTO {table} (number, tenant, scope, generation) VALUES (?, ?, ?, 0) ON DUPLICATE KEY UPDATE number = number"  # noqa: S608
-        self._raise_sql = f"UPDATE {table} SET generation = GREATEST(generation + ?, ?) WHERE tenant = ? AND scope = ?"  # noqa: S608
+        self._raise_sql = (
+            f"UPDATE {table} SET generation = GREATEST(generation + ?, ?) WHERE tenant = ? AND scope = ?"  # noqa: S608
+        )
         self._one_sql = f"SELECT number, generation FROM {table} WHERE tenant = ? AND scope = ?"  # noqa: S608
         self._set_sql = f"UPDATE {table} SET generation = ? WHERE number = ?"  # noqa: S608
         self._of_tenant_sql = f"SELECT number FROM {table} WHERE tenant = ? ORDER BY number"  # noqa: S608
         self._all_sql = f"SELECT number FROM {table} ORDER BY number"  # noqa: S608
 
-    async def _find(self, connection: Connection, tenant: str, scopes: Sequence[str]) -> list[tuple[str, int, int]]:
+    async def _find(
+        self, connection: Connection, tenant: str, scopes: Sequence[str]
+    ) -> list[tuple[str, int, int]]:
         wanted = padded(scopes)
         sql = f"SELECT scope, number, generation FROM {self._table} WHERE tenant = ? AND scope IN {in_list(len(wanted))}"  # noqa: S608
-        return [(scope.decode(), number, generation) for scope, number, generation in await connection.fetch(sql, tenant, *wanted)]
+        return [
+            (scope.decode(), number, generation)
+            for scope, number, generation in await connection.fetch(sql, tenant, *wanted)
+        ]
 
     async def _add(self, connection: Connection, partitions: Sequence[tuple[Partition, int]]) -> None:
         for partition, number in partitions:
             await connection.change(self._add_sql, number, partition.tenant, partition.scope)
 
-    async def _lock(self, connection: Connection, numbers: Sequence[int], exclusively: bool) -> Sequence[tuple[int, int]]:
+    async def _lock(
+        self, connection: Connection, numbers: Sequence[int], exclusively: bool
+    ) -> Sequence[tuple[int, int]]:
         wanted = padded(numbers)
         which = f"SELECT number, generation FROM {self._table} WHERE number IN {in_list(len(wanted))} ORDER BY number"  # noqa: S608
-        return [(n, g) for n, g in await connection.fetch(f"{which} {'FOR UPDATE' if exclusively else 'LOCK IN SHARE MODE'}", *wanted)]
+        return [
+            (n, g)
+            for n, g in await connection.fetch(
+                f"{which} {'FOR UPDATE' if exclusively else 'LOCK IN SHARE MODE'}", *wanted
+            )
+        ]
 
-    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Known | None:
+    async def _raise(
+        self, connection: Connection, partition: Partition, least: int, step: int
+    ) -> Known | None:
         await connection.change(self._raise_sql, step, least, partition.tenant, partition.scope)
         found = await connection.fetchrow(self._one_sql, partition.tenant, partition.scope)
         return None if found is None else Known(*found)
@@ -57,22 +73,39 @@ class MyDirectory(ServerDirectory[Connection]):
         """By the index of roles: marks and tombstones have none."""
         found: set[Partition] = set()
         for table in tables:
-            rows = await connection.fetch(f"SELECT DISTINCT tenant, scope FROM `{table}` WHERE role IS NULL AND row_type = '{MARK}'")  # noqa: S608
+            rows = await connection.fetch(
+                f"SELECT DISTINCT tenant, scope FROM `{table}` WHERE role IS NULL AND row_type = '{MARK}'"  # noqa: S608
+            )
             found |= {Partition(shown(tenant), shown(scope)) for tenant, scope in rows}
         return found
 
     def _named(self, tables: Sequence[str]) -> list[str]:
         return [f"`{name}`" for name in tables]
 
-    async def _list(self, connection: Connection, which: str, values: Sequence[int | str]) -> list[tuple[int, Partition, int]]:
-        rows = await connection.fetch(f"SELECT p.number, p.tenant, p.scope, p.generation FROM {self._table} AS p {which}", *values)  # noqa: S608
-        return [(number, Partition(shown(tenant), shown(scope)), generation) for number, tenant, scope, generation in rows]
+    async def _list(
+        self, connection: Connection, which: str, values: Sequence[int | str]
+    ) -> list[tuple[int, Partition, int]]:
+        rows = await connection.fetch(
+            f"SELECT p.number, p.tenant, p.scope, p.generation FROM {self._table} AS p {which}",  # noqa: S608
+            *values,
+        )
+        return [
+            (number, Partition(shown(tenant), shown(scope)), generation)
+            for number, tenant, scope, generation in rows
+        ]
 
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
         for some in portions(sorted(numbers), self._thresholds.listed):
             wanted = padded(some)
-            await connection.change(f"DELETE FROM {self._table} WHERE number IN {in_list(len(wanted))}", *wanted)  # noqa: S608
+            await connection.change(
+                f"DELETE FROM {self._table} WHERE number IN {in_list(len(wanted))}",  # noqa: S608
+                *wanted,
+            )
 
     async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
-        rows = await connection.fetch(self._all_sql) if tenant is None else await connection.fetch(self._of_tenant_sql, tenant)
+        rows = (
+            await connection.fetch(self._all_sql)
+            if tenant is None
+            else await connection.fetch(self._of_tenant_sql, tenant)
+        )
         return [number for (number,) in rows]

@@ -1,12 +1,17 @@
-"""The tables on MySQL and MariaDB: those of the adapter itself, one for each collection, and one for its words.
+"""The tables on MySQL and MariaDB: those of the adapter itself, one for each
+collection, and one for its words.
 
-What names a record or a partition is bytes, UTF-8 or a UUID's sixteen: they compare exactly and without padding on every server, and an index key
-counts them one by one (3,072 at most). Other text is LONGTEXT under the server's collation that goes by code point and does not pad, readable in
-every client. Moments are microseconds since 1970 in a BIGINT: DATETIME(6) is documented from the year 1000 on only, and a session's time zone
-cannot shift an integer.
+What names a record or a partition is bytes, UTF-8 or a UUID's sixteen: they compare
+exactly and without padding on every server, and an index key counts them one by one
+(3,072 at most). Other text is LONGTEXT under the server's collation that goes by code
+point and does not pad, readable in every client. Moments are microseconds since 1970 in
+a BIGINT: DATETIME(6) is documented from the year 1000 on only, and a session's time
+zone cannot shift an integer.
 
-`number` is a record's own for good and given by the adapter (`batch.Numbers`): new rows go to the end of the table, other indexes refer to it in
-eight bytes. Some columns are NULL in nearly every row: the servers have no partial indexes, and an index over such a column is nearly as good.
+`number` is a record's own for good and given by the adapter (`batch.Numbers`): new rows
+go to the end of the table, other indexes refer to it in eight bytes. Some columns are
+NULL in nearly every row: the servers have no partial indexes, and an index over such a
+column is nearly as good.
 """
 
 from __future__ import annotations
@@ -15,7 +20,17 @@ from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, INTEGER, LONGBLOB, LONGTEXT, SMALLINT, TINYINT, VARBINARY, VARCHAR
+from sqlalchemy.dialects.mysql import (
+    BIGINT,
+    DOUBLE,
+    INTEGER,
+    LONGBLOB,
+    LONGTEXT,
+    SMALLINT,
+    TINYINT,
+    VARBINARY,
+    VARCHAR,
+)
 
 from memory.adapters.sql import schema
 from memory.adapters.sql.codec import ID
@@ -30,7 +45,11 @@ from memory.ports.collections import Collection, FieldType
 _LONG_KINDS = (FieldType.TEXT, FieldType.TAGS, FieldType.BYTES)
 
 LONG, FLAG = BIGINT(), TINYINT()
-OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_row_format": "DYNAMIC", "mysql_charset": "utf8mb4"}
+OPTIONS: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_row_format": "DYNAMIC",
+    "mysql_charset": "utf8mb4",
+}
 
 
 def types(collation: str) -> ColumnTypes:
@@ -64,15 +83,25 @@ def system_tables(metadata: sa.MetaData, collation: str, names: TableNames) -> N
     )
 
 
-def collection_table(metadata: sa.MetaData, collection: Collection, collation: str, names: TableNames) -> sa.Table:
+def collection_table(
+    metadata: sa.MetaData, collection: Collection, collation: str, names: TableNames
+) -> sa.Table:
     """The table of a collection with its indexes.
 
-    `length` is the number of words, `owing` 1 where something is owed, `lexemes` the segment of the table of words that the record's are in, 0 while
-    they are still to come.
+    `length` is the number of words, `owing` 1 where something is owed, `lexemes` the
+    segment of the table of words that the record's are in, 0 while they are still to
+    come.
     """
     name = collection.name
-    columns = [sa.Column("number", LONG, primary_key=True, autoincrement=False), *row_columns(collection, types(collation))]
-    columns += [sa.Column("length", LONG, nullable=False), sa.Column("owing", FLAG, nullable=True), sa.Column("lexemes", LONG, nullable=True)]
+    columns = [
+        sa.Column("number", LONG, primary_key=True, autoincrement=False),
+        *row_columns(collection, types(collation)),
+    ]
+    columns += [
+        sa.Column("length", LONG, nullable=False),
+        sa.Column("owing", FLAG, nullable=True),
+        sa.Column("lexemes", LONG, nullable=True),
+    ]
     info = {REQUIRED: collection.required, PARTITIONS: names.partitions}
     key = sa.UniqueConstraint("tenant", "id", name=f"uq_{name}")
     table = sa.Table(names.table(name), metadata, *columns, key, info=info, **OPTIONS)
@@ -87,7 +116,9 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
     index("owing", "owing")
     if collection.texts:
         index("lexemes", "lexemes", "partition_no")
-    index("role", "role", "tier", "created_at", mysql_length={"tier": INDEXED_CHARACTERS})  # the few that pass; and of the homes those that are old
+    index(
+        "role", "role", "tier", "created_at", mysql_length={"tier": INDEXED_CHARACTERS}
+    )  # the few that pass; and of the homes those that are old
     fields = {field_column(f.name): f.type for f in collection.fields}
     for label, over, _ in indexes(collection):
         lengths = {column: INDEXED_CHARACTERS for column in over if fields.get(column) in _LONG_KINDS}
@@ -110,15 +141,25 @@ def collection_words(metadata: sa.MetaData, collection: Collection, names: Table
 
 
 @lru_cache(maxsize=256)
-def table_of(collection: Collection, collation: str, names: TableNames, stored: Collection | None = None) -> sa.Table:
-    """A collection's table, declared once a process, or as it is `stored`; its words are in the same metadata.
+def table_of(
+    collection: Collection, collation: str, names: TableNames, stored: Collection | None = None
+) -> sa.Table:
+    """A collection's table, declared once a process, or as it is `stored`; its words
+    are in the same metadata.
 
     A name that no table can have is refused.
     """
     if stored is not None:
-        return with_absent(table_of.__wrapped__(stored, collation, names), Growth(stored, collection), types(collation))
+        return with_absent(
+            table_of.__wrapped__(stored, collation, names), Growth(stored, collection), types(collation)
+        )
     name = collection.name
-    if not name.isidentifier() or not name.isascii() or names.is_taken(name) or len(name) > LONGEST_COLLECTION:
+    if (
+        not name.isidentifier()
+        or not name.isascii()
+        or names.is_taken(name)
+        or len(name) > LONGEST_COLLECTION
+    ):
         raise ConfigError(
             f"collection '{name}': the name must be a plain ASCII identifier of at most {LONGEST_COLLECTION} characters that is none of the "
             f"adapter's own tables and does not begin with '{DEFAULT_PREFIX}'"

@@ -1,4 +1,6 @@
-"""Searches by words: the server finds and counts, the arithmetic of `memory.ports.text` ranks, and rows are read from the best down."""
+"""Searches by words: the server finds and counts, the arithmetic of `memory.ports.text`
+ranks, and rows are read from the best down.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class TooManyPending(Exception):
     """So many records wait to be indexed that this is to be done first."""
 
 
-async def search(connection: Connection, table: MyTable, directory: MyDirectory, wanted: Search, most_waiting: int) -> list[Hit]:
+async def search(
+    connection: Connection, table: MyTable, directory: MyDirectory, wanted: Search, most_waiting: int
+) -> list[Hit]:
     """The best hits, best first.
 
     Raises `TooManyPending` where more than `most_waiting` records are not indexed yet.
@@ -55,12 +59,14 @@ async def search(connection: Connection, table: MyTable, directory: MyDirectory,
     return [Hit(head, score) for head, score in best]
 
 
-# -- what is found ----------------------------------------------------------------------------------------------------
+# -- what is found ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How many records there are, how many words in them, and the postings of each word: rows of number, packed counts, and number of words."""
+    """How many records there are, how many words in them, and the postings of each
+    word: rows of number, packed counts, and number of words.
+    """
 
     documents: int
     total: int
@@ -71,7 +77,9 @@ class Found:
         return sum(map(len, self.held[stem]))
 
     async def scored(self, collection: Collection, stems: Sequence[str]) -> Candidates:
-        """Every record that holds one of these words, scored by BM25F with the statistics of exactly the asked partitions and roles."""
+        """Every record that holds one of these words, scored by BM25F with the
+        statistics of exactly the asked partitions and roles.
+        """
         average = self.total / self.documents if self.documents else 0.0
         held = [np.concatenate(self.held[stem]) for stem in stems if self.held[stem]]
         if not held:
@@ -82,7 +90,9 @@ class Found:
             frequencies = lexical.weighed(collection, rows[:, 1])
             rows, frequencies = rows[frequencies > 0], frequencies[frequencies > 0]
             at = np.searchsorted(ids, rows[:, 0])
-            scores[at] += gained(rarity(self.documents, len(rows)), frequencies, norms(rows[:, 2].astype(np.float64), average))
+            scores[at] += gained(
+                rarity(self.documents, len(rows)), frequencies, norms(rows[:, 2].astype(np.float64), average)
+            )
             matched[at] = True
         return Candidates(ids[matched], scores[matched])
 
@@ -92,9 +102,16 @@ _WAITING, _COUNTED, _POSTINGS = range(3)
 
 
 async def find(
-    connection: Connection, table: MyTable, numbers: Sequence[int], stems: Sequence[str], roles: frozenset[Role], most_waiting: int
+    connection: Connection,
+    table: MyTable,
+    numbers: Sequence[int],
+    stems: Sequence[str],
+    roles: frozenset[Role],
+    most_waiting: int,
 ) -> Found:
-    """What these partitions' records of these roles hold of the words, of which there may be none."""
+    """What these partitions' records of these roles hold of the words, of which there
+    may be none.
+    """
     documents = total = 0
     found: dict[str, list[Postings]] = {stem: [] for stem in stems}
     for some in portions(numbers, table.thresholds.listed):
@@ -110,28 +127,43 @@ async def find(
         seen = _add_waiting(waiting, roles, found)
         if d != everything:
             seen = np.concatenate([seen, await _others(connection, table, some, roles)])
-        for word, postings in await table.words.found(stems, [(row[1], row[5]) for row in rows if row[0] == _POSTINGS]):
+        for word, postings in await table.words.found(
+            stems, [(row[1], row[5]) for row in rows if row[0] == _POSTINGS]
+        ):
             found[word].append(postings[~np.isin(postings[:, 0], seen)] if len(seen) else postings)
     return Found(documents, total, found)
 
 
-def _asking(table: MyTable, numbers: Sequence[int], stems: Sequence[str], roles: frozenset[Role], most_waiting: int) -> tuple[str, Values]:
-    """One statement, so that all is as it stood in one moment: how many records there are, of these roles, and how many words in them; the rows whose
-    words are not indexed; the contents of the words' buckets."""
+def _asking(
+    table: MyTable, numbers: Sequence[int], stems: Sequence[str], roles: frozenset[Role], most_waiting: int
+) -> tuple[str, Values]:
+    """One statement, so that all is as it stood in one moment: how many records there
+    are, of these roles, and how many words in them; the rows whose words are not
+    indexed; the contents of the words' buckets.
+    """
     wanted = padded(numbers)
     there = f"partition_no IN {in_list(len(wanted))}"
     ours = f"role IN ({', '.join([repr(role.value) for role in sorted(roles)])})"
-    sums = ", ".join([f"CAST(COALESCE(SUM(CASE WHEN {ours} THEN {what} ELSE 0 END), 0) AS SIGNED)" for what in ("1", "length")])
+    sums = ", ".join(
+        [
+            f"CAST(COALESCE(SUM(CASE WHEN {ours} THEN {what} ELSE 0 END), 0) AS SIGNED)"
+            for what in ("1", "length")
+        ]
+    )
     counted = f"SELECT {_COUNTED}, COUNT(*), {sums}, NULL, NULL FROM {table.quoted} FORCE INDEX (`ix_{table.name}_members`) WHERE {there}"  # noqa: S608
     if table.words is None or not stems:
         return counted, wanted
     postings, values = table.words.asking(numbers, stems)
-    waiting = f"SELECT {_WAITING}, w.number, 0, 0, w.role, w.words FROM ({table.pending} AND {there} LIMIT ?) AS w"  # noqa: S608
+    waiting = (
+        f"SELECT {_WAITING}, w.number, 0, 0, w.role, w.words FROM ({table.pending} AND {there} LIMIT ?) AS w"  # noqa: S608
+    )
     held = f"SELECT {_POSTINGS}, p.bucket, 0, 0, NULL, p.postings FROM ({postings}) AS p"  # noqa: S608
     return f"{counted} UNION ALL {waiting} UNION ALL {held}", [*wanted, *wanted, most_waiting + 1, *values]
 
 
-def _add_waiting(rows: Sequence[Sequence[Any]], roles: frozenset[Role], found: Mapping[str, list[Postings]]) -> Ints:
+def _add_waiting(
+    rows: Sequence[Sequence[Any]], roles: frozenset[Role], found: Mapping[str, list[Postings]]
+) -> Ints:
     """Add what rows hold whose words are not indexed; the numbers of all such rows."""
     asked = {role.value for role in roles}
     for number, _, _, role, words in rows:
@@ -143,7 +175,9 @@ def _add_waiting(rows: Sequence[Sequence[Any]], roles: frozenset[Role], found: M
     return np.array([row[0] for row in rows], np.int64)
 
 
-async def _others(connection: Connection, table: MyTable, numbers: Sequence[int], roles: frozenset[Role]) -> Ints:
+async def _others(
+    connection: Connection, table: MyTable, numbers: Sequence[int], roles: frozenset[Role]
+) -> Ints:
     """The numbers of the records there that have other roles."""
     values: Values = padded(numbers)
     asked = question(table, _of_other_roles, (len(values), roles), values)
@@ -158,12 +192,14 @@ def _of_other_roles(table: Any, shape: Shape) -> sa.Select[Any]:
     return named.with_hint(table.table, f"FORCE INDEX (`ix_{table.name}_members`)", "mysql")
 
 
-# -- rows -------------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class There:
-    """Where rows are read: what was asked, and the partitions. A record that has moved elsewhere since it was found is no hit any more."""
+    """Where rows are read: what was asked, and the partitions. A record that has moved
+    elsewhere since it was found is no hit any more.
+    """
 
     connection: Connection
     table: MyTable
@@ -175,8 +211,12 @@ class There:
         assert not isinstance(self.asked.where, Everywhere)  # noqa: S101 - only candidates ask for it
         return self.asked.where.tenant
 
-    async def rows(self, numbers: Sequence[int], columns: tuple[str, ...], named: Sequence[str] = ()) -> list[Columns]:
-        """The live rows of these numbers, and of these ids, in the asked roles, that the filter lets through, each with its number before it."""
+    async def rows(
+        self, numbers: Sequence[int], columns: tuple[str, ...], named: Sequence[str] = ()
+    ) -> list[Columns]:
+        """The live rows of these numbers, and of these ids, in the asked roles, that
+        the filter lets through, each with its number before it.
+        """
         rows: dict[int, Columns] = {}
         most = self.table.thresholds.listed
         for some, ids in zip_longest(portions(numbers, most), portions(named, most), fillvalue=()):
@@ -191,13 +231,17 @@ class There:
         if named:
             values += (self.tenant, *map(id_bytes, named))
             chosen = self.table.shaper.filter(self.asked.filter, values)
-        return question(self.table, _choose, (columns, len(numbers), len(named), self.asked.roles, chosen), values)
+        return question(
+            self.table, _choose, (columns, len(numbers), len(named), self.asked.roles, chosen), values
+        )
 
 
 async def best_of(
     there: There, scored: Candidates, limit: int, selection: Selection, named: Sequence[str] = ()
 ) -> tuple[list[tuple[Head, float]], list[Head]]:
-    """The best so many that the filter lets through, with their scores, best first and ties by id; and those of these ids that it does."""
+    """The best so many that the filter lets through, with their scores, best first and
+    ties by id; and those of these ids that it does.
+    """
     best: list[tuple[Head, float]] = []
     those: list[Head] = []
     seen, step, wanted = 0, limit + limit // 4, frozenset(named)
@@ -212,14 +256,21 @@ async def best_of(
     return best[:limit], those
 
 
-async def _heads(there: There, scores: Mapping[int, float], wanted: int, selection: Selection, named: Sequence[str]) -> list[tuple[int, Head]]:
-    """The best `wanted` among the records of these numbers that the filter lets through, and those of these ids, in no order."""
+async def _heads(
+    there: There, scores: Mapping[int, float], wanted: int, selection: Selection, named: Sequence[str]
+) -> list[tuple[int, Head]]:
+    """The best `wanted` among the records of these numbers that the filter lets
+    through, and those of these ids, in no order.
+    """
     numbers = list(scores)
     if len(numbers) > 2 * wanted:  # where many tie the id decides: only ids are read first
         told = await there.rows(numbers, ("id",))
         numbers = [number for number, _ in sorted(told, key=lambda row: (-scores[row[0]], row[1]))[:wanted]]
     rows = await there.rows(numbers, selection.columns, named)
-    read = [(number, selection.read(dict(zip(selection.columns, row, strict=True)))) async for number, *row in paced(rows)]
+    read = [
+        (number, selection.read(dict(zip(selection.columns, row, strict=True))))
+        async for number, *row in paced(rows)
+    ]
     return [(number, head) for number, head in read if head is not None]
 
 

@@ -1,4 +1,6 @@
-"""What the server's settings promise, read at open: whether what it acknowledges is safe, how large a record may be, and that it is strict."""
+"""What the server's settings promise, read at open: whether what it acknowledges is
+safe, how large a record may be, and that it is strict.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _READ = """SELECT VERSION(), @@SESSION.sql_mode, @@SESSION.time_zone, @@max_allo
 _UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
 _BINLOG_FORMAT = "SHOW VARIABLES LIKE 'binlog_format'"
 _BESIDES = 65_536
-"""Bytes of a packet that are not the record's: its names, its bookkeeping, the protocol's own."""
+"""Bytes of a packet that are not the record's: its names, its bookkeeping, the
+protocol's own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,25 @@ class Settings:
                 break
         version, mode = version.decode(), mode.decode()
         if "STRICT_ALL_TABLES" not in mode.split(",") or zone != b"+00:00":
-            raise ConfigError(f"store '{store}': the server does not let a session be strict and in UTC (a proxy in between?)")
+            raise ConfigError(
+                f"store '{store}': the server does not let a session be strict and in UTC (a proxy in between?)"
+            )
         if binlog and [bytes(value) for _, value in await connection.fetch(_BINLOG_FORMAT)] == [b"STATEMENT"]:
-            raise ConfigError(f"store '{store}': binlog_format = STATEMENT cannot log writes under READ COMMITTED; set it to ROW or MIXED")
+            raise ConfigError(
+                f"store '{store}': binlog_format = STATEMENT cannot log writes under READ COMMITTED; set it to ROW or MIXED"
+            )
         started = datetime.fromtimestamp(int(now) - int(uptime), UTC).isoformat()
-        return Settings(flavour_of(version, store), version, mode, packet, flush, timedelta(seconds=every), bool(binlog), sync, started)
+        return Settings(
+            flavour_of(version, store),
+            version,
+            mode,
+            packet,
+            flush,
+            timedelta(seconds=every),
+            bool(binlog),
+            sync,
+            started,
+        )
 
     @property
     def advice(self) -> str:
@@ -71,7 +89,9 @@ class Settings:
         return {**facts, "advice": self.advice} if self.advice else facts
 
     def limit(self, claims: Capabilities) -> Capabilities:
-        """What remains of the claims. A record takes up to a third more in a packet than its own size: tags are quoted there."""
+        """What remains of the claims. A record takes up to a third more in a packet
+        than its own size: tags are quoted there.
+        """
         limited = replace(claims, max_record_bytes=max(0, self.packet - _BESIDES) * 3 // 4)
         if not self.advice:
             return limited

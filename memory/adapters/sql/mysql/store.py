@@ -12,7 +12,15 @@ from memory.adapters.sql.mysql.batch import MyBatch, Numbers, annotate, put_abse
 from memory.adapters.sql.mysql.candidates import candidates
 from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
-from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, is_read_only, no_room, number_of, server_said, translate
+from memory.adapters.sql.mysql.errors import (
+    NO_COLUMN,
+    is_collision,
+    is_read_only,
+    no_room,
+    number_of,
+    server_said,
+    translate,
+)
 from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready, may_only_read
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.search import TooManyPending, search
@@ -42,17 +50,21 @@ _SIZE = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FRO
 
 
 class MySqlStore(ServerStore[Connection, MyTable]):
-    """Records in a database of MySQL 8.0.19 or MariaDB 10.6 or later: one table a collection. See `MySqlConfig` for options.
+    """Records in a database of MySQL 8.0.19 or MariaDB 10.6 or later: one table a
+    collection. See `MySqlConfig` for options.
 
-    Many processes may use it at once. What is acknowledged is as safe as the server's settings make it: with `innodb_flush_log_at_trx_commit` other
-    than 1, or a binary log that is not synced, the store does not claim to be durable and says what to change.
-    Texts that are alike in their first 64 KiB have no order among them.
+    Many processes may use it at once. What is acknowledged is as safe as the server's
+    settings make it: with `innodb_flush_log_at_trx_commit` other than 1, or a binary
+    log that is not synced, the store does not claim to be durable and says what to
+    change. Texts that are alike in their first 64 KiB have no order among them.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
     _thresholds: Thresholds
 
-    def __init__(self, url: str, name: str = "mysql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
+    def __init__(
+        self, url: str, name: str = "mysql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
+    ) -> None:
         self._config = parse(name, url, options)
         self._my_directory = MyDirectory(TableNames(self._config.prefix), thresholds)
         super().__init__(name, self._my_directory, thresholds)
@@ -61,11 +73,18 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         self._reads_only = False
         self._unindexed: dict[str, int] = {}
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         place = self._config.socket or self._config.host, self._config.port
-        connection = await expecting("MySQL or MariaDB", self.name, *place, connect(self._config), self._server_said, lambda made: made.terminate())
+        connection = await expecting(
+            "MySQL or MariaDB",
+            self.name,
+            *place,
+            connect(self._config),
+            self._server_said,
+            lambda made: made.terminate(),
+        )
         try:
             settings = self._settings = await Settings.read(connection, self.name)
             schema = MySqlSchema(self.name, self._config, settings.flavour)
@@ -82,18 +101,31 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         self._tables = self._made(found.tables)
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
-        self._lend(self._config, lambda: connect(self._config), self._greet, Connection.goodbye, _still_good, is_read_only, no_room)
+        self._lend(
+            self._config,
+            lambda: connect(self._config),
+            self._greet,
+            Connection.goodbye,
+            _still_good,
+            is_read_only,
+            no_room,
+        )
 
     @property
     def reads_only(self) -> bool:
-        """Whether the user may change no table. What a replica refuses it may take later."""
+        """Whether the user may change no table. What a replica refuses it may take
+        later.
+        """
         return self._reads_only
 
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
         assert self._settings is not None  # noqa: S101 - it is being opened
         collation, packet = self._settings.flavour.collation, self._settings.packet
         names, stored = self._directory.names, self._stored
-        return {name: MyTable(c, names, collation, packet, self._thresholds, stored.get(name)) for name, c in collections.items()}
+        return {
+            name: MyTable(c, names, collation, packet, self._thresholds, stored.get(name))
+            for name, c in collections.items()
+        }
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         assert self._settings is not None  # noqa: S101 - it is open
@@ -106,12 +138,16 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         return number_of(error) == NO_COLUMN
 
     async def _greet(self, connection: Connection) -> None:
-        """On each new connection: behind it may be another run of the server, or another database."""
+        """On each new connection: behind it may be another run of the server, or
+        another database.
+        """
         self._directory.forget()
         self._numbers.forget()
         assert self._settings is not None  # noqa: S101 - it is open
         seconds = self._config.command_timeout
-        await connection.tell(self._settings.flavour.statement_limit.format(seconds=seconds, milliseconds=int(seconds * 1000)))
+        await connection.tell(
+            self._settings.flavour.statement_limit.format(seconds=seconds, milliseconds=int(seconds * 1000))
+        )
         if not self._capabilities.durable:
             self._epoch = (await Settings.read(connection, self.name)).started
 
@@ -121,12 +157,24 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         form, _ = await self._versions(connection)
         tables = names.all_of(await self._names(connection))
         size = int(await connection.fetchval(f"{_SIZE} AND table_name IN {in_list(len(tables))}", *tables))
-        facts: dict[str, JsonValue] = {"schema": form, "bytes": size, "pool": self._config.pool_size, **settings.facts}
+        facts: dict[str, JsonValue] = {
+            "schema": form,
+            "bytes": size,
+            "pool": self._config.pool_size,
+            **settings.facts,
+        }
         in_quarantine = int(await connection.fetchval(f"SELECT count(*) FROM `{names.quarantine}`"))  # noqa: S608
         ok = form == str(names.form)
-        return Health(ok, self._config.place, f"{settings.flavour.product} {settings.version}", self._epoch, facts, in_quarantine)
+        return Health(
+            ok,
+            self._config.place,
+            f"{settings.flavour.product} {settings.version}",
+            self._epoch,
+            facts,
+            in_quarantine,
+        )
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if len(writes) == 1 and (outcome := await self._apply_alone(writes[0])) is not None:
@@ -137,14 +185,20 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             return undone.outcomes
 
     async def _apply_alone(self, write: Write) -> Outcome | None:
-        """What became of a write that needs no transaction; None where it is to be done in one."""
+        """What became of a write that needs no transaction; None where it is to be done
+        in one.
+        """
         try:
             if isinstance(write, Put) and isinstance(write.when, Absent) and self._may_wait(write.record):
                 return await self._put(write)
             if isinstance(write, Annotate):
-                return await self._with(lambda connection: annotate(connection, self._table(write.collection), write))
+                return await self._with(
+                    lambda connection: annotate(connection, self._table(write.collection), write)
+                )
             if isinstance(write, RaiseGeneration) and write.to == 0:
-                number = await self._with(lambda connection: self._directory.raise_generation(connection, write.partition, 0))
+                number = await self._with(
+                    lambda connection: self._directory.raise_generation(connection, write.partition, 0)
+                )
                 return Outcome(Status.APPLIED, number=number)
         except Unstorable as exc:
             return Outcome(Status.REJECTED, reason=str(exc))
@@ -156,7 +210,11 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _put(self, write: Put) -> Outcome | None:
         collection = write.collection
-        outcome = await self._with(lambda connection: put_absent(connection, self._table(collection), self._my_directory, self._numbers, write))
+        outcome = await self._with(
+            lambda connection: put_absent(
+                connection, self._table(collection), self._my_directory, self._numbers, write
+            )
+        )
         if outcome is not None and outcome.applied and any(write.record.texts.values()):
             table = self._table(collection)
             waiting = self._unindexed[table.name] = self._unindexed.get(table.name, 0) + 1
@@ -166,7 +224,9 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         return outcome
 
     async def _take_up(self, table: MyTable) -> bool:
-        """Index the words of records that wait for it; whether there may be more. Where that fails they still wait, and are found."""
+        """Index the words of records that wait for it; whether there may be more. Where
+        that fails they still wait, and are found.
+        """
 
         async def work(connection: Connection) -> int:
             (segment,) = await self._numbers.take(connection)
@@ -196,14 +256,24 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _search(self, wanted: Search) -> list[Hit]:
         directory = self._my_directory
-        return await self._indexed(wanted.collection, lambda connection, table, most: search(connection, table, directory, wanted, most))
+        return await self._indexed(
+            wanted.collection,
+            lambda connection, table, most: search(connection, table, directory, wanted, most),
+        )
 
     async def _candidates(self, asked: Candidates) -> Measured:
         directory = self._my_directory
-        return await self._indexed(asked.collection, lambda connection, table, most: candidates(connection, table, directory, asked, most))
+        return await self._indexed(
+            asked.collection,
+            lambda connection, table, most: candidates(connection, table, directory, asked, most),
+        )
 
-    async def _indexed(self, collection: Collection, ask: Callable[[Connection, MyTable, int], Awaitable[T]]) -> T:
-        """Ask about words: where more records wait to be indexed than one question reads by itself, some are taken up first."""
+    async def _indexed(
+        self, collection: Collection, ask: Callable[[Connection, MyTable, int], Awaitable[T]]
+    ) -> T:
+        """Ask about words: where more records wait to be indexed than one question
+        reads by itself, some are taken up first.
+        """
         most = self._thresholds.waiting_read
         for _ in range(self._thresholds.waiting_rounds):
             try:
@@ -212,17 +282,23 @@ class MySqlStore(ServerStore[Connection, MyTable]):
                 await self._take_up(self._table(collection))
         return await self._with(lambda connection: ask(connection, self._table(collection), sys.maxsize - 1))
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
-    def _audit_steps(self, table: MyTable, repair: bool) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
-        """`vacuum` is not offered: InnoDB uses the room of deleted rows again, and OPTIMIZE copies whole tables to give it back."""
+    def _audit_steps(
+        self, table: MyTable, repair: bool
+    ) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
+        """`vacuum` is not offered: InnoDB uses the room of deleted rows again, and
+        OPTIMIZE copies whole tables to give it back.
+        """
         return [
             lambda connection, after: audit_rows(connection, table, after, repair),
             lambda connection, after: audit_words(connection, table, after, repair),
             lambda connection, _: audit_registries(connection, table, repair),
         ]
 
-    async def _versions(self, connection: Connection, *, locked: bool = False) -> tuple[str | None, str | None]:
+    async def _versions(
+        self, connection: Connection, *, locked: bool = False
+    ) -> tuple[str | None, str | None]:
         select = f"SELECT version_num FROM `{self._directory.names.version}`{' FOR UPDATE' * locked}"  # noqa: S608
         return form_and_format([row.decode() for (row,) in await connection.fetch(select)])
 
@@ -231,12 +307,19 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         if before is None:
             await connection.change(f"INSERT INTO `{table}` (version_num) VALUES (?)", row)  # noqa: S608
         else:
-            await connection.change(f"UPDATE `{table}` SET version_num = ? WHERE version_num = ?", row, before)  # noqa: S608
+            await connection.change(
+                f"UPDATE `{table}` SET version_num = ? WHERE version_num = ?",  # noqa: S608
+                row,
+                before,
+            )
 
     async def _names(self, connection: Connection) -> list[str]:
-        return [name.decode() for (name,) in await connection.fetch(f"SELECT name FROM `{self._directory.names.registry}`")]  # noqa: S608
+        return [
+            name.decode()
+            for (name,) in await connection.fetch(f"SELECT name FROM `{self._directory.names.registry}`")  # noqa: S608
+        ]
 
-    # -- the driver's -------------------------------------------------------------------------------------------------
+    # -- the driver's ------------------------------------------------------------------
 
     def _translate_driver(self, error: Exception) -> Exception | None:
         return translate(self.name, self._config.place, error)
@@ -261,7 +344,9 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
 
 def _still_good(error: BaseException) -> bool:
-    """The server answered with an error, or the error is our own and nothing was under way."""
+    """The server answered with an error, or the error is our own and nothing was under
+    way.
+    """
     return (server_said(error) and not is_read_only(error)) or isinstance(
         error, MemoryTiersError | NotTogether | Collided | TooManyPending | Unstorable
     )

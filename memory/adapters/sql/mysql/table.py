@@ -1,8 +1,11 @@
-"""One collection's statements: how its rows are found, stored and quarantined, and its words with them.
+"""One collection's statements: how its rows are found, stored and quarantined, and its
+words with them.
 
-A row's words stand in a table of their own (`words`), in the order in which searches read them: an index that finds and counts exactly our words, of
-exactly one partition. What changes a row changes them in the same transaction. Only a single new record is stored by one statement; it says of itself
-that its words are still to come, searches read such rows themselves, and every few of them are taken up together (`pending`).
+A row's words stand in a table of their own (`words`), in the order in which searches
+read them: an index that finds and counts exactly our words, of exactly one partition.
+What changes a row changes them in the same transaction. Only a single new record is
+stored by one statement; it says of itself that its words are still to come, searches
+read such rows themselves, and every few of them are taken up together (`pending`).
 """
 
 from __future__ import annotations
@@ -46,14 +49,22 @@ DERIVED = ("words", "bytes", "partition_no", "length", "owing", "lexemes")
 
 
 class MyTable(Table[Connection]):
-    """The statements of one collection. `packet` is the largest statement the server takes, in bytes."""
+    """The statements of one collection. `packet` is the largest statement the server
+    takes, in bytes.
+    """
 
     dialect: ClassVar[sa.Dialect] = mysql.dialect(paramstyle="qmark")
     beside: ClassVar[tuple[str, ...]] = ("number", "partition_no")
     thresholds: Thresholds
 
     def __init__(
-        self, collection: Collection, names: TableNames, collation: str, packet: int, thresholds: Thresholds, actual: Collection | None = None
+        self,
+        collection: Collection,
+        names: TableNames,
+        collation: str,
+        packet: int,
+        thresholds: Thresholds,
+        actual: Collection | None = None,
     ) -> None:
         codec = Codec(collection, TYPES, actual)
         shaper = MyShaper(collection, codec.at, TYPES, thresholds.values_written_out)
@@ -103,7 +114,9 @@ class MyTable(Table[Connection]):
         return MyConditions(self.table)
 
     def walked(self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]) -> sa.Select[Any]:
-        """Both servers would rather look up the partition and begin at its newest record, however far behind the page is."""
+        """Both servers would rather look up the partition and begin at its newest
+        record, however far behind the page is.
+        """
         if where[0] == "partitions" and where[1] == 1 and [o.field for o in order] == ["created_at"]:
             return statement.with_hint(self.table, f"FORCE INDEX (`ix_{self.name}_created_at`)", "mysql")
         return statement
@@ -112,7 +125,7 @@ class MyTable(Table[Connection]):
     def matched_columns(self) -> tuple[str, ...]:
         return ("number",)
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- finding -----------------------------------------------------------------------
 
     async def read(self, connection: Connection, sql: str, values: Values) -> Sequence[Columns]:
         return await connection.fetch(sql, *values)
@@ -120,7 +133,9 @@ class MyTable(Table[Connection]):
     async def find(self, connection: Connection, key: Key) -> Columns | None:
         return await connection.fetchrow(self._find, key.tenant, id_bytes(key.id))
 
-    async def find_all(self, connection: Connection, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Columns]:
+    async def find_all(
+        self, connection: Connection, keys: Sequence[Key], *, lock: bool = False
+    ) -> dict[Key, Columns]:
         by_tenant: dict[str, list[str]] = {}
         for key in sorted(keys):
             by_tenant.setdefault(key.tenant, []).append(key.id)
@@ -129,7 +144,10 @@ class MyTable(Table[Connection]):
             for some in portions(ids, self.thresholds.listed):
                 wanted = padded(some)
                 sql = f"{self._find_many}{in_list(len(wanted))}{' ORDER BY id FOR UPDATE' if lock else ''}"
-                found |= {self.codec.key(row): row for row in await connection.fetch(sql, tenant, *map(id_bytes, wanted))}
+                found |= {
+                    self.codec.key(row): row
+                    for row in await connection.fetch(sql, tenant, *map(id_bytes, wanted))
+                }
         return found
 
     async def at_numbers(self, connection: Connection, numbers: Sequence[int]) -> list[Columns]:
@@ -139,70 +157,113 @@ class MyTable(Table[Connection]):
             rows += await connection.fetch(f"{self._at}{in_list(len(wanted))}", *wanted)
         return rows
 
-    async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
+    async def matching(
+        self, connection: Connection, sql: str, values: Values
+    ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         wanted = {number: bool(passes) for number, passes in await connection.fetch(sql, *values)}
         for some in portions(list(wanted), self.collection.at_once(self.thresholds.listed)):
             yield [(row, wanted[row[NUMBER]]) for row in await self.at_numbers(connection, some)]
 
-    # -- storing ------------------------------------------------------------------------------------------------------
+    # -- storing -----------------------------------------------------------------------
 
     def values(self, row: Row, number: int, partition: int | None, segment: int) -> list[Any]:
-        """The values of every stored column. The row's words are in this segment; of 0 they are still to come."""
+        """The values of every stored column. The row's words are in this segment; of 0
+        they are still to come.
+        """
         length = lexical.length(row.words) if row.words else 0
         lexemes = segment if length and partition is not None else None
-        return [number, *self.codec.values(row, partition), partition, length, None if row.owed is None else 1, lexemes]
+        return [
+            number,
+            *self.codec.values(row, partition),
+            partition,
+            length,
+            None if row.owed is None else 1,
+            lexemes,
+        ]
 
     async def insert(self, connection: Connection, rows: Iterable[Numbered], segments: Iterator[int]) -> None:
-        """Store new rows, and their words in these segments, of which every `thresholds.segment` rows take one.
+        """Store new rows, and their words in these segments, of which every
+        `thresholds.segment` rows take one.
 
-        The rows are made as they are asked for, while the server works. Fails with error 1062 where something stands under a key already.
+        The rows are made as they are asked for, while the server works. Fails with
+        error 1062 where something stands under a key already.
         """
         await self._store(connection, rows, "", segments)
 
-    async def replace(self, connection: Connection, rows: Sequence[Numbered], segments: Iterator[int]) -> None:
+    async def replace(
+        self, connection: Connection, rows: Sequence[Numbered], segments: Iterator[int]
+    ) -> None:
         """Store rows over those of these numbers, and their words in new segments."""
         await self.forget_words(connection, [number for _, number, _ in rows])
         await self._store(connection, rows, self._over, segments)
 
     async def restate(self, connection: Connection, rows: Sequence[Numbered]) -> None:
-        """Store rows that say the same with other bookkeeping: their words, and where these are, stay as they are."""
+        """Store rows that say the same with other bookkeeping: their words, and where
+        these are, stay as they are.
+        """
         await self._store(connection, rows, self._over_keeping, repeat(0))
 
     async def swap(self, connection: Connection, row: Row, was: Columns) -> bool:
-        """Replace exactly the row that was read by one that says the same with other bookkeeping; whether it still stood there."""
+        """Replace exactly the row that was read by one that says the same with other
+        bookkeeping; whether it still stood there.
+        """
         said = self.codec.values(row, was[PARTITION])[: len(self.codec.columns)]
         if said[-1] == self.checksum_of(was):
             return True  # the row is like that already
-        return await connection.change(self._swap, *said, None if row.owed is None else 1, was[NUMBER], self.checksum_of(was)) > 0
+        return (
+            await connection.change(
+                self._swap, *said, None if row.owed is None else 1, was[NUMBER], self.checksum_of(was)
+            )
+            > 0
+        )
 
     async def delete(self, connection: Connection, numbers: Sequence[int]) -> None:
         await self.forget_words(connection, numbers)
         await self._for_each(connection, self._delete, numbers)
 
-    async def _store(self, connection: Connection, rows: Iterable[Numbered], over: str, segments: Iterator[int]) -> None:
-        """Store rows, and their words in the next of these segments; in none where that is 0."""
+    async def _store(
+        self, connection: Connection, rows: Iterable[Numbered], over: str, segments: Iterator[int]
+    ) -> None:
+        """Store rows, and their words in the next of these segments; in none where that
+        is 0.
+        """
         left = iter(rows)
         async with ahead(connection) as sending:
             while first := next(left, None):
-                await self._store_together(sending, chain((first,), islice(left, self.thresholds.segment - 1)), over, segments)
+                await self._store_together(
+                    sending, chain((first,), islice(left, self.thresholds.segment - 1)), over, segments
+                )
 
-    async def _store_together(self, sending: Ahead, rows: Iterator[Numbered], over: str, segments: Iterator[int]) -> None:
+    async def _store_together(
+        self, sending: Ahead, rows: Iterator[Numbered], over: str, segments: Iterator[int]
+    ) -> None:
         segment, indexed, most = 0, list[Indexed](), self.thresholds.rows_at_once
         while some := [one async for one in paced(islice(rows, most))]:
-            worded = [Indexed(n, p, row.words) for row, n, p in some if row.words and p is not None and lexical.length(row.words)]
+            worded = [
+                Indexed(n, p, row.words)
+                for row, n, p in some
+                if row.words and p is not None and lexical.length(row.words)
+            ]
             if worded and not indexed:
                 segment = next(segments)
             indexed += worded
             values = [self.values(*one, segment) async for one in paced(some)]
             for portion in packets(values, most, self.packet // 2, max(map(_packed_size, values))):
-                await sending.send(f"{self._insert} VALUES {', '.join([self._row] * len(portion))}{over}", list(chain.from_iterable(portion)))
+                await sending.send(
+                    f"{self._insert} VALUES {', '.join([self._row] * len(portion))}{over}",
+                    list(chain.from_iterable(portion)),
+                )
         if self.words is not None and segment:
             await self.words.add(sending.send, segment, indexed)
 
-    # -- words --------------------------------------------------------------------------------------------------------
+    # -- words -------------------------------------------------------------------------
 
-    async def forget_words(self, connection: Connection, numbers: Sequence[int], was: int | None = None) -> None:
-        """Before their rows, which are locked, are changed. `was` is the partition of those whose rows name none any more."""
+    async def forget_words(
+        self, connection: Connection, numbers: Sequence[int], was: int | None = None
+    ) -> None:
+        """Before their rows, which are locked, are changed. `was` is the partition of
+        those whose rows name none any more.
+        """
         if self.words is not None:
             await self.words.forget(connection, numbers, was)
 
@@ -211,21 +272,30 @@ class MyTable(Table[Connection]):
         await self._for_each(connection, self._indexed, numbers, segment)
 
     async def take_up(self, connection: Connection, segment: int) -> int:
-        """Index the words of some of the records that wait for it and that nobody else has under way, as a segment of this number; how many there
-        were.
+        """Index the words of some of the records that wait for it and that nobody else
+        has under way, as a segment of this number; how many there were.
 
-        A record's words are some ten rows: together with the record they would need a transaction of four round trips. Left for later, sixty
-        records' words are one segment and two statements. Within a transaction.
+        A record's words are some ten rows: together with the record they would need a
+        transaction of four round trips. Left for later, sixty records' words are one
+        segment and two statements. Within a transaction.
         """
         most = self.thresholds.segment
-        rows = await connection.fetch(f"{self.pending} AND partition_no IS NOT NULL ORDER BY number LIMIT {most} FOR UPDATE SKIP LOCKED")
+        rows = await connection.fetch(
+            f"{self.pending} AND partition_no IS NOT NULL ORDER BY number LIMIT {most} FOR UPDATE SKIP LOCKED"
+        )
         if self.words is not None:
-            await self.words.add(connection.send, segment, [Indexed(number, partition, words) for number, partition, _, words in rows])
+            await self.words.add(
+                connection.send,
+                segment,
+                [Indexed(number, partition, words) for number, partition, _, words in rows],
+            )
         await self.say_indexed(connection, [row[0] for row in rows], segment)
         return len(rows)
 
     def derived(self, columns: Columns) -> tuple[Any, ...] | None:
-        """The values of `DERIVED` that are to stand beside this row, its words still to come; None for one that cannot be read."""
+        """The values of `DERIVED` that are to stand beside this row, its words still to
+        come; None for one that cannot be read.
+        """
         row, problem = self.read_row(columns)
         if problem and row.type != CORRUPT:
             return None
@@ -234,28 +304,39 @@ class MyTable(Table[Connection]):
         return tuple(self.values(row, 0, columns[PARTITION], 0)[-len(DERIVED) :])
 
     async def derive_anew(self, connection: Connection, columns: Columns) -> None:
-        """Make anew what is derived from a row that is locked and stands as it was read: it waits to be indexed."""
+        """Make anew what is derived from a row that is locked and stands as it was
+        read: it waits to be indexed.
+        """
         number, values = columns[NUMBER], self.derived(columns)
         await self.forget_words(connection, [number], columns[PARTITION])
         changes = ", ".join([f"{name} = ?" for name in DERIVED])
         await connection.change(f"UPDATE {self.quoted} SET {changes} WHERE number = ?", *values or (), number)  # noqa: S608
 
-    # -- tombstones, and the quarantine -------------------------------------------------------------------------------
+    # -- tombstones, and the quarantine ------------------------------------------------
 
     async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Held, Row]]) -> None:
-        await self.replace(connection, [(row, held.token[NUMBER], None) for held, row in tombstones], repeat(0))
+        await self.replace(
+            connection, [(row, held.token[NUMBER], None) for held, row in tombstones], repeat(0)
+        )
         await self.forget_quarantined(connection, [held.token for held, _ in tombstones])
 
     async def quarantine(self, connection: Connection, unreadable: Unreadable) -> None:
         columns, key = unreadable.columns, unreadable.key
         number, partition = columns[NUMBER], columns[PARTITION]
         said = self.codec.values(corrupt_row(key, self.codec.version(columns)))[: len(self.codec.columns)]
-        if not await connection.change(self._bare, *said, 0, None, 0, None, number, self.checksum_of(columns)):
+        if not await connection.change(
+            self._bare, *said, 0, None, 0, None, number, self.checksum_of(columns)
+        ):
             return
         kept = json.dumps(dict(zip(self.columns, map(_plain, columns), strict=False)))
-        await connection.change(self._quarantine, said[0], said[1], partition, unreadable.problem, micros(system_clock()), kept)
+        await connection.change(
+            self._quarantine, said[0], said[1], partition, unreadable.problem, micros(system_clock()), kept
+        )
         await self.forget_words(connection, [number], partition)
-        await connection.change(f"UPDATE {self.quoted} SET lexemes = NULL, words = NULL WHERE number = ?", number)  # noqa: S608
+        await connection.change(
+            f"UPDATE {self.quoted} SET lexemes = NULL, words = NULL WHERE number = ?",  # noqa: S608
+            number,
+        )
 
     async def forget_quarantined(self, connection: Connection, rows: Sequence[Columns]) -> None:
         """What the quarantine has of these rows, where it has anything."""
@@ -272,7 +353,9 @@ class MyTable(Table[Connection]):
         else:
             for some in portions(partitions, self.thresholds.listed):
                 wanted = padded(some)
-                rows += await connection.fetch(f"{self._quarantined} AND q.partition_no IN {in_list(len(wanted))}", *wanted)
+                rows += await connection.fetch(
+                    f"{self._quarantined} AND q.partition_no IN {in_list(len(wanted))}", *wanted
+                )
         return sorted(map(self.codec.key, rows))
 
     async def problem(self, connection: Connection, key: Key) -> str | None:
@@ -291,7 +374,9 @@ def _on_duplicate(columns: Sequence[str]) -> str:
 
 def _packed_size(values: Sequence[Any]) -> int:
     """The bytes of a stored row in a packet at most: four for a character."""
-    return 9 * len(values) + sum([4 * len(v) if v.__class__ is str else len(v) for v in values if v.__class__ in (str, bytes)])
+    return 9 * len(values) + sum(
+        [4 * len(v) if v.__class__ is str else len(v) for v in values if v.__class__ in (str, bytes)]
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,11 @@
 """The words of a collection: in which records each stands, and how often.
 
-Records that are indexed together are a segment: the new ones of one call, those that were taken up together, or those that were changed. A segment's
-postings lie in a few hundred buckets, a word's all in one: a bulk write stores about one bucket a record and not a row a word, and a search reads one
-bucket of each segment for a word. The row of a record says in which segment its words are; they are taken out of it in the transaction that changes
-or deletes the record. Rows of records are always locked before buckets.
+Records that are indexed together are a segment: the new ones of one call, those that
+were taken up together, or those that were changed. A segment's postings lie in a few
+hundred buckets, a word's all in one: a bulk write stores about one bucket a record and
+not a row a word, and a search reads one bucket of each segment for a word. The row of a
+record says in which segment its words are; they are taken out of it in the transaction
+that changes or deletes the record. Rows of records are always locked before buckets.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ BUCKETS = 512
 ROWS = 64
 """Rows looked into between which other tasks have a turn."""
 _POSTING = 4
-"""Integers of 64 bits: the word's digest, the record's number, the word's packed counts in its parts, and the number of all its words."""
+"""Integers of 64 bits: the word's digest, the record's number, the word's packed counts
+in its parts, and the number of all its words.
+"""
 _WORD, _NUMBER, _COUNTS, _LENGTH = range(_POSTING)
 _SIZE = _POSTING * 8
 
@@ -51,9 +55,13 @@ class Indexed(NamedTuple):
 
 
 class WordTable:
-    """The statements about one collection's words. `packet` is the largest statement the server takes, in bytes."""
+    """The statements about one collection's words. `packet` is the largest statement
+    the server takes, in bytes.
+    """
 
-    def __init__(self, collection: Collection, names: TableNames, packet: int, thresholds: Thresholds) -> None:
+    def __init__(
+        self, collection: Collection, names: TableNames, packet: int, thresholds: Thresholds
+    ) -> None:
         table = f"`{names.words(collection.name)}`"
         self._room = packet // 2
         self._thresholds = thresholds
@@ -62,7 +70,9 @@ class WordTable:
         self._records = f"SELECT number, partition_no, lexemes, words FROM `{names.table(collection.name)}` WHERE lexemes > 0 AND number IN "  # noqa: S608
         buckets = "partition_no = ? AND segment = ? AND bucket IN {0}"
         order = "ORDER BY bucket, part FOR UPDATE"
-        self._locked = f"SELECT bucket, part, postings FROM {table} FORCE INDEX (PRIMARY) WHERE {buckets} {order}"  # noqa: S608
+        self._locked = (
+            f"SELECT bucket, part, postings FROM {table} FORCE INDEX (PRIMARY) WHERE {buckets} {order}"  # noqa: S608
+        )
         self._remove = f"DELETE FROM {table} WHERE {buckets} AND part = ?"  # noqa: S608
         self._segment = f"SELECT DISTINCT partition_no FROM {table} WHERE segment = ?"  # noqa: S608
         self._read = f"SELECT postings FROM {table} FORCE INDEX (PRIMARY) WHERE partition_no = ? AND segment = ? AND bucket IN "  # noqa: S608
@@ -72,35 +82,52 @@ class WordTable:
         )
         self._find = f"SELECT bucket, postings FROM {table} WHERE partition_no IN {{0}} AND bucket IN {{1}}"  # noqa: S608
 
-    # -- adding -------------------------------------------------------------------------------------------------------
+    # -- adding ------------------------------------------------------------------------
 
     async def add(self, send: Send, segment: int, records: Iterable[Indexed]) -> None:
-        """Index the words of at most `thresholds.segment` records as a segment of this number, which nothing else has."""
+        """Index the words of at most `thresholds.segment` records as a segment of this
+        number, which nothing else has.
+        """
         by_partition: dict[int, list[Indexed]] = {}
         for record in records:
             by_partition.setdefault(record.partition, []).append(record)
-        rows = [row for partition, some in sorted(by_partition.items()) for row in _buckets(partition, segment, some, self._thresholds.postings)]
+        rows = [
+            row
+            for partition, some in sorted(by_partition.items())
+            for row in _buckets(partition, segment, some, self._thresholds.postings)
+        ]
         await self._put(send, rows)
 
     async def _put(self, send: Send, rows: Sequence[_Row]) -> None:
         """Store rows, over those that are there."""
-        for some in packets(rows, self._thresholds.word_rows_at_once, self._room, max([60 + len(row[-1]) for row in rows], default=1), fill=True):
+        for some in packets(
+            rows,
+            self._thresholds.word_rows_at_once,
+            self._room,
+            max([60 + len(row[-1]) for row in rows], default=1),
+            fill=True,
+        ):
             sql = f"{self._store}{', '.join(['(?, ?, ?, ?, ?)'] * len(some))}{self._over}"
             await send(sql, [value for row in some for value in row])
 
-    # -- taking out ---------------------------------------------------------------------------------------------------
+    # -- taking out --------------------------------------------------------------------
 
     async def forget(self, connection: Connection, numbers: Sequence[int], was: int | None = None) -> None:
-        """Take the words of these records out, as long as their rows are as they were indexed. Their rows are locked.
+        """Take the words of these records out, as long as their rows are as they were
+        indexed. Their rows are locked.
 
-        Which words these are the rows tell. Where they tell others than were indexed, all buckets of the partition in their segment are looked
-        through, and where none of a record's words are there, the whole segment. `was` is the partition of those whose rows name none any more.
+        Which words these are the rows tell. Where they tell others than were indexed,
+        all buckets of the partition in their segment are looked through, and where none
+        of a record's words are there, the whole segment. `was` is the partition of
+        those whose rows name none any more.
         """
         told: dict[tuple[int, int], dict[int, Digests]] = {}
         lost: dict[int, set[int]] = {}
         for some in portions(sorted(numbers), self._thresholds.listed):
             wanted = padded(some)
-            async for number, partition, segment, words in paced(await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted), ROWS):
+            async for number, partition, segment, words in paced(
+                await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted), ROWS
+            ):
                 at = was if partition is None else partition
                 if at is None:
                     lost.setdefault(segment, set()).add(number)
@@ -114,12 +141,18 @@ class WordTable:
                 await self._take_out(connection, segment, partition, range(BUCKETS), these)
 
     def _told(self, words: bytes | None) -> Digests:
-        """The words of a record as its row tells them; none where that tells none, or so many that they are in every bucket."""
+        """The words of a record as its row tells them; none where that tells none, or
+        so many that they are in every bucket.
+        """
         total, counts = counted(words)
         return digests(counts) if total <= self._thresholds.words_told else {}
 
-    async def _take_all_out(self, connection: Connection, segment: int, partition: int, records: Mapping[int, Digests]) -> set[int]:
-        """Take out every posting of these records, of which these words are told; the numbers of those that had any there."""
+    async def _take_all_out(
+        self, connection: Connection, segment: int, partition: int, records: Mapping[int, Digests]
+    ) -> set[int]:
+        """Take out every posting of these records, of which these words are told; the
+        numbers of those that had any there.
+        """
         told = set[int]()
         async for words in paced(records.values(), ROWS):
             told.update(map(_bucket, words) if words else range(BUCKETS))
@@ -133,16 +166,24 @@ class WordTable:
     async def _take_out(
         self, connection: Connection, segment: int, partition: int, buckets: Iterable[int], numbers: Some[int]
     ) -> dict[int, dict[int, int]]:
-        """Take the postings of these records out of these buckets; which they were, by number and word."""
+        """Take the postings of these records out of these buckets; which they were, by
+        number and word.
+        """
         leaving, taken = np.array(sorted(numbers), np.int64), dict[int, dict[int, int]]()
         for some in portions(sorted(buckets), self._thresholds.listed):
             wanted = padded(some)
             empty: dict[int, list[int]] = {}
             kept: list[_Row] = []
-            rows = await connection.fetch(self._locked.format(in_list(len(wanted))), partition, segment, *wanted)
+            rows = await connection.fetch(
+                self._locked.format(in_list(len(wanted))), partition, segment, *wanted
+            )
             async for bucket, part, content in paced(rows, ROWS):
                 postings = _postings(content)
-                gone = postings[:, _NUMBER] == leaving[0] if len(leaving) == 1 else np.isin(postings[:, _NUMBER], leaving)
+                gone = (
+                    postings[:, _NUMBER] == leaving[0]
+                    if len(leaving) == 1
+                    else np.isin(postings[:, _NUMBER], leaving)
+                )
                 for word, number, packed, _ in postings[gone].tolist():
                     taken.setdefault(number, {})[word] = packed
                 if gone.all():
@@ -151,14 +192,20 @@ class WordTable:
                     kept.append((partition, bucket, segment, part, _content(postings[~gone])))
             for part, these in empty.items():
                 wanted = padded(these)
-                await connection.change(self._remove.format(in_list(len(wanted))), partition, segment, *wanted, part)
+                await connection.change(
+                    self._remove.format(in_list(len(wanted))), partition, segment, *wanted, part
+                )
             await self._put(connection.send, kept)
         return taken
 
-    # -- comparing ----------------------------------------------------------------------------------------------------
+    # -- comparing ---------------------------------------------------------------------
 
-    async def differing(self, connection: Connection, segment: int, partition: int, wanted: Mapping[int, Digests]) -> set[int]:
-        """Those of these records whose postings in this segment are not exactly these counts, once each."""
+    async def differing(
+        self, connection: Connection, segment: int, partition: int, wanted: Mapping[int, Digests]
+    ) -> set[int]:
+        """Those of these records whose postings in this segment are not exactly these
+        counts, once each.
+        """
         buckets = sorted({_bucket(word) for words in wanted.values() for word in words})
         held: dict[int, list[tuple[int, int]]] = {}
         for some in portions(buckets, self._thresholds.listed):
@@ -167,39 +214,63 @@ class WordTable:
             for (content,) in rows:
                 for word, number, packed, _ in _postings(content).tolist():
                     held.setdefault(number, []).append((word, packed))
-        return {number for number, words in wanted.items() if sorted(held.get(number, [])) != sorted(words.items())}
+        return {
+            number
+            for number, words in wanted.items()
+            if sorted(held.get(number, [])) != sorted(words.items())
+        }
 
-    async def page(self, connection: Connection, after: Sequence[int], most: int) -> list[tuple[tuple[int, int, int, int], set[int]]]:
-        """Rows behind that place, in order: their places, and the numbers of the records with postings there."""
+    async def page(
+        self, connection: Connection, after: Sequence[int], most: int
+    ) -> list[tuple[tuple[int, int, int, int], set[int]]]:
+        """Rows behind that place, in order: their places, and the numbers of the
+        records with postings there.
+        """
         rows = await connection.fetch(self._page, after[0], *after, most)
         return [(tuple(place), set(_postings(content)[:, _NUMBER].tolist())) for *place, content in rows]
 
-    async def take_out_everywhere(self, connection: Connection, segment: int, partition: int, numbers: Some[int]) -> set[int]:
-        """Take out every posting of these records there, whatever word it is of; the numbers of those that had any. Within a transaction."""
+    async def take_out_everywhere(
+        self, connection: Connection, segment: int, partition: int, numbers: Some[int]
+    ) -> set[int]:
+        """Take out every posting of these records there, whatever word it is of; the
+        numbers of those that had any. Within a transaction.
+        """
         return set(await self._take_out(connection, segment, partition, range(BUCKETS), numbers))
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- finding -----------------------------------------------------------------------
 
     def asking(self, partitions: Sequence[int], words: Iterable[str]) -> tuple[str, list[int]]:
-        """A statement that brings buckets with their contents, those in which these words are, and its values."""
+        """A statement that brings buckets with their contents, those in which these
+        words are, and its values.
+        """
         places, buckets = padded(partitions), padded(list(_by_bucket(words)))
         return self._find.format(in_list(len(places)), in_list(len(buckets))), [*places, *buckets]
 
-    async def found(self, words: Iterable[str], rows: Iterable[tuple[int, bytes]]) -> list[tuple[str, Postings]]:
-        """The postings of each of these words in what was brought: rows of number, packed counts, and the record's number of words."""
+    async def found(
+        self, words: Iterable[str], rows: Iterable[tuple[int, bytes]]
+    ) -> list[tuple[str, Postings]]:
+        """The postings of each of these words in what was brought: rows of number,
+        packed counts, and the record's number of words.
+        """
         by_bucket, contents = _by_bucket(words), dict[int, list[bytes]]()
         for bucket, content in rows:
             contents.setdefault(bucket, []).append(_whole(content))
         found = [(_postings(b"".join(several)), by_bucket[bucket]) for bucket, several in contents.items()]
-        return [(word, postings[postings[:, _WORD] == digest, _NUMBER:]) async for postings, wanted in paced(found, 8) for word, digest in wanted]
+        return [
+            (word, postings[postings[:, _WORD] == digest, _NUMBER:])
+            async for postings, wanted in paced(found, 8)
+            for word, digest in wanted
+        ]
 
 
-# -- buckets ----------------------------------------------------------------------------------------------------------
+# -- buckets ---------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=65_536)
 def _digest(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little", signed=True)
+    return int.from_bytes(
+        blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little", signed=True
+    )
 
 
 def digests(counts: Mapping[str, int]) -> Digests:
@@ -207,7 +278,9 @@ def digests(counts: Mapping[str, int]) -> Digests:
 
 
 def counted(words: bytes | None) -> tuple[int, Mapping[str, int]]:
-    """How many words there are, and the packed counts of each; nothing where these are no packed words."""
+    """How many words there are, and the packed counts of each; nothing where these are
+    no packed words.
+    """
     try:
         return (lexical.length(words), lexical.packed_counts(words)) if words else (0, {})
     except (ValueError, TypeError, IndexError):
@@ -255,5 +328,7 @@ def _postings(content: bytes) -> Postings:
 
 
 def _whole(content: bytes) -> bytes:
-    """Without a posting that was cut off: the records of such a bucket must still be found and deleted."""
+    """Without a posting that was cut off: the records of such a bucket must still be
+    found and deleted.
+    """
     return content[: len(content) // _SIZE * _SIZE]

@@ -1,6 +1,8 @@
-"""What is derived from records, compared with them: the words of every row as its texts tell them, and the tables beside those of records.
+"""What is derived from records, compared with them: the words of every row as its texts
+tell them, and the tables beside those of records.
 
-Nothing else is kept that could differ: statistics are counted by every search, and indexes are the server's own.
+Nothing else is kept that could differ: statistics are counted by every search, and
+indexes are the server's own.
 """
 
 from __future__ import annotations
@@ -15,10 +17,14 @@ from memory.ports import lexical
 from memory.ports.rows import CORRUPT, RECORD
 
 
-async def audit_rows(connection: Connection, table: PgTable, after: tuple[str, str] | None, repair: bool) -> Audited:
-    """A page of rows, by key: each has the words, counts and sizes that its content tells, and a row without content has none.
+async def audit_rows(
+    connection: Connection, table: PgTable, after: tuple[str, str] | None, repair: bool
+) -> Audited:
+    """A page of rows, by key: each has the words, counts and sizes that its content
+    tells, and a row without content has none.
 
-    What changed since it was read is as its writer left it: only rows with the same checksum are judged.
+    What changed since it was read is as its writer left it: only rows with the same
+    checksum are judged.
     """
     behind = "" if after is None else "WHERE (t.id, t.tenant) > ($2, $3) "
     page = f"SELECT {table.chosen} FROM {table.qualified} AS t {behind}ORDER BY t.id, t.tenant LIMIT $1"  # noqa: S608
@@ -41,22 +47,30 @@ async def audit_rows(connection: Connection, table: PgTable, after: tuple[str, s
         sql = f"SELECT t.tenant, t.id FROM {table.qualified} AS t JOIN {source} ON {which}"  # noqa: S608
     keys = [[row[name] for row, _ in expected] for name in ("tenant", "id", table.checksum)]
     wrong = await connection.fetch(sql, *keys, *values)
-    problems = [f"{table.name}: the words of {record_id} are not those of its texts" for _, record_id in wrong]
+    problems = [
+        f"{table.name}: the words of {record_id} are not those of its texts" for _, record_id in wrong
+    ]
     return Audited(len(rows), problems, (rows[-1]["id"], rows[-1]["tenant"]))
 
 
 def _derived(table: PgTable, columns: Any) -> dict[str, Any] | None:
-    """What is to stand beside a row, by column; None for one that cannot be read, which is its reader's business."""
+    """What is to stand beside a row, by column; None for one that cannot be read, which
+    is its reader's business.
+    """
     row, problem = table.read_row(columns)
     if problem and row.type != CORRUPT:
         return None
     texts = row.type == RECORD and table.collection.texts
     row = row._replace(words=lexical.index(table.collection, row.texts) if texts else None)
-    return dict(zip(table.derived, table.parameters(row, columns[-1])[len(table.codec.columns) :], strict=False))
+    return dict(
+        zip(table.derived, table.parameters(row, columns[-1])[len(table.codec.columns) :], strict=False)
+    )
 
 
 async def audit_registries(connection: Connection, table: PgTable, repair: bool) -> Audited:
-    """Every partition with records is registered, and every copy of what could not be read has a row that says so."""
+    """Every partition with records is registered, and every copy of what could not be
+    read has a row that says so.
+    """
     partitions, quarantine = table.partitions, table.quarantine_table
     lost = (
         f"SELECT t.partition_no, t.tenant, t.scope, max(t.generation) FROM {table.qualified} AS t WHERE t.partition_no IS NOT NULL "  # noqa: S608
@@ -67,10 +81,15 @@ async def audit_registries(connection: Connection, table: PgTable, repair: bool)
         f"FROM {quarantine} AS q WHERE q.collection = '{table.name}' AND NOT EXISTS (SELECT FROM {table.qualified} AS t "
         f"WHERE t.tenant = q.tenant AND t.id = q.id AND t.row_type = '{CORRUPT}')"
     )
-    problems = [f"{table.name}: partition {number} has records and is not registered" for number, *_ in await connection.fetch(lost)]
+    problems = [
+        f"{table.name}: partition {number} has records and is not registered"
+        for number, *_ in await connection.fetch(lost)
+    ]
     if (copies := await connection.fetchval(f"SELECT count(*) {alone}")) > 0:
         problems.append(f"{table.name}: {copies} copies of unreadable rows are kept though the rows are gone")
     if repair and problems:
-        await connection.execute(f"INSERT INTO {partitions} (number, tenant, scope, generation) {lost} ON CONFLICT DO NOTHING")
+        await connection.execute(
+            f"INSERT INTO {partitions} (number, tenant, scope, generation) {lost} ON CONFLICT DO NOTHING"
+        )
         await connection.execute(f"DELETE {alone}")
     return Audited(0, problems)

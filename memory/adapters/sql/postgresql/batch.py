@@ -1,9 +1,11 @@
 """Writes on PostgreSQL.
 
-Alone: one statement where what a write asks can be said in one, else a look and a swap that holds only if nothing changed since. What owes a step is
-always looked at: whether it may be replaced is decided here.
+Alone: one statement where what a write asks can be said in one, else a look and a swap
+that holds only if nothing changed since. What owes a step is always looked at: whether
+it may be replaced is decided here.
 
-Several: one transaction. New rows go in at once; what meets something is locked, decided in order, and written back.
+Several: one transaction. New rows go in at once; what meets something is locked,
+decided in order, and written back.
 """
 
 from __future__ import annotations
@@ -27,7 +29,21 @@ from memory.ports.pace import paced
 from memory.ports.record import Key, Tombstone
 from memory.ports.rows import TOMBSTONE, Row, row_of
 from memory.ports.storable import Unstorable
-from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, When, Write
+from memory.ports.writes import (
+    Absent,
+    Annotate,
+    AtVersion,
+    Delete,
+    Newer,
+    Outcome,
+    Purge,
+    Put,
+    RaiseGeneration,
+    Release,
+    Status,
+    When,
+    Write,
+)
 
 ROUNDS = 100
 """How often a write is begun again because others changed what it is about in between."""
@@ -38,7 +54,7 @@ _PARAMETER = re.compile(r"\$(\d+)")
 Tables = Callable[[Collection], PgTable]
 
 
-# -- one write --------------------------------------------------------------------------------------------------------
+# -- one write -------------------------------------------------------------------------
 
 
 async def write_one(connection: Connection, tables: Tables, directory: PgDirectory, write: Write) -> Outcome:
@@ -48,7 +64,9 @@ async def write_one(connection: Connection, tables: Tables, directory: PgDirecto
     except Unstorable as exc:
         return Outcome(Status.REJECTED, reason=str(exc))
     if isinstance(write, RaiseGeneration):
-        return Outcome(Status.APPLIED, number=await directory.raise_generation(connection, write.partition, write.to))
+        return Outcome(
+            Status.APPLIED, number=await directory.raise_generation(connection, write.partition, write.to)
+        )
     table = tables(write.collection)
     for _ in range(ROUNDS):
         if isinstance(write, Put):
@@ -76,7 +94,11 @@ async def _put(connection: Connection, table: PgTable, directory: PgDirectory, w
     if now is None or now.number != known.number:
         return None
     decision = decide(write, slot_of(table.collection, write.key, held), now.generation)
-    if decision.changes and held.token is not None and await connection.fetchval(table.put_over, *values, given, table.checksum_of(held.token)):
+    if (
+        decision.changes
+        and held.token is not None
+        and await connection.fetchval(table.put_over, *values, given, table.checksum_of(held.token))
+    ):
         return applied
     return _unless_it_would_do(decision)
 
@@ -88,24 +110,42 @@ async def _delete(connection: Connection, table: PgTable, write: Delete) -> Outc
         return Outcome(Status.APPLIED, version=write.version)
     held = table.held(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
-    if decision.changes and held.token is not None and await connection.fetchval(table.delete_exactly, *values, table.checksum_of(held.token)):
+    if (
+        decision.changes
+        and held.token is not None
+        and await connection.fetchval(table.delete_exactly, *values, table.checksum_of(held.token))
+    ):
         return decision.outcome
     return _unless_it_would_do(decision)
 
 
 def _unless_it_would_do(decision: Decision) -> Outcome | None:
-    """Why a write was not carried out, by what stands there now; None where it would be now."""
+    """Why a write was not carried out, by what stands there now; None where it would be
+    now.
+    """
     return None if decision.changes else decision.outcome
 
 
-async def _blindly(connection: Connection, table: PgTable, when: When, values: list[Any], *, put: bool) -> bool:
+async def _blindly(
+    connection: Connection, table: PgTable, when: When, values: list[Any], *, put: bool
+) -> bool:
     """Store the row where the condition holds, without looking first; whether it did."""
     if isinstance(when, AtVersion):
         role, tier = when.role and when.role.value, None if when.tier is None else escape(when.tier)
-        return bool(await connection.fetchval(table.put_at if put else table.delete_at, *values, when.version, role, tier))
+        return bool(
+            await connection.fetchval(
+                table.put_at if put else table.delete_at, *values, when.version, role, tier
+            )
+        )
     if not put:
         return bool(await connection.fetchval(table.delete_newer, *values))
-    sql = table.put_absent if isinstance(when, Absent) else table.put_newer if isinstance(when, Newer) else table.put_always
+    sql = (
+        table.put_absent
+        if isinstance(when, Absent)
+        else table.put_newer
+        if isinstance(when, Newer)
+        else table.put_always
+    )
     return bool(await connection.fetchval(sql, *values))
 
 
@@ -119,27 +159,38 @@ async def _swap(connection: Connection, table: PgTable, write: Release | Annotat
     if decision.leaves is None:
         swapped = await connection.fetchval(table.remove, escape(write.key.tenant), write.key.id, stood)
     elif decision.found_by:
-        swapped = await connection.fetchval(table.swap, *table.parameters(row_of(table.collection, decision.leaves), None), stood)
+        swapped = await connection.fetchval(
+            table.swap, *table.parameters(row_of(table.collection, decision.leaves), None), stood
+        )
     else:
         row = row_of(table.collection, decision.leaves, b"")
         swapped = await connection.fetchval(table.restate, *table.restated(row, held.token))
     return decision.outcome if swapped else None
 
 
-# -- several ----------------------------------------------------------------------------------------------------------
+# -- several ---------------------------------------------------------------------------
 
 
 class PgBatch(Batch[Connection, PgTable]):
     """One call's writes, within one transaction."""
 
-    def __init__(self, connection: Connection, tables: Tables, directory: PgDirectory, writes: Sequence[Write], rows_in_one: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        tables: Tables,
+        directory: PgDirectory,
+        writes: Sequence[Write],
+        rows_in_one: int,
+    ) -> None:
         super().__init__(connection, tables, directory, writes)
         self._rows_in_one = rows_in_one
 
-    # -- rows that go in as they are ----------------------------------------------------------------------------------
+    # -- rows that go in as they are ---------------------------------------------------
 
     async def _put_at_once(self) -> None:
-        """Store what its condition lets in without a look: a few rows in one statement. What it does not let in stays to be decided."""
+        """Store what its condition lets in without a look: a few rows in one statement.
+        What it does not let in stays to be decided.
+        """
         few = len(self._left) <= self._rows_in_one
         if not _is_blind(self._left.values(), at_versions=few):
             return
@@ -155,7 +206,9 @@ class PgBatch(Batch[Connection, PgTable]):
         for (_, condition), group in sorted(groups.items()):
             table = self._tables(group[0][1].collection)
             sent: dict[tuple[str, str], tuple[int, Row]] = {}
-            for tenant, record_id in await self._insert(table, condition, self._noted(group, sent), len(group)):
+            for tenant, record_id in await self._insert(
+                table, condition, self._noted(group, sent), len(group)
+            ):
                 self._stored(*sent[(tenant, str(record_id))])
 
     async def _put_in_one(self, groups: Iterable[tuple[tuple[str, str], Sequence[tuple[int, Put]]]]) -> None:
@@ -165,7 +218,9 @@ class PgBatch(Batch[Connection, PgTable]):
         sent: list[dict[tuple[str, str], tuple[int, Row]]] = []
         for (_, condition), group in groups:
             table, noted = self._tables(group[0][1].collection), dict[tuple[str, str], tuple[int, Row]]()
-            rows = [table.parameters(row, partition) async for row, partition in paced(self._noted(group, noted))]
+            rows = [
+                table.parameters(row, partition) async for row, partition in paced(self._noted(group, noted))
+            ]
             if not rows:
                 continue
             if condition == AT:
@@ -187,13 +242,19 @@ class PgBatch(Batch[Connection, PgTable]):
         del self._left[i]
         self._outcomes[i] = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
 
-    def _noted(self, puts: Sequence[tuple[int, Put]], sent: dict[tuple[str, str], tuple[int, Row]]) -> Iterator[tuple[Row, int | None]]:
+    def _noted(
+        self, puts: Sequence[tuple[int, Put]], sent: dict[tuple[str, str], tuple[int, Row]]
+    ) -> Iterator[tuple[Row, int | None]]:
         for i, row, partition in self.rows_of(puts):
             sent[(escape(row.tenant), row.id)] = (i, row)
             yield row, partition
 
-    async def _insert(self, table: PgTable, condition: str, rows: Iterable[tuple[Row, int | None]], most: int) -> list[tuple[str, Any]]:
-        """The keys of the rows that were stored, as columns hold them. The rows come by key, and are at most so many."""
+    async def _insert(
+        self, table: PgTable, condition: str, rows: Iterable[tuple[Row, int | None]], most: int
+    ) -> list[tuple[str, Any]]:
+        """The keys of the rows that were stored, as columns hold them. The rows come by
+        key, and are at most so many.
+        """
         stored: list[tuple[str, Any]] = []
         under_way: asyncio.Task[Sequence[Any]] | None = None
         try:
@@ -211,12 +272,18 @@ class PgBatch(Batch[Connection, PgTable]):
             raise
         return stored
 
-    # -- decisions ----------------------------------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------
 
     async def _write_back(self, table: PgTable, changes: Sequence[Change]) -> None:
         fresh = [(c.row, self.partition_no(c)) for c in changes if c.row is not None and c.held.token is None]
-        over = [(c.row, self.partition_no(c)) for c in changes if c.row is not None and c.held.token is not None and c.found_anew]
-        same = [table.restated(c.row, c.held.token) for c in changes if c.row is not None and not c.found_anew]
+        over = [
+            (c.row, self.partition_no(c))
+            for c in changes
+            if c.row is not None and c.held.token is not None and c.found_anew
+        ]
+        same = [
+            table.restated(c.row, c.held.token) for c in changes if c.row is not None and not c.found_anew
+        ]
         gone = [c.key for c in changes if c.row is None]
         if len(await self._insert(table, ABSENT, fresh, len(fresh))) != len(fresh):
             raise Collided
@@ -225,7 +292,11 @@ class PgBatch(Batch[Connection, PgTable]):
             await self._connection.executemany(table.restate, same)
         if gone:
             await self._by_keys(table.remove_many, gone)
-        left = gone + [c.key for c in changes if c.row is not None and c.row.type == TOMBSTONE and c.held.token is not None]
+        left = gone + [
+            c.key
+            for c in changes
+            if c.row is not None and c.row.type == TOMBSTONE and c.held.token is not None
+        ]
         if left:
             await self._by_keys(table.forget_sql, left)
 
@@ -238,8 +309,12 @@ def _numbered_from(first: int, sql: str) -> str:
     return _PARAMETER.sub(lambda found: f"${int(found[1]) + first}", sql)
 
 
-async def _by_statement(table: PgTable, rows: Iterator[tuple[Row, int | None]], most: int) -> AsyncIterator[list[list[Any]]]:
-    """The parameters of the rows, at most so many, as they are sent. Of large ones few go at a time: arrays of such are copied several times."""
+async def _by_statement(
+    table: PgTable, rows: Iterator[tuple[Row, int | None]], most: int
+) -> AsyncIterator[list[list[Any]]]:
+    """The parameters of the rows, at most so many, as they are sent. Of large ones few
+    go at a time: arrays of such are copied several times.
+    """
     for size in _portions(most, table.thresholds.rows_at_once, table.thresholds.rows_at_ends):
         some: list[list[Any]] = []
         room = table.thresholds.bytes_at_once
@@ -268,14 +343,28 @@ def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
 
 def _condition(when: When) -> str:
     """The condition of a put as a statement has it."""
-    return ABSENT if isinstance(when, Absent) else NEWER if isinstance(when, Newer) else AT if isinstance(when, AtVersion) else ALWAYS
+    return (
+        ABSENT
+        if isinstance(when, Absent)
+        else NEWER
+        if isinstance(when, Newer)
+        else AT
+        if isinstance(when, AtVersion)
+        else ALWAYS
+    )
 
 
 def _is_blind(writes: Iterable[Write], *, at_versions: bool) -> bool:
-    """Whether every write puts a record of its own under a condition that a statement can decide."""
+    """Whether every write puts a record of its own under a condition that a statement
+    can decide.
+    """
     seen: set[tuple[str, Key]] = set()
     for write in writes:
-        if not isinstance(write, Put) or (isinstance(write.when, AtVersion) and not at_versions) or (write.collection.name, write.key) in seen:
+        if (
+            not isinstance(write, Put)
+            or (isinstance(write.when, AtVersion) and not at_versions)
+            or (write.collection.name, write.key) in seen
+        ):
             return False
         seen.add((write.collection.name, write.key))
     return True

@@ -1,4 +1,6 @@
-"""Candidates in two statements: what is found, and the rows of that and of what stands around it."""
+"""Candidates in two statements: what is found, and the rows of that and of what stands
+around it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from memory.ports.query import Everywhere, Partitions
 from memory.ports.text import query_words
 
 
-async def candidates(connection: Connection, table: PgTable, directory: PgDirectory, wanted: Candidates) -> Measured:
+async def candidates(
+    connection: Connection, table: PgTable, directory: PgDirectory, wanted: Candidates
+) -> Measured:
     numbers = await directory.numbers(connection, wanted.where)
     if not numbers:
         return await laid_out(table, wanted, (), none_of(wanted))
@@ -33,12 +37,18 @@ async def candidates(connection: Connection, table: PgTable, directory: PgDirect
     ids, statistics = list(wanted.among), none_of(wanted)
     if stems or wanted.near is not None or wanted.statistics:
         near = wanted.near if table.embeds else None
-        found = await find(connection, table, Sought(wanted.where, wanted.roles, wanted.filter, numbers, partitions, stems, near, wanted.limit))
+        found = await find(
+            connection,
+            table,
+            Sought(wanted.where, wanted.roles, wanted.filter, numbers, partitions, stems, near, wanted.limit),
+        )
         ids += [key.id for key, _ in found.best(table.collection, len(sought), wanted.limit)[: wanted.limit]]
         ids += map(str, found.nearest)
         if wanted.statistics:
             holding = dict(zip(stems, found.containing(len(stems)), strict=True))
-            statistics = Statistics(found.documents, found.total, {stem: holding[stem] for stem in wanted.counted})
+            statistics = Statistics(
+                found.documents, found.total, {stem: holding[stem] for stem in wanted.counted}
+            )
     if wanted.near is not None and table.collection.vector and not table.embeds:
         ids += await nearest(connection, table, wanted, partitions)
     if not ids:
@@ -48,24 +58,37 @@ async def candidates(connection: Connection, table: PgTable, directory: PgDirect
 
 
 def rows(table: PgTable, wanted: Candidates, partitions: Sequence[int], ids: Sequence[str]) -> Question:
-    """The live rows of these ids and of what stands around them, in the asked roles, that the filter lets through."""
+    """The live rows of these ids and of what stands around them, in the asked roles,
+    that the filter lets through.
+    """
     assert not isinstance(wanted.where, Everywhere)  # noqa: S101 - a store refuses that
     values, where, chosen = asked(table, wanted.where, wanted.filter, partitions, walking=True)
     values += (escape(wanted.where.tenant), ids)
-    return question(table, _rows, (selection_for(table, wanted).columns, where, wanted.roles, chosen, wanted.around), values)
+    return question(
+        table,
+        _rows,
+        (selection_for(table, wanted).columns, where, wanted.roles, chosen, wanted.around),
+        values,
+    )
 
 
 def _rows(table: Any, shape: Shape) -> sa.Select[Any]:
     columns, where, roles, chosen, around = shape
     conditions = PgConditions(table.table)
     c = table.table.c
-    there = conditions.scope(where).is_(sa.true())  # by itself it would be looked up, see `memory.adapters.sql.postgresql.search`
+    there = conditions.scope(where).is_(
+        sa.true()
+    )  # by itself it would be looked up, see `memory.adapters.sql.postgresql.search`
     passing = [there, live(conditions, roles), conditions.filter(chosen)]
     of_tenant = c.tenant == conditions.value("s")
     these: sa.ColumnElement[Any] = conditions.value("uu")
     if around is not None:
         group, number = c[column_of(around.group)].label("place"), c[column_of(around.number)].label("number")
-        found = sa.select(c.id, c.tenant, c.partition_no, group, number).where(of_tenant, c.id == sa.any_(these), *passing).cte("found")
+        found = (
+            sa.select(c.id, c.tenant, c.partition_no, group, number)
+            .where(of_tenant, c.id == sa.any_(these), *passing)
+            .cte("found")
+        )
         these = sa.func.array(sa.select(found.c.id).union(_beside(table, found, around)).scalar_subquery())
     return sa.select(*[c[name] for name in columns]).where(of_tenant, c.id == sa.any_(these), *passing)
 
@@ -77,5 +100,11 @@ def _beside(table: Any, found: sa.CTE, around: Any) -> sa.Select[Any]:
     reach: sa.ColumnElement[int] = sa.literal_column(str(around.reach))
     first = sa.func.greatest(found.c.number, sa.literal_column(str(around.reach - 2**63))) - reach
     last = sa.func.least(found.c.number, sa.literal_column(str(2**63 - 1 - around.reach))) + reach
-    same = [n.c.tenant == found.c.tenant, n.c.partition_no == found.c.partition_no, indexed_part(group) == indexed_part(found.c.place)]
-    return sa.select(n.c.id).where(*same, group == found.c.place, found.c.number.is_not(None), number.between(first, last))
+    same = [
+        n.c.tenant == found.c.tenant,
+        n.c.partition_no == found.c.partition_no,
+        indexed_part(group) == indexed_part(found.c.place),
+    ]
+    return sa.select(n.c.id).where(
+        *same, group == found.c.place, found.c.number.is_not(None), number.between(first, last)
+    )

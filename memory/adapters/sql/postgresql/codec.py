@@ -1,6 +1,8 @@
-"""What PostgreSQL's columns hold: text without NUL, and what is made of a record's words for its full-text index.
+"""What PostgreSQL's columns hold: text without NUL, and what is made of a record's
+words for its full-text index.
 
-PostgreSQL refuses NUL in text. It is written as two characters, which keeps equality, order and ranges by code point as they are and can be undone.
+PostgreSQL refuses NUL in text. It is written as two characters, which keeps equality,
+order and ranges by code point as they are and can be undone.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def unescape(text: str) -> str:
 
 
 def array(items: Sequence[str]) -> str:
-    """A text[] as PostgreSQL reads it: arrays of arrays cannot be taken apart row by row."""
+    """A text[] as PostgreSQL reads it: arrays of arrays cannot be taken apart row by
+    row.
+    """
     quoted = [item.replace("\\", "\\\\").replace('"', '\\"') for item in items]
     return "{" + ",".join([f'"{item}"' for item in quoted]) + "}"
 
@@ -45,14 +49,17 @@ TYPES: TypeTable = {
 }
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------
 
 
 def indexed(partition: int, words: bytes) -> tuple[int, str, str]:
-    """What a record's packed words leave in its row: how many there are, the counts as a JSON object, and a tsvector as text.
+    """What a record's packed words leave in its row: how many there are, the counts as
+    a JSON object, and a tsvector as text.
 
-    Each lexeme carries the number of its partition, so that every posting list is one partition's own and a small scope is found at once in a large
-    table. It stands there without a position, and is counted beside (no limit of 255); of the distinct words beyond 1 MiB the first are indexed.
+    Each lexeme carries the number of its partition, so that every posting list is one
+    partition's own and a small scope is found at once in a large table. It stands there
+    without a position, and is counted beside (no limit of 255); of the distinct words
+    beyond 1 MiB the first are indexed.
     """
     counts, prefix = lexical.packed_counts(words), _prefix(partition)
     lexemes = [prefix + _plain(token) for token in counts]
@@ -66,13 +73,23 @@ def lexeme(partition: int, stem: str) -> str:
 
 
 def _prefix(partition: int) -> str:
-    """What tells a partition's lexemes from others': the end of its number. Where two share that, their rows are told apart by the whole."""
+    """What tells a partition's lexemes from others': the end of its number. Where two
+    share that, their rows are told apart by the whole.
+    """
     return f"p{partition % 2**31}"
 
 
 def _plain(token: str) -> str:
-    """A token in ASCII letters and digits, which no server's analysis splits and is no operator of `websearch_to_tsquery`."""
-    return f"h{token[1:]}" if token[0] == "#" else f"x{token}" if token.isascii() else f"y{token.encode('utf-8', 'surrogatepass').hex()}"
+    """A token in ASCII letters and digits, which no server's analysis splits and is no
+    operator of `websearch_to_tsquery`.
+    """
+    return (
+        f"h{token[1:]}"
+        if token[0] == "#"
+        else f"x{token}"
+        if token.isascii()
+        else f"y{token.encode('utf-8', 'surrogatepass').hex()}"
+    )
 
 
 def _fitting(lexemes: Sequence[str]) -> list[str]:

@@ -1,4 +1,6 @@
-"""What the adapter can do on PostgreSQL at best, and its options: readable without SQLAlchemy or the driver."""
+"""What the adapter can do on PostgreSQL at best, and its options: readable without
+SQLAlchemy or the driver.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ CLAIMS = Capabilities(
     fenced=True,
     max_vector_dims=16_000,
 )
-"""With the extension pgvector. Without it `semantic` and the limit that is pgvector's are off once the store is open."""
+"""With the extension pgvector. Without it `semantic` and the limit that is pgvector's
+are off once the store is open.
+"""
 
 SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
 
@@ -41,7 +45,12 @@ _SCHEMA = f"a plain SQL identifier of at most {_LONGEST_NAME} characters that do
 
 
 def _schema(value: str) -> str:
-    if not value.isidentifier() or not value.isascii() or value.lower().startswith("pg_") or len(value) > _LONGEST_NAME:
+    if (
+        not value.isidentifier()
+        or not value.isascii()
+        or value.lower().startswith("pg_")
+        or len(value) > _LONGEST_NAME
+    ):
         raise ValueError
     return value
 
@@ -50,15 +59,21 @@ def _schema(value: str) -> str:
 class PostgresConfig(StoreOptions):
     """Where the database is and how it is used. All times are seconds.
 
-    `schema` is the namespace that holds every table; it is made where it is missing. `prefix` begins the name of
-    each table: stores with different prefixes share a schema and do not see each other. Up to `pool_size` connections are held open;
-    a call waits `pool_timeout` for one. `connect_timeout` bounds making a connection, `command_timeout` one call on it: a server that
-    does not answer ends every call as `StoreTimeout`. `statement_cache_size` of 0 prepares nothing that outlives a transaction, which
-    PgBouncer needs in transaction mode (before its 1.21, or without `max_prepared_statements`).
+    `schema` is the namespace that holds every table; it is made where it is missing.
+    `prefix` begins the name of each table: stores with different prefixes share a
+    schema and do not see each other. Up to `pool_size` connections are held open; a
+    call waits `pool_timeout` for one. `connect_timeout` bounds making a connection,
+    `command_timeout` one call on it: a server that does not answer ends every call as
+    `StoreTimeout`. `statement_cache_size` of 0 prepares nothing that outlives a
+    transaction, which PgBouncer needs in transaction mode (before its 1.21, or without
+    `max_prepared_statements`).
 
-    `host` may list several servers, separated by commas, each a name, `name:port`, `[IPv6]:port` or the folder of a Unix socket. They are tried in
-    order, and `target_session_attrs` says which one is taken: with several, the one that takes writes. `ssl` (or `sslmode`) without a value is what
-    PGSSLMODE says, else `prefer`; with an `sslrootcert` it is `verify-full`. `options` are settings of the session, as `-c name=value`.
+    `host` may list several servers, separated by commas, each a name, `name:port`,
+    `[IPv6]:port` or the folder of a Unix socket. They are tried in order, and
+    `target_session_attrs` says which one is taken: with several, the one that takes
+    writes. `ssl` (or `sslmode`) without a value is what PGSSLMODE says, else `prefer`;
+    with an `sslrootcert` it is `verify-full`. `options` are settings of the session, as
+    `-c name=value`.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"port", "database", "user"})
@@ -74,7 +89,9 @@ class PostgresConfig(StoreOptions):
     sslrootcert: MaybeText = None
     sslcert: MaybeText = None
     sslkey: MaybeText = None
-    target_session_attrs: Annotated[SessionAttributes, Field(description=f"one of {', '.join(get_args(SessionAttributes))}")] = "any"
+    target_session_attrs: Annotated[
+        SessionAttributes, Field(description=f"one of {', '.join(get_args(SessionAttributes))}")
+    ] = "any"
     application_name: Text = "memory-tiers"
     options: MaybeText = None
     pool_size: Count = 8
@@ -86,7 +103,9 @@ class PostgresConfig(StoreOptions):
     @property
     def place(self) -> str:
         """Where it is, for messages and Health: never a user or a password."""
-        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.addresses)
+        hosts = ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.addresses
+        )
         return f"{hosts}/{self.database}, schema {self.schema}"
 
     @property
@@ -96,21 +115,31 @@ class PostgresConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> PostgresConfig:
-    """The config of `postgresql://user:password@host:5432/database?schema=memory`, with options in the query part or apart.
+    """The config of `postgresql://user:password@host:5432/database?schema=memory`, with
+    options in the query part or apart.
 
-    Several hosts are separated by commas. `?host=/directory` names the directory of a Unix socket; `%2Fdirectory` in the place of the host does too.
+    Several hosts are separated by commas. `?host=/directory` names the directory of a
+    Unix socket; `%2Fdirectory` in the place of the host does too.
     """
     hosts, single = _hosts_apart(url)
     parts = ServerUrl(name, "PostgreSQL", SCHEMES, single)
-    found: dict[str, Any] = {"host": "localhost", "port": parts.port or 5432, "database": parts.database, **parts.found}
+    found: dict[str, Any] = {
+        "host": "localhost",
+        "port": parts.port or 5432,
+        "database": parts.database,
+        **parts.found,
+    }
     if hosts:
         found["host"] = hosts
-    config = PostgresConfig.read(name, parts.query, options, spelled={"sslmode": "ssl"}, **(_from_environment(name) | found))
+    config = PostgresConfig.read(
+        name, parts.query, options, spelled={"sslmode": "ssl"}, **(_from_environment(name) | found)
+    )
     try:
         several = len(config.addresses) > 1
     except ValueError:
         raise wrong(
-            name, "a host is written as 'name', 'name:port', '[IPv6]:port' or the folder of a socket; several are separated by commas"
+            name,
+            "a host is written as 'name', 'name:port', '[IPv6]:port' or the folder of a socket; several are separated by commas",
         ) from None
     given = parts.given.keys() | options.keys()
     changes: dict[str, Any] = {}
@@ -122,7 +151,9 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> PostgresConf
 
 
 def _from_environment(name: str) -> dict[str, str]:
-    """The mode of TLS that the environment asks for. The driver reads the other variables of libpq's by itself."""
+    """The mode of TLS that the environment asks for. The driver reads the other
+    variables of libpq's by itself.
+    """
     mode = os.environ.get("PGSSLMODE")
     if mode and mode not in get_args(SslMode):
         raise wrong(name, f"PGSSLMODE is one of {', '.join(get_args(SslMode))}, not {mode!r}")
@@ -130,7 +161,9 @@ def _from_environment(name: str) -> dict[str, str]:
 
 
 def _hosts_apart(url: str) -> tuple[str, str]:
-    """Hosts that Python's own reader of URLs does not take, as `host` says them, and the URL without them."""
+    """Hosts that Python's own reader of URLs does not take, as `host` says them, and
+    the URL without them.
+    """
     scheme, separator, rest = url.partition("://")
     end = min([at for at in (rest.find(mark) for mark in "/?#") if at >= 0], default=len(rest))
     authority, behind = rest[:end], rest[end:]

@@ -1,4 +1,6 @@
-"""Connections to PostgreSQL: how they are made, in time, and what leaves one as good as before."""
+"""Connections to PostgreSQL: how they are made, in time, and what leaves one as good as
+before.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ async def _connected(config: PostgresConfig) -> Connection:
         if not os.access(path, os.R_OK):
             raise UnusableFile(f"{name} names '{path}', which is not there or cannot be read")
     hosts, ports = zip(*config.addresses, strict=True)
-    settings = {"application_name": config.application_name} | ({"options": config.options} if config.options else {})
+    settings = {"application_name": config.application_name} | (
+        {"options": config.options} if config.options else {}
+    )
     async with asyncio.timeout(config.connect_timeout):
         return await asyncpg.connect(
             dsn=f"postgresql://?{urlencode(files)}" if files else None,
@@ -59,11 +63,15 @@ _OF_THE_CONNECTION = (
     asyncpg.InvalidSQLStatementNameError,
     asyncpg.DuplicatePreparedStatementError,
 )
-"""Errors that another connection may not answer: a server that became read-only, statements that a pooler moved to another server."""
+"""Errors that another connection may not answer: a server that became read-only,
+statements that a pooler moved to another server.
+"""
 
 
 def moved(error: BaseException) -> bool:
-    """Whether the connections of the pool lead to a server that takes no writes any more: after a failover another one does."""
+    """Whether the connections of the pool lead to a server that takes no writes any
+    more: after a failover another one does.
+    """
     return isinstance(error, asyncpg.ReadOnlySQLTransactionError)
 
 
@@ -73,10 +81,14 @@ def no_room(error: BaseException) -> bool:
 
 
 def still_good(error: BaseException) -> bool:
-    """Whether the connection is known to be as good as before: the server answered with an error, or the driver never sent anything."""
+    """Whether the connection is known to be as good as before: the server answered with
+    an error, or the driver never sent anything.
+    """
     if isinstance(error, asyncpg.PostgresError):
         return not isinstance(error, _OF_THE_CONNECTION)
-    return isinstance(error, Exception) and not isinstance(error, TimeoutError | OSError | asyncpg.InterfaceError | asyncpg.InternalClientError)
+    return isinstance(error, Exception) and not isinstance(
+        error, TimeoutError | OSError | asyncpg.InterfaceError | asyncpg.InternalClientError
+    )
 
 
 async def goodbye(connection: Any) -> None:

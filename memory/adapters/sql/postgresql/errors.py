@@ -1,6 +1,8 @@
-"""PostgreSQL's errors as ours, most specific first. What is not known here is not retryable.
+"""PostgreSQL's errors as ours, most specific first. What is not known here is not
+retryable.
 
-Servers quote what they were given: of a server's message only those parts are passed on that cannot hold a value of a record or a secret.
+Servers quote what they were given: of a server's message only those parts are passed on
+that cannot hold a value of a record or a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from memory.adapters.sql.server.pool import PoolTimeout
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 
 MAY_NOT_WRITE = (pg.InsufficientPrivilegeError, pg.ReadOnlySQLTransactionError)
-"""What a role with SELECT only, and any role of a standby, meets where something is to be changed."""
+"""What a role with SELECT only, and any role of a standby, meets where something is to
+be changed.
+"""
 COLLISIONS = (pg.SerializationError, pg.DeadlockDetectedError)
 
 
@@ -28,7 +32,9 @@ def original(error: BaseException) -> BaseException:
 
 
 def is_collision(error: BaseException) -> bool:
-    """Two transactions got in each other's way: nothing of this one was kept, and it may be done again at once."""
+    """Two transactions got in each other's way: nothing of this one was kept, and it
+    may be done again at once.
+    """
     return isinstance(error, COLLISIONS)
 
 
@@ -43,14 +49,19 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case UnusableFile():
             return ConfigError(f"store '{store}': {cause}")
         case ssl.SSLError():
-            return ConfigError(f"store '{store}': TLS with {place} failed ({_short(cause)}); sslrootcert names the file of the authority to trust")
+            return ConfigError(
+                f"store '{store}': TLS with {place} failed ({_short(cause)}); sslrootcert names the file of the authority to trust"
+            )
         case ConnectionError() if "SSL" in str(cause):
             return ConfigError(
                 f"store '{store}': {place} offers no TLS, and ssl (sslmode, PGSSLMODE) asks for it; "
                 "turn ssl on at the server, or use ssl=prefer on a network you trust"
             )
         case PoolTimeout():
-            return StoreTimeout(store, "every connection of the pool was busy for too long; raise pool_size, or ask less at once")
+            return StoreTimeout(
+                store,
+                "every connection of the pool was busy for too long; raise pool_size, or ask less at once",
+            )
         case TimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")
         case OSError():
@@ -62,8 +73,16 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
 
 
 _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[Exception], str], ...] = (
-    (pg.InvalidAuthorizationSpecificationError, ConfigError, "{place} refuses the user or the password"),  # a wrong password is a kind of it
-    (pg.InvalidCatalogNameError, ConfigError, "there is no such database at {place}; create it, or name another"),
+    (
+        pg.InvalidAuthorizationSpecificationError,
+        ConfigError,
+        "{place} refuses the user or the password",
+    ),  # a wrong password is a kind of it
+    (
+        pg.InvalidCatalogNameError,
+        ConfigError,
+        "there is no such database at {place}; create it, or name another",
+    ),
     (
         pg.InsufficientPrivilegeError,
         ConfigError,
@@ -74,18 +93,42 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
         ConfigError,
         "a pooler gives statements of one session to several connections of {place} (PgBouncer in transaction mode): set statement_cache_size=0",
     ),
-    (pg.ReadOnlySQLTransactionError, StoreUnavailable, "{place} takes no writes: it is a standby, or a failover is under way; try again"),
+    (
+        pg.ReadOnlySQLTransactionError,
+        StoreUnavailable,
+        "{place} takes no writes: it is a standby, or a failover is under way; try again",
+    ),
     (
         pg.TooManyConnectionsError,
         StoreUnavailable,
         "{place} takes no more connections (max_connections, or the role's limit); lower pool_size or raise it there",
     ),
-    ((pg.DiskFullError, pg.OutOfMemoryError), StoreFull, "the server has no room left; nothing of the call was kept"),
-    (pg.QueryCanceledError, StoreTimeout, "the server ended the call: its statement_timeout or lock_timeout passed, or someone cancelled it"),
+    (
+        (pg.DiskFullError, pg.OutOfMemoryError),
+        StoreFull,
+        "the server has no room left; nothing of the call was kept",
+    ),
+    (
+        pg.QueryCanceledError,
+        StoreTimeout,
+        "the server ended the call: its statement_timeout or lock_timeout passed, or someone cancelled it",
+    ),
     (pg.LockNotAvailableError, StoreTimeout, "another session kept a lock for too long; try again"),
-    (COLLISIONS, StoreUnavailable, "other transactions kept getting in the way; nothing of the call was kept; try again"),
-    (pg.TooManyConnectionsError, StoreUnavailable, "{place} has no connection to spare; lower pool_size or raise max_connections"),
-    (pg.ReadOnlySQLTransactionError, StoreUnavailable, "{place} is read-only just now: a standby, or under maintenance"),
+    (
+        COLLISIONS,
+        StoreUnavailable,
+        "other transactions kept getting in the way; nothing of the call was kept; try again",
+    ),
+    (
+        pg.TooManyConnectionsError,
+        StoreUnavailable,
+        "{place} has no connection to spare; lower pool_size or raise max_connections",
+    ),
+    (
+        pg.ReadOnlySQLTransactionError,
+        StoreUnavailable,
+        "{place} is read-only just now: a standby, or under maintenance",
+    ),
     (
         (pg.PostgresConnectionError, pg.OperatorInterventionError, pg.CannotConnectNowError),
         StoreUnavailable,
@@ -97,7 +140,9 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
 
 def _of_server(store: str, place: str, cause: asyncpg.PostgresError) -> Exception:
     if isinstance(cause, pg.ProtocolViolationError) and "statement pooling mode" in str(cause):
-        return ConfigError(f"store '{store}': {place} is PgBouncer in statement mode, which has no transactions: use pool_mode = transaction")
+        return ConfigError(
+            f"store '{store}': {place} is PgBouncer in statement mode, which has no transactions: use pool_mode = transaction"
+        )
     for kinds, ours, problem in _KINDS:
         if isinstance(cause, kinds):
             told = problem.format(place=place, denied=_denied(cause))
@@ -105,8 +150,12 @@ def _of_server(store: str, place: str, cause: asyncpg.PostgresError) -> Exceptio
     return StoreError(store, f"PostgreSQL refused ({type(cause).__name__}, SQLSTATE {cause.sqlstate})")
 
 
-_DENIED = re.compile(r"^(permission denied for \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?|must be owner of \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?)$")
-"""What the server says of a missing permission: it names an object of ours, and no value."""
+_DENIED = re.compile(
+    r"^(permission denied for \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?|must be owner of \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?)$"
+)
+"""What the server says of a missing permission: it names an object of ours, and no
+value.
+"""
 
 
 def _denied(cause: BaseException) -> str:
@@ -122,11 +171,18 @@ def _short(cause: BaseException) -> str:
 
 def _of_driver(store: str, place: str, cause: BaseException) -> Exception:
     if isinstance(cause, pg.ClientConfigurationError) and "root certificate" in str(cause):
-        return ConfigError(f"store '{store}': ssl asks for a check of the server's certificate, and no authority is named: set sslrootcert=FILE")
+        return ConfigError(
+            f"store '{store}': ssl asks for a check of the server's certificate, and no authority is named: set sslrootcert=FILE"
+        )
     if isinstance(cause, pg.TargetServerAttributeNotMatched):
-        return StoreUnavailable(store, f"none of {place} is what target_session_attrs asks for: no server that takes writes, perhaps; try again")
+        return StoreUnavailable(
+            store,
+            f"none of {place} is what target_session_attrs asks for: no server that takes writes, perhaps; try again",
+        )
     if isinstance(cause, pg.ClientConfigurationError):
-        return ConfigError(f"store '{store}': the connection's settings contradict each other; check the URL and ssl")
+        return ConfigError(
+            f"store '{store}': the connection's settings contradict each other; check the URL and ssl"
+        )
     if isinstance(cause, pg.DataError | ValueError):  # its message shows the value
         return StoreError(store, f"the driver could not send a value ({type(cause).__name__})")
     return StoreUnavailable(store, f"the connection to {place} was lost ({type(cause).__name__})")

@@ -1,9 +1,11 @@
-"""pgvector, where the database has it: a column beside the exact bytes, and how vectors travel.
+"""pgvector, where the database has it: a column beside the exact bytes, and how vectors
+travel.
 
-Vectors are stored at norm 1, so that neither very long nor very short ones leave the range of the extension's single precision; the bytes
-as they were given stand beside them. The column has no fixed length. There is no index over it: every vector of the asked
-partitions is compared, exactly and however narrow the filter. Rows that were written by a process without the extension are given theirs at the
-next open.
+Vectors are stored at norm 1, so that neither very long nor very short ones leave the
+range of the extension's single precision; the bytes as they were given stand beside
+them. The column has no fixed length. There is no index over it: every vector of the
+asked partitions is compared, exactly and however narrow the filter. Rows that were
+written by a process without the extension are given theirs at the next open.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ CREATE = "CREATE EXTENSION IF NOT EXISTS vector"
 
 
 def add_column(schema: str, table: str, index: str, namespace: str) -> tuple[str, ...]:
-    """What gives a collection's table the column, and what finds rows that lack it quickly."""
+    """What gives a collection's table the column, and what finds rows that lack it
+    quickly.
+    """
     waiting = f"vector IS NOT NULL AND embedding IS NULL AND octet_length(vector) <= {4 * MOST_DIMENSIONS}"
     return (
         f'ALTER TABLE "{schema}"."{table}" ADD COLUMN IF NOT EXISTS embedding "{namespace}".vector',
@@ -32,7 +36,9 @@ def add_column(schema: str, table: str, index: str, namespace: str) -> tuple[str
 
 
 def encoded(packed: bytes) -> bytes:
-    """Packed little-endian numbers as the extension's binary format has them, at norm 1."""
+    """Packed little-endian numbers as the extension's binary format has them, at norm
+    1.
+    """
     values = np.frombuffer(packed, dtype="<f4").astype(np.float64)
     unit = values / np.sqrt((values * values).sum())
     numbers: bytes = unit.astype(">f4").tobytes()
@@ -46,11 +52,17 @@ def decoded(sent: bytes) -> bytes:
 
 async def speak(connection: Connection, namespace: str) -> None:
     """Teach a connection the type."""
-    await connection.set_type_codec("vector", schema=namespace, encoder=encoded, decoder=decoded, format="binary")
+    await connection.set_type_codec(
+        "vector", schema=namespace, encoder=encoded, decoder=decoded, format="binary"
+    )
 
 
-async def embed_the_rest(connection: Connection, schema: str, table: str, namespace: str, at_once: int) -> None:
-    """Give rows that have a vector and no embedding theirs, going through them by key: some may be damaged, and keep none."""
+async def embed_the_rest(
+    connection: Connection, schema: str, table: str, namespace: str, at_once: int
+) -> None:
+    """Give rows that have a vector and no embedding theirs, going through them by key:
+    some may be damaged, and keep none.
+    """
     waiting = f"vector IS NOT NULL AND embedding IS NULL AND octet_length(vector) <= {4 * MOST_DIMENSIONS}"
     find = f'SELECT id, tenant, vector FROM "{schema}"."{table}" WHERE {waiting} {{0}}ORDER BY id, tenant LIMIT {at_once}'  # noqa: S608
     change = (
@@ -59,7 +71,9 @@ async def embed_the_rest(connection: Connection, schema: str, table: str, namesp
         "WHERE t.tenant = r.tenant AND t.id = r.id AND t.vector = r.vector"
     )
     after: Sequence[str] = ()
-    while rows := await connection.fetch(find.format("AND (id, tenant) > ($1, $2) " if after else ""), *after):
+    while rows := await connection.fetch(
+        find.format("AND (id, tenant) > ($1, $2) " if after else ""), *after
+    ):
         after = rows[-1][:2]
         if usable := [row for row in rows if _has_direction(row[2])]:
             ids, tenants, vectors = zip(*usable, strict=True)

@@ -45,15 +45,21 @@ class PgConditions(Conditions):
         return super().column(field)
 
     def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> Condition:
-        """Where a page is walked to, or a field's index may serve, the number is told in a subquery: so the server goes by how large partitions are,
-        not by whether it had counted this one when it last counted. One that was not there then it would take for empty, and read it as a whole.
+        """Where a page is walked to, or a field's index may serve, the number is told
+        in a subquery: so the server goes by how large partitions are, not by whether it
+        had counted this one when it last counted. One that was not there then it would
+        take for empty, and read it as a whole.
         """
         return self._table.c.partition_no == (sa.select(number).scalar_subquery() if some_of_it else number)
 
     def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
-        partitions = sa.table(self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema)
+        partitions = sa.table(
+            self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema
+        )
         numbers = sa.select(partitions.c.number).where(partitions.c.tenant == tenant).scalar_subquery()
-        return self._table.c.partition_no == sa.any_(sa.func.array(numbers))  # looked up whatever the server thinks how many there are
+        return self._table.c.partition_no == sa.any_(
+            sa.func.array(numbers)
+        )  # looked up whatever the server thinks how many there are
 
     def filter(self, shape: Shape) -> Condition:
         match shape:
@@ -61,13 +67,20 @@ class PgConditions(Conditions):
                 return self._present(field, self.value("s") == sa.any_(self.column(field)))
             case ("in", field, codes) if self._is_keyed(field):
                 column, wanted = self.column(field), self.values(codes)
-                return self._present(field, sa.and_(indexed_part(column).in_([indexed_part(w) for w in wanted]), column.in_(wanted)))
+                return self._present(
+                    field,
+                    sa.and_(indexed_part(column).in_([indexed_part(w) for w in wanted]), column.in_(wanted)),
+                )
             case ("any", field, code):
                 each = sa.select(sa.func.unnest(self.value(code + code)).column_valued())
-                return self._present(field, self.column(field).in_(each).is_(sa.true()))  # as no join, so that it is looked up by a hash
+                return self._present(
+                    field, self.column(field).in_(each).is_(sa.true())
+                )  # as no join, so that it is looked up by a hash
             case ("=", field, code) if self._is_keyed(field):
                 column, value = self.column(field), self.value(code)
-                return self._present(field, sa.and_(indexed_part(column) == indexed_part(value), column == value))
+                return self._present(
+                    field, sa.and_(indexed_part(column) == indexed_part(value), column == value)
+                )
             case _:
                 return super().filter(shape)
 
@@ -75,7 +88,9 @@ class PgConditions(Conditions):
         return field in self._keyed and isinstance(self._table.c[field_column(field)].type, sa.Text)
 
     def ordered(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
-        """NULL first going up, unless there is none: an index brings them in its own order then."""
+        """NULL first going up, unless there is none: an index brings them in its own
+        order then.
+        """
         by = column.desc() if descending else column.asc()
         if field in self._never_missing:
             return by

@@ -1,7 +1,10 @@
-"""Making the schema ready at open: one look when it is current; one transaction under a lock when it is not.
+"""Making the schema ready at open: one look when it is current; one transaction under a
+lock when it is not.
 
-The lock is an advisory one that ends with the transaction: many processes may open an empty database at once, also through a PgBouncer in
-transaction mode. A column more, NULL in every row, is a change to the catalogue; its index is built while writers of that table wait.
+The lock is an advisory one that ends with the transaction: many processes may open an
+empty database at once, also through a PgBouncer in transaction mode. A column more,
+NULL in every row, is a change to the catalogue; its index is built while writers of
+that table wait.
 """
 
 from __future__ import annotations
@@ -27,8 +30,12 @@ from memory.adapters.sql.postgresql.schema import TYPES, table_of
 from memory.adapters.sql.schema import system_tables
 from memory.ports.collections import Collection
 
-_MAY_WRITE = "SELECT coalesce(bool_or(has_table_privilege(name, 'UPDATE')), false) FROM unnest($1::text[]) AS name"
-_EMBEDDED = "SELECT table_name FROM information_schema.columns WHERE table_schema = $1 AND column_name = 'embedding'"
+_MAY_WRITE = (
+    "SELECT coalesce(bool_or(has_table_privilege(name, 'UPDATE')), false) FROM unnest($1::text[]) AS name"
+)
+_EMBEDDED = (
+    "SELECT table_name FROM information_schema.columns WHERE table_schema = $1 AND column_name = 'embedding'"
+)
 
 
 class PgSchema(Schema):
@@ -49,8 +56,8 @@ class PgSchema(Schema):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look at the database found: the `form` of its tables, None where there are none. `namespace` is where pgvector is, empty where it is not
-    installed.
+    """What a look at the database found: the `form` of its tables, None where there are
+    none. `namespace` is where pgvector is, empty where it is not installed.
     """
 
     form: str | None
@@ -62,8 +69,12 @@ class Found:
     can_be_installed: bool
 
 
-async def make_ready(connection: Connection, config: PostgresConfig, schema: PgSchema, collections: Sequence[Collection]) -> Found:
-    """Bring the schema to what these collections need. Many processes may do so at once."""
+async def make_ready(
+    connection: Connection, config: PostgresConfig, schema: PgSchema, collections: Sequence[Collection]
+) -> Found:
+    """Bring the schema to what these collections need. Many processes may do so at
+    once.
+    """
     found = await look(connection, schema, collections)
     if _is_ready(found, schema.names, collections):
         return found
@@ -91,33 +102,51 @@ async def may_write(connection: Connection, schema: PgSchema, collections: Seque
 
 async def look(connection: Connection, schema: PgSchema, collections: Sequence[Collection]) -> Found:
     form, noted, told = None, None, {}
-    version, registry = (f'"{schema.schema}"."{name}"' for name in (schema.names.version, schema.names.registry))
+    version, registry = (
+        f'"{schema.schema}"."{name}"' for name in (schema.names.version, schema.names.registry)
+    )
     if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", version):
-        form, noted = form_and_format([row for (row,) in await connection.fetch(f"SELECT version_num FROM {version}")])  # noqa: S608
+        form, noted = form_and_format(
+            [row for (row,) in await connection.fetch(f"SELECT version_num FROM {version}")]  # noqa: S608
+        )
         told = dict(await connection.fetch(f"SELECT name, declaration FROM {registry}"))  # noqa: S608
     comparison = schema.compared(form, noted, told, collections)
     embedded = frozenset([name for (name,) in await connection.fetch(_EMBEDDED, schema.schema)])
     installed = await connection.fetchrow(INSTALLED)
     available = installed is None and await connection.fetchval(AVAILABLE) is not None
-    why = "the extension vector is not available on this server" if not available else "the extension vector could not be created"
+    why = (
+        "the extension vector is not available on this server"
+        if not available
+        else "the extension vector could not be created"
+    )
     namespace, version = installed or ("", why)
     return Found(form, comparison, embedded, namespace, version, available)
 
 
 def _is_ready(found: Found, names: TableNames, collections: Sequence[Collection]) -> bool:
-    unembedded = [c for c in collections if found.namespace and c.vector and names.table(c.name) not in found.embedded]
-    return found.form is not None and found.comparison.is_ready and not found.can_be_installed and not unembedded
+    unembedded = [
+        c for c in collections if found.namespace and c.vector and names.table(c.name) not in found.embedded
+    ]
+    return (
+        found.form is not None and found.comparison.is_ready and not found.can_be_installed and not unembedded
+    )
 
 
-# -- changes ----------------------------------------------------------------------------------------------------------
+# -- changes ---------------------------------------------------------------------------
 
 
 async def _change(config: PostgresConfig, schema: PgSchema, collections: Sequence[Collection]) -> str:
-    """Change what is to be changed; why the extension could not be created, where that was tried and failed."""
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=lambda: connect(config), poolclass=NullPool)
+    """Change what is to be changed; why the extension could not be created, where that
+    was tried and failed.
+    """
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=lambda: connect(config), poolclass=NullPool
+    )
     try:
         async with engine.connect() as connection:
-            await connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(config.schema)})
+            await connection.execute(
+                sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(config.schema)}
+            )
             problem = await connection.run_sync(_change_locked, schema, collections)
             await connection.commit()
             return problem
@@ -126,18 +155,24 @@ async def _change(config: PostgresConfig, schema: PgSchema, collections: Sequenc
 
 
 def _lock_key(schema: str) -> int:
-    return int.from_bytes(blake2b(f"memory-tiers:{schema}".encode(), digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(
+        blake2b(f"memory-tiers:{schema}".encode(), digest_size=8).digest(), "big", signed=True
+    )
 
 
 def _change_locked(connection: sa.Connection, schema: PgSchema, collections: Sequence[Collection]) -> str:
-    if not connection.execute(sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": schema.schema}).first():
+    if not connection.execute(
+        sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": schema.schema}
+    ).first():
         connection.execute(sa.schema.CreateSchema(schema.schema))
     schema.change(connection, collections)
     return _install_extension(connection, schema, collections)
 
 
 def _install_extension(connection: sa.Connection, schema: PgSchema, collections: Sequence[Collection]) -> str:
-    """Create pgvector where it may be created, and give tables its column. Without the right to do so searches by meaning are off."""
+    """Create pgvector where it may be created, and give tables its column. Without the
+    right to do so searches by meaning are off.
+    """
     if not connection.execute(sa.text(INSTALLED)).first():
         if not connection.execute(sa.text(AVAILABLE)).first():
             return ""
@@ -150,7 +185,9 @@ def _install_extension(connection: sa.Connection, schema: PgSchema, collections:
     if found is not None:
         for collection in collections:
             names, name = schema.names, collection.name
-            column = add_column(schema.schema, names.table(name), names.index("ix", name, "unembedded"), found[0])
+            column = add_column(
+                schema.schema, names.table(name), names.index("ix", name, "unembedded"), found[0]
+            )
             for statement in column if collection.vector else ():
                 connection.execute(sa.text(statement))
     return ""

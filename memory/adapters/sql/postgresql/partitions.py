@@ -22,12 +22,16 @@ class PgDirectory(ServerDirectory[Connection]):
         self._schema = schema
         table = self._table = f'"{schema}"."{names.partitions}"'
         found = "RETURNING number, generation"
-        self._find_sql = f"SELECT scope, number, generation FROM {table} WHERE tenant = $1 AND scope = ANY($2::text[])"  # noqa: S608
+        self._find_sql = (
+            f"SELECT scope, number, generation FROM {table} WHERE tenant = $1 AND scope = ANY($2::text[])"  # noqa: S608
+        )
         self._add_sql = (
             f"INSERT INTO {table} (number, tenant, scope, generation) "  # noqa: S608
             "SELECT number, tenant, scope, 0 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS r(number, tenant, scope) ON CONFLICT DO NOTHING"
         )
-        self._lock_sql = f"SELECT number, generation FROM {table} WHERE number = ANY($1::bigint[]) ORDER BY number FOR "  # noqa: S608
+        self._lock_sql = (
+            f"SELECT number, generation FROM {table} WHERE number = ANY($1::bigint[]) ORDER BY number FOR "  # noqa: S608
+        )
         self._raise_sql = (
             f"UPDATE {table} AS p SET generation = greatest(p.generation + $4::bigint, $3::bigint) "  # noqa: S608
             f"WHERE p.tenant = $1 AND p.scope = $2 {found}"
@@ -39,7 +43,9 @@ class PgDirectory(ServerDirectory[Connection]):
         self._of_tenant_sql = f"SELECT number FROM {table} WHERE tenant = $1 ORDER BY number"  # noqa: S608
         self._all_sql = f"SELECT number FROM {table} ORDER BY number"  # noqa: S608
 
-    async def _find(self, connection: Connection, tenant: str, scopes: Sequence[str]) -> list[tuple[str, int, int]]:
+    async def _find(
+        self, connection: Connection, tenant: str, scopes: Sequence[str]
+    ) -> list[tuple[str, int, int]]:
         rows = await connection.fetch(self._find_sql, escape(tenant), [escape(scope) for scope in scopes])
         return [(unescape(scope), number, generation) for scope, number, generation in rows]
 
@@ -47,11 +53,15 @@ class PgDirectory(ServerDirectory[Connection]):
         tenants, scopes = [escape(p.tenant) for p, _ in partitions], [escape(p.scope) for p, _ in partitions]
         await connection.execute(self._add_sql, [number for _, number in partitions], tenants, scopes)
 
-    async def _lock(self, connection: Connection, numbers: Sequence[int], exclusively: bool) -> list[tuple[int, int]]:
+    async def _lock(
+        self, connection: Connection, numbers: Sequence[int], exclusively: bool
+    ) -> list[tuple[int, int]]:
         rows = await connection.fetch(self._lock_sql + ("UPDATE" if exclusively else "SHARE"), numbers)
         return [(number, generation) for number, generation in rows]
 
-    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Known | None:
+    async def _raise(
+        self, connection: Connection, partition: Partition, least: int, step: int
+    ) -> Known | None:
         scope = escape(partition.scope)
         row = await connection.fetchrow(self._raise_sql, escape(partition.tenant), scope, least, step)
         return None if row is None else Known(*row)
@@ -62,7 +72,9 @@ class PgDirectory(ServerDirectory[Connection]):
     async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
         found: set[Partition] = set()
         for table in self._named(tables):
-            rows = await connection.fetch(f"SELECT DISTINCT t.tenant, t.scope FROM {table} AS t WHERE t.row_type = '{MARK}'")  # noqa: S608
+            rows = await connection.fetch(
+                f"SELECT DISTINCT t.tenant, t.scope FROM {table} AS t WHERE t.row_type = '{MARK}'"  # noqa: S608
+            )
             found |= {Partition(unescape(tenant), unescape(scope)) for tenant, scope in rows}
         return found
 
@@ -72,13 +84,24 @@ class PgDirectory(ServerDirectory[Connection]):
     def _named(self, tables: Sequence[str]) -> list[str]:
         return [f'"{self._schema}"."{name}"' for name in tables]
 
-    async def _list(self, connection: Connection, which: str, values: Sequence[int | str]) -> list[tuple[int, Partition, int]]:
+    async def _list(
+        self, connection: Connection, which: str, values: Sequence[int | str]
+    ) -> list[tuple[int, Partition, int]]:
         for number, value in enumerate(values, 1):
             which = which.replace("?", f"${number}::{'text' if isinstance(value, str) else 'bigint'}", 1)
         sql = f"SELECT p.number, p.tenant, p.scope, p.generation FROM {self._table} AS p {which}"  # noqa: S608
-        rows = await connection.fetch(sql, *[escape(value) if isinstance(value, str) else value for value in values])
-        return [(number, Partition(unescape(tenant), unescape(scope)), generation) for number, tenant, scope, generation in rows]
+        rows = await connection.fetch(
+            sql, *[escape(value) if isinstance(value, str) else value for value in values]
+        )
+        return [
+            (number, Partition(unescape(tenant), unescape(scope)), generation)
+            for number, tenant, scope, generation in rows
+        ]
 
     async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
-        rows = await (connection.fetch(self._all_sql) if tenant is None else connection.fetch(self._of_tenant_sql, escape(tenant)))
+        rows = await (
+            connection.fetch(self._all_sql)
+            if tenant is None
+            else connection.fetch(self._of_tenant_sql, escape(tenant))
+        )
         return [number for (number,) in rows]

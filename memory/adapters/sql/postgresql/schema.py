@@ -1,8 +1,11 @@
-"""The tables on PostgreSQL: those of the adapter itself, and one for each collection, made from its declaration.
+"""The tables on PostgreSQL: those of the adapter itself, and one for each collection,
+made from its declaration.
 
-The key of a table is (id, tenant): an id alone says almost everything, also before the server has counted what a tenant has.
-Text compares by code point everywhere: COLLATE "C". Long values are indexed by their first characters only, because an index key holds at
-most 2,704 bytes. The schema (namespace) is the user's choice and in every statement, never in a session's search_path.
+The key of a table is (id, tenant): an id alone says almost everything, also before the
+server has counted what a tenant has. Text compares by code point everywhere: COLLATE
+"C". Long values are indexed by their first characters only, because an index key holds
+at most 2,704 bytes. The schema (namespace) is the user's choice and in every statement,
+never in a session's search_path.
 """
 
 from __future__ import annotations
@@ -49,20 +52,29 @@ _PARAMETERS: dict[type, tuple[str, str]] = {
 
 
 COUNTED = ("partition_no", "length", "row_type", "role")
-"""What searches read of every row of a partition. They come first: to read a column the server goes through all that are before it in the row."""
+"""What searches read of every row of a partition. They come first: to read a column the
+server goes through all that are before it in the row.
+"""
 
 
 def parameter_of(kind: sa.types.TypeEngine[Any]) -> tuple[str, str]:
-    """The type of a parameter for a column of this type, and what it is cast to, '' for nothing."""
+    """The type of a parameter for a column of this type, and what it is cast to, '' for
+    nothing.
+    """
     return _PARAMETERS.get(type(kind), ("text", ""))
 
 
 def collection_table(metadata: sa.MetaData, collection: Collection, names: TableNames) -> sa.Table:
-    """The table of a collection with its indexes. The column `embedding` comes with the extension pgvector, see `extension`."""
+    """The table of a collection with its indexes. The column `embedding` comes with the
+    extension pgvector, see `extension`.
+    """
     name = collection.name
     columns = row_columns(collection, TYPES)
     if collection.texts:
-        columns += [sa.Column("length", sa.BigInteger(), nullable=False), sa.Column("counts", JSONB(), nullable=True)]
+        columns += [
+            sa.Column("length", sa.BigInteger(), nullable=False),
+            sa.Column("counts", JSONB(), nullable=True),
+        ]
         columns.append(sa.Column("lexemes", TSVECTOR(), nullable=True))
     columns.sort(key=lambda column: column.name not in COUNTED)
     info = {REQUIRED: collection.required, PARTITIONS: names.partitions}
@@ -73,21 +85,44 @@ def collection_table(metadata: sa.MetaData, collection: Collection, names: Table
     def index(label: str, *over: Any, only: sa.ColumnElement[bool] | None = None, **options: Any) -> None:
         sa.Index(names.index("ix", name, label), *over, postgresql_where=only, **options)
 
-    # The way through a partition in order; also all that the statistics of a search read.
+    # The way through a partition in order; also all that the statistics of a search
+    # read.
     counted = ["row_type", "role", *(["length"] if collection.texts else [])]
-    index("created_at", c.partition_no, c.created_at, c.id, only=c.partition_no.is_not(None), postgresql_include=counted)
-    index("passing", c.id, c.tenant, only=c.role.in_([constant(Role.ARRIVING.value), constant(Role.CACHED.value)]))
+    index(
+        "created_at",
+        c.partition_no,
+        c.created_at,
+        c.id,
+        only=c.partition_no.is_not(None),
+        postgresql_include=counted,
+    )
+    index(
+        "passing",
+        c.id,
+        c.tenant,
+        only=c.role.in_([constant(Role.ARRIVING.value), constant(Role.CACHED.value)]),
+    )
     index("expires_at", c.expires_at, only=c.expires_at.is_not(None))
     index("discard_at", c.discard_at, only=c.discard_at.is_not(None))
     index("owing", c.id, c.tenant, only=c.owed.is_not(None))
     index("marks", c.tenant, c.scope, only=c.row_type == constant(MARK))
-    index("age", c.tier, c.created_at, only=c.role.in_([constant(Role.ARRIVING.value), constant(Role.HOME.value)]))
+    index(
+        "age",
+        c.tier,
+        c.created_at,
+        only=c.role.in_([constant(Role.ARRIVING.value), constant(Role.HOME.value)]),
+    )
     fields = {field_column(f.name): f.type for f in collection.fields}
     for label, over, there in indexes(collection):
         keys = [indexed_part(c[key]) if fields.get(key) is FieldType.TEXT else c[key] for key in over]
         index(label, *keys, only=c[there].is_not(None))
     if collection.texts:  # single writes go to a short list first, which searches read: it is kept short
-        index("lexemes", c.lexemes, postgresql_using="gin", postgresql_with={"fastupdate": "on", "gin_pending_list_limit": 1024})
+        index(
+            "lexemes",
+            c.lexemes,
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "on", "gin_pending_list_limit": 1024},
+        )
     return table
 
 
@@ -97,12 +132,21 @@ def indexed_part(text: Any) -> sa.ColumnElement[str]:
 
 
 @lru_cache(maxsize=256)
-def table_of(collection: Collection, schema: str, names: TableNames, stored: Collection | None = None) -> sa.Table:
-    """A collection's table, declared once a process, or as it is `stored`. A name that no table can have is refused."""
+def table_of(
+    collection: Collection, schema: str, names: TableNames, stored: Collection | None = None
+) -> sa.Table:
+    """A collection's table, declared once a process, or as it is `stored`. A name that
+    no table can have is refused.
+    """
     if stored is not None:
         return with_absent(table_of.__wrapped__(stored, schema, names), Growth(stored, collection), TYPES)
     name = collection.name
-    if not name.isidentifier() or name.startswith("pg_") or names.is_taken(name) or len(name.encode()) > LONGEST_COLLECTION:
+    if (
+        not name.isidentifier()
+        or name.startswith("pg_")
+        or names.is_taken(name)
+        or len(name.encode()) > LONGEST_COLLECTION
+    ):
         raise ConfigError(
             f"collection '{name}': the name must be a plain SQL identifier of at most {LONGEST_COLLECTION} bytes that is none of the adapter's "
             f"own tables and begins with neither '{DEFAULT_PREFIX}' nor 'pg_'"

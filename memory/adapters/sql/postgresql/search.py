@@ -1,4 +1,6 @@
-"""Searches: by words the server finds and counts, and the arithmetic of `memory.ports.text` ranks; by meaning the server ranks."""
+"""Searches: by words the server finds and counts, and the arithmetic of
+`memory.ports.text` ranks; by meaning the server ranks.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,23 @@ async def search(connection: Connection, table: PgTable, directory: PgDirectory,
     return await _by_words(connection, table, wanted, wanted.by, numbers, asked)
 
 
-# -- by words ---------------------------------------------------------------------------------------------------------
+# -- by words --------------------------------------------------------------------------
 
 
-async def _by_words(connection: Connection, table: PgTable, search: Search, by: Words, numbers: Sequence[int], asked: Sequence[int]) -> list[Hit]:
+async def _by_words(
+    connection: Connection,
+    table: PgTable,
+    search: Search,
+    by: Words,
+    numbers: Sequence[int],
+    asked: Sequence[int],
+) -> list[Hit]:
     stems = query_words(by.text)
     if not stems or not table.collection.texts:
         return []
-    found = await find(connection, table, Sought(search.where, search.roles, search.filter, numbers, asked, stems))
+    found = await find(
+        connection, table, Sought(search.where, search.roles, search.filter, numbers, asked, stems)
+    )
     hits: list[Hit] = []
     seen, step = 0, search.limit
     while len(hits) < search.limit:  # more than once only where records changed in between
@@ -68,8 +79,10 @@ async def _by_words(connection: Connection, table: PgTable, search: Search, by: 
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What one statement is to find: the records that hold these stems, in partitions of these numbers, `asked` being those of the question, and the
-    `nearest` so many by meaning."""
+    """What one statement is to find: the records that hold these stems, in partitions
+    of these numbers, `asked` being those of the question, and the `nearest` so many by
+    meaning.
+    """
 
     where: Where
     roles: frozenset[Role]
@@ -83,8 +96,9 @@ class Sought:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How many records and words there are; of each word in a record its key, length, word, packed counts, and whether the record passes; the nearest
-    records' ids."""
+    """How many records and words there are; of each word in a record its key, length,
+    word, packed counts, and whether the record passes; the nearest records' ids.
+    """
 
     documents: int
     total: int
@@ -102,24 +116,36 @@ class Found:
         return held
 
     def best(self, collection: Collection, stems: int, count: int) -> list[tuple[Key, float]]:
-        """At least so many of what holds one of the first so many stems and passes, as far as there are, best first and ties by id: scored by BM25F
-        with the statistics of exactly the asked records.
+        """At least so many of what holds one of the first so many stems and passes, as
+        far as there are, best first and ties by id: scored by BM25F with the statistics
+        of exactly the asked records.
         """
         which = np.array(self.stems, np.int64)
         frequencies: Scores = lexical.weighed(collection, np.array(self.packed, np.int64))
         held = np.flatnonzero((which < stems) & (frequencies > 0))
-        held = held[np.argsort(which[held], kind="stable")]  # added up in one order, what holds the same words has the same score to the last bit
+        held = held[
+            np.argsort(which[held], kind="stable")
+        ]  # added up in one order, what holds the same words has the same score to the last bit
         which, frequencies = which[held], frequencies[held]
-        norm = norms(np.array(self.lengths, np.float64)[held], self.total / self.documents if self.documents else 0.0)
+        norm = norms(
+            np.array(self.lengths, np.float64)[held], self.total / self.documents if self.documents else 0.0
+        )
         rare = rarities(self.documents, np.bincount(which, minlength=stems))
         places: dict[tuple[str, UUID], int] = {}
-        records = np.array([places.setdefault((self.tenants[i], self.ids[i]), len(places)) for i in held.tolist()], np.int64)
+        records = np.array(
+            [places.setdefault((self.tenants[i], self.ids[i]), len(places)) for i in held.tolist()], np.int64
+        )
         passes = np.zeros(len(places), np.bool_)
         passes[records] = np.array(self.passes, np.bool_)[held]
-        scores: Scores = np.bincount(records, gained(rare[which], frequencies, norm), len(places)).astype(np.float64)
+        scores: Scores = np.bincount(records, gained(rare[which], frequencies, norm), len(places)).astype(
+            np.float64
+        )
         best = Candidates(np.flatnonzero(passes), scores[passes]).best(count)
         keys = list(places)
-        ranked = [(Key(unescape(keys[place][0]), str(keys[place][1])), score) for place, score in zip(*best, strict=True)]
+        ranked = [
+            (Key(unescape(keys[place][0]), str(keys[place][1])), score)
+            for place, score in zip(*best, strict=True)
+        ]
         return sorted(ranked, key=lambda one: (-one[1], one[0].id))
 
 
@@ -131,7 +157,9 @@ async def find(connection: Connection, table: PgTable, sought: Sought) -> Found:
     return Found(documents, total, *[column or () for column in columns])
 
 
-async def _rows_of(connection: Connection, table: PgTable, search: Search, keys: Sequence[Key]) -> list[Columns]:
+async def _rows_of(
+    connection: Connection, table: PgTable, search: Search, keys: Sequence[Key]
+) -> list[Columns]:
     rows: list[Columns] = []
     by_tenant: dict[str, list[str]] = {}
     for key in keys:
@@ -142,15 +170,19 @@ async def _rows_of(connection: Connection, table: PgTable, search: Search, keys:
     return rows
 
 
-# -- by meaning -------------------------------------------------------------------------------------------------------
+# -- by meaning ------------------------------------------------------------------------
 
 
-async def _by_meaning(connection: Connection, table: PgTable, search: Search, by: Near, partitions: Sequence[int]) -> list[Hit]:
+async def _by_meaning(
+    connection: Connection, table: PgTable, search: Search, by: Near, partitions: Sequence[int]
+) -> list[Hit]:
     question = nearest(table, search, partitions, by.vector)
     rows = await connection.fetch(question.sql, *question.arguments)
     if not rows:
         return []
-    cosines = exact_cosines(by.vector, [row["exactly"] for row in rows])  # the extension ranks in single precision
+    cosines = exact_cosines(
+        by.vector, [row["exactly"] for row in rows]
+    )  # the extension ranks in single precision
     hits = await _hits(table, search, list(zip(rows, cosines, strict=True)))
     return sorted(hits, key=lambda hit: (-hit.score, hit.head.key.id))
 
@@ -158,11 +190,14 @@ async def _by_meaning(connection: Connection, table: PgTable, search: Search, by
 async def _hits(table: PgTable, search: Search, scored: Sequence[tuple[Columns, float]]) -> list[Hit]:
     """The hits of rows and their scores."""
     selection = table.selection(search.select)
-    found = [(selection.read(dict(zip(selection.columns, row, strict=False))), score) async for row, score in paced(scored)]
+    found = [
+        (selection.read(dict(zip(selection.columns, row, strict=False))), score)
+        async for row, score in paced(scored)
+    ]
     return [Hit(head, score) for head, score in found if head is not None]
 
 
-# -- statements -------------------------------------------------------------------------------------------------------
+# -- statements ------------------------------------------------------------------------
 
 
 class _Vector(sa.types.UserDefinedType[bytes]):
@@ -187,24 +222,38 @@ class _Near(PgConditions):
 
 
 def postings(table: PgTable, sought: Sought) -> Question:
-    """One row: how many records there are of the asked roles and how many words these hold, and arrays: for each word in each record its tenant, id,
-    number of words, which word, packed counts, whether the filter lets it through; the ids of the nearest.
+    """One row: how many records there are of the asked roles and how many words these
+    hold, and arrays: for each word in each record its tenant, id, number of words,
+    which word, packed counts, whether the filter lets it through; the ids of the
+    nearest.
     """
     values, where, chosen = asked(table, sought.where, sought.filter, sought.asked, walking=True)
     tokens, way = [lexical.token(stem) for stem in sought.stems], ""
     if tokens and table.collection.texts:
-        way = "indexed" if len(tokens) * len(sought.numbers) <= table.thresholds.lexemes_asked else "gone through"
-        pairs = [(number, stem) for stem in range(len(tokens)) for number in (sought.numbers if way == "indexed" else (0,))]
+        way = (
+            "indexed"
+            if len(tokens) * len(sought.numbers) <= table.thresholds.lexemes_asked
+            else "gone through"
+        )
+        pairs = [
+            (number, stem)
+            for stem in range(len(tokens))
+            for number in (sought.numbers if way == "indexed" else (0,))
+        ]
         values += ([stem for _, stem in pairs], [tokens[stem] for _, stem in pairs])
-        values += ([lexeme(number, sought.stems[stem]) for number, stem in pairs],) if way == "indexed" else ()
+        values += (
+            ([lexeme(number, sought.stems[stem]) for number, stem in pairs],) if way == "indexed" else ()
+        )
     if sought.near is not None:
         values += (len(sought.near), sought.near, sought.nearest)
     return question(table, _postings, (where, sought.roles, chosen, way, sought.near is not None), values)
 
 
 def live(conditions: Any, roles: frozenset[Role]) -> Condition:
-    """Whether a record of these roles is there, of rows that something else finds: asked for plainly, the partial index of nearly every row there is
-    would be read through for each word, for as long as the server has not counted what that has."""
+    """Whether a record of these roles is there, of rows that something else finds:
+    asked for plainly, the partial index of nearly every row there is would be read
+    through for each word, for as long as the server has not counted what that has.
+    """
     standing: Condition = conditions.standing(roles, RECORDS).is_(sa.true())
     return standing
 
@@ -218,34 +267,59 @@ def _postings(table: Any, shape: Shape) -> sa.Select[Any]:
     counted = sa.select(array([sa.func.count(), words])).select_from(table.table).where(there, standing)
     of_words: list[sa.ColumnElement[Any]] = [sa.null()] * 6
     if way:
-        held = _held(table, conditions, there, standing, passes) if way == "indexed" else _gone_through(table, conditions, there, standing, passes)
-        of_words = [sa.func.array_agg(held.c[name]) for name in ("tenant", "id", "length", "stem", "packed", "passes")]
+        held = (
+            _held(table, conditions, there, standing, passes)
+            if way == "indexed"
+            else _gone_through(table, conditions, there, standing, passes)
+        )
+        of_words = [
+            sa.func.array_agg(held.c[name]) for name in ("tenant", "id", "length", "stem", "packed", "passes")
+        ]
     nearest: sa.ColumnElement[Any] = sa.null()
     if near:
         in_order = _in_order(table, conditions, [there, standing, passes], ("id",)).subquery("in_order")
         nearest = sa.func.array(sa.select(in_order.c.id).scalar_subquery())
-    return sa.select(*[column.label(f"c{n}") for n, column in enumerate((counted.scalar_subquery(), *of_words, nearest))])
+    return sa.select(
+        *[column.label(f"c{n}") for n, column in enumerate((counted.scalar_subquery(), *of_words, nearest))]
+    )
 
 
-def _held(table: Any, conditions: Any, there: Condition, standing: Condition, passes: Condition) -> sa.Subquery:
-    """A row for each word in each record, looked up word by word: `OFFSET 0` keeps it so.
+def _held(
+    table: Any, conditions: Any, there: Condition, standing: Condition, passes: Condition
+) -> sa.Subquery:
+    """A row for each word in each record, looked up word by word: `OFFSET 0` keeps it
+    so.
 
-    A lexeme names its partition. Asked for plainly, the partition would be looked up by itself, and its rows read one by one, for as long as the
-    server has not counted how many these are.
+    A lexeme names its partition. Asked for plainly, the partition would be looked up by
+    itself, and its rows read one by one, for as long as the server has not counted how
+    many these are.
     """
     c = table.table.c
-    w: Any = sa.func.unnest(*map(conditions.value, ("ii", "ss", "ss"))).table_valued("stem", "token", "lexeme").render_derived("w")
+    w: Any = (
+        sa.func.unnest(*map(conditions.value, ("ii", "ss", "ss")))
+        .table_valued("stem", "token", "lexeme")
+        .render_derived("w")
+    )
     packed = sa.cast(c.counts.op("->>")(w.c.token), sa.BigInteger()).label("packed")
     there, asked = there.is_(sa.true()), c.lexemes.bool_op("@@")(sa.cast(w.c.lexeme, TSQUERY()))
     e: Any = sa.select(c.tenant, c.id, c.length, packed, passes.label("passes")).where(there, standing, asked)
     e = e.offset(sa.literal_column("0")).lateral("e")
-    return sa.select(w.c.stem, *e.c).select_from(w.join(e, sa.true())).where(e.c.packed.is_not(None)).subquery("held")
+    return (
+        sa.select(w.c.stem, *e.c)
+        .select_from(w.join(e, sa.true()))
+        .where(e.c.packed.is_not(None))
+        .subquery("held")
+    )
 
 
-def _gone_through(table: Any, conditions: Any, there: Condition, standing: Condition, passes: Condition) -> sa.Subquery:
+def _gone_through(
+    table: Any, conditions: Any, there: Condition, standing: Condition, passes: Condition
+) -> sa.Subquery:
     """The same from the words of every record there."""
     c = table.table.c
-    w: Any = sa.func.unnest(*map(conditions.value, ("ii", "ss"))).table_valued("stem", "token").render_derived("w")
+    w: Any = (
+        sa.func.unnest(*map(conditions.value, ("ii", "ss"))).table_valued("stem", "token").render_derived("w")
+    )
     j: Any = sa.func.jsonb_each_text(c.counts).table_valued("key", "value").render_derived("j").lateral()
     packed = sa.cast(j.c.value, sa.BigInteger()).label("packed")
     each = sa.select(w.c.stem, c.tenant, c.id, c.length, packed, passes.label("passes"))
@@ -254,7 +328,9 @@ def _gone_through(table: Any, conditions: Any, there: Condition, standing: Condi
 
 
 def among(table: PgTable, search: Search, tenant: str, ids: Sequence[str]) -> Question:
-    """The live rows of these ids, in the asked roles, that the filter lets through: what their heads take."""
+    """The live rows of these ids, in the asked roles, that the filter lets through:
+    what their heads take.
+    """
     values: Values = [escape(tenant), list(ids)]
     chosen = table.shaper.filter(search.filter, values)
     return question(table, _among, (table.selection(search.select).columns, search.roles, chosen), values)
@@ -265,14 +341,20 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
     conditions = PgConditions(table.table)
     c = table.table.c
     these = [c.tenant == conditions.value("s"), c.id == sa.any_(conditions.value("uu"))]
-    return sa.select(*[c[name] for name in columns]).where(*these, live(conditions, roles), conditions.filter(chosen))
+    return sa.select(*[c[name] for name in columns]).where(
+        *these, live(conditions, roles), conditions.filter(chosen)
+    )
 
 
 def nearest(table: PgTable, search: Search, partitions: Sequence[int], unit: bytes) -> Question:
-    """The nearest records, each with its vector and distance: every vector of that length there is compared, so that narrow filters lose nothing."""
+    """The nearest records, each with its vector and distance: every vector of that
+    length there is compared, so that narrow filters lose nothing.
+    """
     values, where, chosen = asked(table, search.where, search.filter, partitions, walking=True)
     values += (len(unit), unit, search.limit)
-    return question(table, _nearest, (where, search.roles, chosen, table.selection(search.select).columns), values)
+    return question(
+        table, _nearest, (where, search.roles, chosen, table.selection(search.select).columns), values
+    )
 
 
 def _nearest(table: Any, shape: Shape) -> sa.Select[Any]:
@@ -282,12 +364,16 @@ def _nearest(table: Any, shape: Shape) -> sa.Select[Any]:
     return _in_order(table, conditions, passing, columns)
 
 
-def _in_order(table: Any, conditions: Any, passing: Sequence[Condition], columns: Sequence[str]) -> sa.Select[Any]:
+def _in_order(
+    table: Any, conditions: Any, passing: Sequence[Condition], columns: Sequence[str]
+) -> sa.Select[Any]:
     c = table.table.c
     comparable = sa.func.octet_length(c.vector) == conditions.value("i")
     embedding = sa.literal_column(f'{table.qualified}."embedding"', _Vector(table.vector_type))
     namespace = table.vector_type.rpartition(".")[0]
-    distance: sa.ColumnElement[float] = embedding.op(f"OPERATOR({namespace}.<=>)", return_type=sa.Double())(conditions.value("v"))
+    distance: sa.ColumnElement[float] = embedding.op(f"OPERATOR({namespace}.<=>)", return_type=sa.Double())(
+        conditions.value("v")
+    )
     return (
         sa.select(*[c[name] for name in columns], c.vector.label("exactly"), distance.label("distance"))
         .where(*passing, comparable, embedding.is_not(None))

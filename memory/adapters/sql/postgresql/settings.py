@@ -1,4 +1,6 @@
-"""What the server's settings promise, read at open: whether what it acknowledges is safe."""
+"""What the server's settings promise, read at open: whether what it acknowledges is
+safe.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +29,41 @@ class Settings:
     wal_writer_delay: timedelta
     started: str
     read_only: bool
-    """Whether the server takes no writes: a standby, or one that is set to be read only."""
+    """Whether the server takes no writes: a standby, or one that is set to be read
+    only.
+    """
 
     @staticmethod
     async def read(connection: Connection, store: str) -> Settings:
         """Read them; a server that cannot be used is refused by name."""
-        number, version, encoding, fsync, synchronous, delay, started, read_only = await connection.fetchrow(_READ)
+        number, version, encoding, fsync, synchronous, delay, started, read_only = await connection.fetchrow(
+            _READ
+        )
         if number < OLDEST:
-            raise ConfigError(f"store '{store}': the server is PostgreSQL {version}; version 13 or later is needed")
+            raise ConfigError(
+                f"store '{store}': the server is PostgreSQL {version}; version 13 or later is needed"
+            )
         if encoding != "UTF8":
-            raise ConfigError(f"store '{store}': the database's encoding is {encoding}; create it with ENCODING 'UTF8'")
-        return Settings(version.split()[0], fsync, synchronous, timedelta(milliseconds=delay), started.isoformat(), bool(read_only))
+            raise ConfigError(
+                f"store '{store}': the database's encoding is {encoding}; create it with ENCODING 'UTF8'"
+            )
+        return Settings(
+            version.split()[0],
+            fsync,
+            synchronous,
+            timedelta(milliseconds=delay),
+            started.isoformat(),
+            bool(read_only),
+        )
 
     @property
     def facts(self) -> Mapping[str, JsonValue]:
         return {"fsync": self.fsync, "synchronous_commit": self.synchronous_commit}
 
     def limit(self, claims: Capabilities) -> Capabilities:
-        """What remains of the claims: acknowledged work may be lost where the server does not wait for the disk."""
+        """What remains of the claims: acknowledged work may be lost where the server
+        does not wait for the disk.
+        """
         if self.fsync != "on":
             return replace(claims, durable=False, loss_window=None)
         if self.synchronous_commit == "off":

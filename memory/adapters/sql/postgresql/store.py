@@ -40,20 +40,26 @@ _SIZE = (
 )
 
 _HURRIED = "SET LOCAL lock_timeout = '100ms'"
-"""Of a call that several share: what one of them would wait for, be it a process that stands still within a transaction, keeps no other waiting."""
+"""Of a call that several share: what one of them would wait for, be it a process that
+stands still within a transaction, keeps no other waiting.
+"""
 
 
 class PostgresStore(ServerStore[Connection, PgTable]):
-    """Records in a PostgreSQL database of version 13 or later: one table a collection, in a schema of its own. See `PostgresConfig` for options.
+    """Records in a PostgreSQL database of version 13 or later: one table a collection,
+    in a schema of its own. See `PostgresConfig` for options.
 
-    Many processes may use it at once. What is acknowledged is as safe as the server's settings make it: with `fsync` or
-    `synchronous_commit` off the store does not claim to be durable. Searches by meaning need the extension pgvector.
+    Many processes may use it at once. What is acknowledged is as safe as the server's
+    settings make it: with `fsync` or `synchronous_commit` off the store does not claim
+    to be durable. Searches by meaning need the extension pgvector.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
     _thresholds: Thresholds
 
-    def __init__(self, url: str, name: str = "postgresql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
+    def __init__(
+        self, url: str, name: str = "postgresql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
+    ) -> None:
         self._config = parse(name, url, options)
         self._pg_directory = PgDirectory(self._config.schema, TableNames(self._config.prefix), thresholds)
         super().__init__(name, self._pg_directory, thresholds)
@@ -61,11 +67,18 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         self._settings: Settings | None = None
         self._reads_only = False
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         place, schema = self._config.addresses[0], self._config.schema
-        connection = await expecting("PostgreSQL", self.name, *place, connect(self._config), self._server_said, lambda made: made.terminate())
+        connection = await expecting(
+            "PostgreSQL",
+            self.name,
+            *place,
+            connect(self._config),
+            self._server_said,
+            lambda made: made.terminate(),
+        )
         try:
             self._settings = await Settings.read(connection, self.name)
             pg_schema = PgSchema(self.name, schema, self._config.prefix)
@@ -87,19 +100,26 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         self._capabilities = self._settings.limit(self.claims)
         if not self._found.namespace:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
-        self._lend(self._config, lambda: connect(self._config), self._greet, goodbye, still_good, moved, no_room)
+        self._lend(
+            self._config, lambda: connect(self._config), self._greet, goodbye, still_good, moved, no_room
+        )
         self._epoch = "" if self._capabilities.durable else self._settings.started
 
     @property
     def reads_only(self) -> bool:
-        """Whether the role may change no table. What a standby refuses it may take later."""
+        """Whether the role may change no table. What a standby refuses it may take
+        later.
+        """
         return self._reads_only
 
     def _made(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
         namespace = self._found.namespace if self._found is not None else ""
         vector_type = f'"{namespace}".vector' if namespace else ""
         names, schema, stored = self._directory.names, self._config.schema, self._stored
-        return {name: PgTable(c, names, schema, vector_type, self._thresholds, stored.get(name)) for name, c in collections.items()}
+        return {
+            name: PgTable(c, names, schema, vector_type, self._thresholds, stored.get(name))
+            for name, c in collections.items()
+        }
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         schema = PgSchema(self.name, self._config.schema, self._config.prefix)
@@ -111,7 +131,9 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         return isinstance(error, asyncpg.UndefinedColumnError)
 
     async def _greet(self, connection: Connection) -> None:
-        """On each new connection: behind it may be another run of the server, or another database."""
+        """On each new connection: behind it may be another run of the server, or
+        another database.
+        """
         self._directory.forget()
         if self._found is not None and self._found.namespace:
             await speak(connection, self._found.namespace)
@@ -123,10 +145,20 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         settings, names = await Settings.read(connection, self.name), self._directory.names
         form, _ = await self._versions(connection)
         size = await self._size(connection)
-        facts: dict[str, JsonValue] = {"schema": form, "bytes": size, "pool": self._config.pool_size, **settings.facts}
-        facts["pgvector"] = self._found.extension if self._found.namespace else f"off: {self._found.extension}"
+        facts: dict[str, JsonValue] = {
+            "schema": form,
+            "bytes": size,
+            "pool": self._config.pool_size,
+            **settings.facts,
+        }
+        facts["pgvector"] = (
+            self._found.extension if self._found.namespace else f"off: {self._found.extension}"
+        )
         in_quarantine = await connection.fetchval(f"SELECT count(*) FROM {self._named(names.quarantine)}")  # noqa: S608
-        where = [self._config.place, *(["it takes no writes: a standby, or a server that is read only"] if settings.read_only else [])]
+        where = [
+            self._config.place,
+            *(["it takes no writes: a standby, or a server that is read only"] if settings.read_only else []),
+        ]
         ok = form == str(names.form) and not settings.read_only
         return Health(
             ok,
@@ -137,12 +169,16 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             int(in_quarantine),
         )
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if len(writes) == 1:
             write = writes[0]
-            return [await self._with(lambda connection: write_one(connection, self._table, self._pg_directory, write))]
+            return [
+                await self._with(
+                    lambda connection: write_one(connection, self._table, self._pg_directory, write)
+                )
+            ]
         try:
             return await self._with(lambda connection: self._batch(connection, writes, together))
         except NotTogether as undone:
@@ -151,9 +187,13 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     async def _put_shared(self, puts: Sequence[Put]) -> list[Outcome]:
         if len(puts) == 1:
             return await self._carry_out(puts, together=False)
-        return await self._with(lambda connection: self._batch(connection, puts, together=False, hurried=True))
+        return await self._with(
+            lambda connection: self._batch(connection, puts, together=False, hurried=True)
+        )
 
-    async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool, *, hurried: bool = False) -> list[Outcome]:
+    async def _batch(
+        self, connection: Connection, writes: Sequence[Write], together: bool, *, hurried: bool = False
+    ) -> list[Outcome]:
         batch = PgBatch(connection, self._table, self._pg_directory, writes, self._thresholds.rows_in_one)
         await batch.prepare()
 
@@ -165,26 +205,40 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         return await self._in_transaction(connection, work)
 
     async def _search(self, wanted: Search) -> list[Hit]:
-        return await self._with(lambda connection: search(connection, self._table(wanted.collection), self._pg_directory, wanted))
+        return await self._with(
+            lambda connection: search(connection, self._table(wanted.collection), self._pg_directory, wanted)
+        )
 
     async def _candidates(self, asked: Candidates) -> Measured:
-        return await self._with(lambda connection: candidates(connection, self._table(asked.collection), self._pg_directory, asked))
+        return await self._with(
+            lambda connection: candidates(
+                connection, self._table(asked.collection), self._pg_directory, asked
+            )
+        )
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
-    def _audit_steps(self, table: PgTable, repair: bool) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
+    def _audit_steps(
+        self, table: PgTable, repair: bool
+    ) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
         return [
             lambda connection, after: audit_rows(connection, table, after, repair),
             lambda connection, _: audit_registries(connection, table, repair),
         ]
 
     async def _vacuum(self) -> int:
-        """PostgreSQL's own VACUUM of our tables. It gives room back for others to use, and to the disk only at the end of a file."""
+        """PostgreSQL's own VACUUM of our tables. It gives room back for others to use,
+        and to the disk only at the end of a file.
+        """
 
         async def vacuum(connection: Connection) -> int:
             before = await self._size(connection)
             names = self._directory.names
-            for name in [*map(names.table, await self._names(connection)), names.partitions, names.quarantine]:
+            for name in [
+                *map(names.table, await self._names(connection)),
+                names.partitions,
+                names.quarantine,
+            ]:
                 await connection.execute(f"VACUUM {self._named(name)}")
             return max(0, before - await self._size(connection))
 
@@ -198,8 +252,12 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         """A table as statements name it."""
         return f'"{self._config.schema}"."{table}"'
 
-    async def _versions(self, connection: Connection, *, locked: bool = False) -> tuple[str | None, str | None]:
-        select = f"SELECT version_num FROM {self._named(self._directory.names.version)}{' FOR UPDATE' * locked}"  # noqa: S608
+    async def _versions(
+        self, connection: Connection, *, locked: bool = False
+    ) -> tuple[str | None, str | None]:
+        select = (
+            f"SELECT version_num FROM {self._named(self._directory.names.version)}{' FOR UPDATE' * locked}"  # noqa: S608
+        )
         return form_and_format([row for (row,) in await connection.fetch(select)])
 
     async def _put_version(self, connection: Connection, row: str, before: str | None) -> None:
@@ -207,12 +265,21 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         if before is None:
             await connection.execute(f"INSERT INTO {table} (version_num) VALUES ($1)", row)  # noqa: S608
         else:
-            await connection.execute(f"UPDATE {table} SET version_num = $1 WHERE version_num = $2", row, before)  # noqa: S608
+            await connection.execute(
+                f"UPDATE {table} SET version_num = $1 WHERE version_num = $2",  # noqa: S608
+                row,
+                before,
+            )
 
     async def _names(self, connection: Connection) -> list[str]:
-        return [str(name) for (name,) in await connection.fetch(f"SELECT name FROM {self._named(self._directory.names.registry)}")]  # noqa: S608
+        return [
+            str(name)
+            for (name,) in await connection.fetch(
+                f"SELECT name FROM {self._named(self._directory.names.registry)}"  # noqa: S608
+            )
+        ]
 
-    # -- the driver's -------------------------------------------------------------------------------------------------
+    # -- the driver's ------------------------------------------------------------------
 
     def _translate_driver(self, error: Exception) -> Exception | None:
         return translate(self.name, self._config.place, error)

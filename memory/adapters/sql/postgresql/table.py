@@ -1,8 +1,11 @@
-"""One collection's statements: how its rows are found, stored under each condition, and moved into the quarantine.
+"""One collection's statements: how its rows are found, stored under each condition, and
+moved into the quarantine.
 
-What stores one record is one statement that also asks for its partition's generation. It locks the partition's row as a foreign key
-would (and re-reads it, so that a generation raised by a transaction that has just committed is seen): a raise waits for the puts under way,
-and every later put sees it. `ON CONFLICT` and `UPDATE` decide their conditions on the newest row, under its lock.
+What stores one record is one statement that also asks for its partition's generation.
+It locks the partition's row as a foreign key would (and re-reads it, so that a
+generation raised by a transaction that has just committed is seen): a raise waits for
+the puts under way, and every later put sees it. `ON CONFLICT` and `UPDATE` decide their
+conditions on the newest row, under its lock.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ from memory.ports.rows import CORRUPT, Row, corrupt_row
 from memory.ports.writes import AtVersion
 
 _SHARED = ("tenant", "row_type", "partition_no", "scope", "generation", "role", "tier", "accesses")
-"""Columns that are alike in the rows of most batches: those of one partition's new records."""
+"""Columns that are alike in the rows of most batches: those of one partition's new
+records.
+"""
 
 # The conditions of inserts on what stands there, as `ON CONFLICT` decides them.
 ABSENT = "DO NOTHING"
@@ -46,13 +51,21 @@ ALWAYS = "true"
 
 
 class PgTable(Table[Connection]):
-    """The statements of one collection in one schema. `vector_type` is pgvector's type, empty where there is none."""
+    """The statements of one collection in one schema. `vector_type` is pgvector's type,
+    empty where there is none.
+    """
 
     dialect: ClassVar[sa.Dialect] = asyncpg_dialect()  # type: ignore[no-untyped-call]
     thresholds: Thresholds
 
     def __init__(
-        self, collection: Collection, names: TableNames, schema: str, vector_type: str, thresholds: Thresholds, actual: Collection | None = None
+        self,
+        collection: Collection,
+        names: TableNames,
+        schema: str,
+        vector_type: str,
+        thresholds: Thresholds,
+        actual: Collection | None = None,
     ) -> None:
         codec = Codec(collection, TYPES, actual)
         shaper = PgShaper(collection, codec.at, TYPES, thresholds.values_written_out)
@@ -61,8 +74,15 @@ class PgTable(Table[Connection]):
         self.schema = schema
         self.embeds = bool(vector_type) and collection.vector
         self.vector_type = vector_type
-        self.derived = ("words", "bytes", "partition_no", *(("length", "counts", "lexemes") if collection.texts else ()))
-        self._stored = [(name, *parameter_of(self.table.c[name].type)) for name in (*codec.columns, *self.derived)]
+        self.derived = (
+            "words",
+            "bytes",
+            "partition_no",
+            *(("length", "counts", "lexemes") if collection.texts else ()),
+        )
+        self._stored = [
+            (name, *parameter_of(self.table.c[name].type)) for name in (*codec.columns, *self.derived)
+        ]
         self._stored += [("embedding", vector_type, "")] if self.embeds else []
         at = self._at = {name: i for i, (name, _, _) in enumerate(self._stored)}
         self._shared = tuple([at[name] for name in _SHARED])
@@ -74,7 +94,10 @@ class PgTable(Table[Connection]):
         self.quarantine_table = f'"{schema}"."{names.quarantine}"'
         self.chosen = ", ".join([f't."{name}"' for name in self.columns])
         sealed = f"t.{self.checksum}"
-        this, these = f"FROM {self.qualified} AS t WHERE t.tenant = $1 AND t.id = $2", f"FROM {self.qualified} AS t WHERE t.tenant = $1"
+        this, these = (
+            f"FROM {self.qualified} AS t WHERE t.tenant = $1 AND t.id = $2",
+            f"FROM {self.qualified} AS t WHERE t.tenant = $1",
+        )
         self.find_sql = f"SELECT {self.chosen} {this}"
         self.find_many_sql = f"SELECT {self.chosen} {these} AND t.id = ANY($2::uuid[])"
         self.find_locked_sql = f"{self.find_many_sql} ORDER BY t.id FOR UPDATE"
@@ -92,16 +115,22 @@ class PgTable(Table[Connection]):
         self.swap = f"{exactly} RETURNING true"
         self.restate = f"{self._update(f'SELECT {self._one(said)}', most=said)} AND {sealed} = ${said + 1} RETURNING true"
         self.delete_exactly = self._forgetting(exactly)
-        self.put_over = f"{self._place()}{self._update(row, ', allowed')} AND {sealed} = ${count + 2} RETURNING true"
+        self.put_over = (
+            f"{self._place()}{self._update(row, ', allowed')} AND {sealed} = ${count + 2} RETURNING true"
+        )
         # Many rows
         self._many: dict[tuple[str, tuple[int, ...], frozenset[int]], str] = {}
         keys = "unnest($1::text[], $2::uuid[]) AS k(tenant, id)"
-        self.remove_many = f"DELETE FROM {self.qualified} AS t USING {keys} WHERE t.tenant = k.tenant AND t.id = k.id"  # noqa: S608
+        self.remove_many = (
+            f"DELETE FROM {self.qualified} AS t USING {keys} WHERE t.tenant = k.tenant AND t.id = k.id"  # noqa: S608
+        )
         # Rows in the quarantine
         quarantine = self.quarantine_table
         of = f"q.collection = '{self.name}'"
         self._quarantine = self._quarantining(row, quarantine)
-        self.forget_sql = f"DELETE FROM {quarantine} AS q USING {keys} WHERE {of} AND q.tenant = k.tenant AND q.id = k.id"  # noqa: S608
+        self.forget_sql = (
+            f"DELETE FROM {quarantine} AS q USING {keys} WHERE {of} AND q.tenant = k.tenant AND q.id = k.id"  # noqa: S608
+        )
         self.any_quarantined = f"EXISTS (SELECT FROM {quarantine} AS q WHERE {of})"
         self._problem = f"SELECT q.problem FROM {quarantine} AS q WHERE {of} AND q.tenant = $1 AND q.id = $2"  # noqa: S608
         self._quarantined = (
@@ -112,7 +141,7 @@ class PgTable(Table[Connection]):
     def conditions(self) -> PgConditions:
         return PgConditions(self.table, self._indexed)
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- finding -----------------------------------------------------------------------
 
     async def read(self, connection: Connection, sql: str, values: Values) -> Sequence[Columns]:
         rows: Sequence[Columns] = await connection.fetch(sql, *values)
@@ -122,19 +151,27 @@ class PgTable(Table[Connection]):
         row: Columns | None = await connection.fetchrow(self.find_sql, escape(key.tenant), key.id)
         return row
 
-    async def find_all(self, connection: Connection, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Columns]:
+    async def find_all(
+        self, connection: Connection, keys: Sequence[Key], *, lock: bool = False
+    ) -> dict[Key, Columns]:
         by_tenant: dict[str, list[str]] = {}
         for key in keys:
             by_tenant.setdefault(key.tenant, []).append(key.id)
         sql = self.find_locked_sql if lock else self.find_many_sql
         found: dict[Key, Columns] = {}
         for tenant, ids in sorted(by_tenant.items()):
-            found |= {self.codec.key(row): row for row in await connection.fetch(sql, escape(tenant), sorted(ids))}
+            found |= {
+                self.codec.key(row): row for row in await connection.fetch(sql, escape(tenant), sorted(ids))
+            }
         return found
 
-    async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
-        # The server's own cursor, which ends with the transaction: the driver's would leave a prepared statement on a connection of a pooler's.
-        # The driver keeps what a statement answers with by its text, so that each table with its columns has a cursor name of its own.
+    async def matching(
+        self, connection: Connection, sql: str, values: Values
+    ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
+        # The server's own cursor, which ends with the transaction: the driver's would
+        # leave a prepared statement on a connection of a pooler's. The driver keeps
+        # what a statement answers with by its text, so that each table with its columns
+        # has a cursor name of its own.
         cursor = "memory_" + blake2b(f"{self.qualified}{self.chosen}".encode(), digest_size=8).hexdigest()
         await connection.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {sql}", *values)
         most = self.collection.at_once(self.thresholds.deleted_at_once)
@@ -142,16 +179,20 @@ class PgTable(Table[Connection]):
             yield [(row[:-1], row[-1]) for row in rows]
         await connection.execute(f"CLOSE {cursor}")
 
-    # -- storing ------------------------------------------------------------------------------------------------------
+    # -- storing -----------------------------------------------------------------------
 
     def parameters(self, row: Row, partition: int | None) -> list[Any]:
-        """The row's values as statements take them; `partition` is the number of a record's."""
+        """The row's values as statements take them; `partition` is the number of a
+        record's.
+        """
         values = [*self.codec.values(row, partition), partition]
         for i in self._tags:
             if values[i] is not None:
                 values[i] = array(values[i])
         if self.collection.texts:
-            values += (0, None, None) if row.words is None or partition is None else indexed(partition, row.words)
+            values += (
+                (0, None, None) if row.words is None or partition is None else indexed(partition, row.words)
+            )
         if self.embeds:
             values.append(row.vector)
         return values
@@ -161,8 +202,13 @@ class PgTable(Table[Connection]):
         return int(values[self._bytes])
 
     def restated(self, row: Row, was: Columns) -> list[Any]:
-        """The values of a row that says the same as that which was read, with other bookkeeping, as `restate` takes them."""
-        return [*self.parameters(row._replace(words=None), was[-1])[: len(self.codec.columns)], self.checksum_of(was)]
+        """The values of a row that says the same as that which was read, with other
+        bookkeeping, as `restate` takes them.
+        """
+        return [
+            *self.parameters(row._replace(words=None), was[-1])[: len(self.codec.columns)],
+            self.checksum_of(was),
+        ]
 
     async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Held, Row]]) -> None:
         most = self.thresholds.deleted_at_once
@@ -172,13 +218,21 @@ class PgTable(Table[Connection]):
             await connection.fetch(sql, *columns)
             await connection.execute(self.forget_sql, [row[0] for row in rows], [row[1] for row in rows])
 
-    # -- the quarantine -----------------------------------------------------------------------------------------------
+    # -- the quarantine ----------------------------------------------------------------
 
     async def quarantine(self, connection: Connection, unreadable: Unreadable) -> None:
         columns = unreadable.columns
         kept = json.dumps(dict(zip(self.columns, map(_plain, columns), strict=False)))
         values = self.parameters(corrupt_row(unreadable.key, self.codec.version(columns)), None)
-        await connection.fetchval(self._quarantine, *values, self.checksum_of(columns), columns[-1], unreadable.problem, micros(system_clock()), kept)
+        await connection.fetchval(
+            self._quarantine,
+            *values,
+            self.checksum_of(columns),
+            columns[-1],
+            unreadable.problem,
+            micros(system_clock()),
+            kept,
+        )
 
     async def quarantined(self, connection: Connection, where: Where, partitions: Sequence[int]) -> list[Key]:
         if isinstance(where, Everywhere):
@@ -186,18 +240,25 @@ class PgTable(Table[Connection]):
         elif isinstance(where, Tenant):
             rows = await connection.fetch(self._quarantined.format("q.tenant = $1"), escape(where.tenant))
         else:
-            rows = await connection.fetch(self._quarantined.format("q.partition_no = ANY($1::bigint[])"), list(partitions))
+            rows = await connection.fetch(
+                self._quarantined.format("q.partition_no = ANY($1::bigint[])"), list(partitions)
+            )
         return [self.codec.key(row) for row in rows]
 
     async def problem(self, connection: Connection, key: Key) -> str | None:
         problem: str | None = await connection.fetchval(self._problem, escape(key.tenant), key.id)
         return problem
 
-    # -- parts of statements ------------------------------------------------------------------------------------------
+    # -- parts of statements -----------------------------------------------------------
 
     def _one(self, most: int | None = None) -> str:
         """The columns of one row, or the first of them, from one parameter each."""
-        return ", ".join([f'{_cast(f"${i}::{kind}", to)} AS "{name}"' for i, (name, kind, to) in enumerate(self._stored[:most], 1)])
+        return ", ".join(
+            [
+                f'{_cast(f"${i}::{kind}", to)} AS "{name}"'
+                for i, (name, kind, to) in enumerate(self._stored[:most], 1)
+            ]
+        )
 
     def _on_conflict(self, condition: str) -> str:
         if condition == ABSENT:
@@ -206,9 +267,13 @@ class PgTable(Table[Connection]):
         return f"ON CONFLICT (id, tenant) DO UPDATE SET {changes} WHERE {condition}"
 
     def _place(self) -> str:
-        """The partition of the one row, locked, and whether its generation lets the row in: only exactly this one where it was not given."""
+        """The partition of the one row, locked, and whether its generation lets the row
+        in: only exactly this one where it was not given.
+        """
         given = f"${len(self._stored) + 1}::boolean"
-        number, tenant, scope, generation = (f"${self._at[name] + 1}" for name in ("partition_no", "tenant", "scope", "generation"))
+        number, tenant, scope, generation = (
+            f"${self._at[name] + 1}" for name in ("partition_no", "tenant", "scope", "generation")
+        )
         return (
             f"WITH place AS MATERIALIZED (SELECT p.generation FROM {self.partitions} AS p "  # noqa: S608
             f"WHERE p.number = {number}::bigint AND p.tenant = {tenant}::text AND p.scope = {scope}::text FOR SHARE), "
@@ -224,13 +289,17 @@ class PgTable(Table[Connection]):
         return f"INSERT INTO {self.qualified} AS t ({self._names}) SELECT {self._one()} {self._on_conflict(condition)}"
 
     def _forgetting(self, change: str) -> str:
-        """The same change of one row, and what the quarantine has of it goes: nothing of a deleted record stays readable."""
+        """The same change of one row, and what the quarantine has of it goes: nothing
+        of a deleted record stays readable.
+        """
         forget = f"DELETE FROM {self.quarantine_table} AS q USING done"  # noqa: S608
         which = f"q.collection = '{self.name}' AND q.tenant = done.tenant AND q.id = done.id"
         return f"WITH done AS ({change} RETURNING t.tenant, t.id), gone AS ({forget} WHERE {which}) SELECT true FROM done"  # noqa: S608
 
     def _quarantining(self, row: str, quarantine: str) -> str:
-        """Leave a bare row where exactly the unreadable one stands, and keep what was read of that."""
+        """Leave a bare row where exactly the unreadable one stands, and keep what was
+        read of that.
+        """
         first = len(self._stored) + 1
         change = f"{self._update(row)} AND t.{self.checksum} = ${first} AND t.row_type <> '{CORRUPT}' RETURNING t.tenant, t.id"
         names = ("partition_no", "problem", "found_at", "content")
@@ -244,8 +313,10 @@ class PgTable(Table[Connection]):
         )
 
     def insert_many(self, condition: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
-        """A statement that stores these rows, of distinct keys, in order, and its arguments: a column each, or its one value where the rows share all
-        of `_SHARED`; the values themselves of a row alone. Columns without a value are left out.
+        """A statement that stores these rows, of distinct keys, in order, and its
+        arguments: a column each, or its one value where the rows share all of
+        `_SHARED`; the values themselves of a row alone. Columns without a value are
+        left out.
         """
         columns = list(zip(*rows, strict=True))
         given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
@@ -259,23 +330,32 @@ class PgTable(Table[Connection]):
         return sql, [columns[i][0] if i in shared else columns[i] for i in given]
 
     def _insert_many(self, condition: str, given: Sequence[int], shared: frozenset[int]) -> str:
-        stored = [(f"${n}::{self._stored[i][1]}", *self._stored[i], i in shared) for n, i in enumerate(given, 1)]
+        stored = [
+            (f"${n}::{self._stored[i][1]}", *self._stored[i], i in shared) for n, i in enumerate(given, 1)
+        ]
         arrays = ", ".join([f"{value}[]" for value, _, _, _, once in stored if not once])
         apart = ", ".join([f'"{name}"' for _, name, _, _, once in stored if not once])
         names = ", ".join([f'"{name}"' for _, name, _, _, _ in stored])
-        chosen = ", ".join([_cast(value if once else f'r."{name}"', to) for value, name, _, to, once in stored])
+        chosen = ", ".join(
+            [_cast(value if once else f'r."{name}"', to) for value, name, _, to, once in stored]
+        )
         rows = f" FROM unnest({arrays}) AS r({apart})" if arrays else ""
         insert = f"INSERT INTO {self.qualified} AS t ({names}) SELECT {chosen}{rows}"
         return f"{insert} {self._on_conflict(condition)} RETURNING t.tenant, t.id"
 
     def update_many(self, rows: Sequence[Sequence[Any]], there: Sequence[AtVersion]) -> tuple[str, list[Any]]:
-        """A statement that stores these rows, each over what stands there at its version and owes nothing, and its arguments."""
+        """A statement that stores these rows, each over what stands there at its
+        version and owes nothing, and its arguments.
+        """
         columns = list(zip(*rows, strict=True))
         given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
         sql = self._many.get(("", given, frozenset()))
         if sql is None:
             sql = self._many[("", given, frozenset())] = self._update_many(given)
-        roles, tiers = ([None if one is None else escape(one) for one in some] for some in ([at.role for at in there], [at.tier for at in there]))
+        roles, tiers = (
+            [None if one is None else escape(one) for one in some]
+            for some in ([at.role for at in there], [at.tier for at in there])
+        )
         return sql, [*(columns[i] for i in given), [at.version for at in there], roles, tiers]
 
     def _update_many(self, given: Sequence[int]) -> str:
@@ -283,7 +363,9 @@ class PgTable(Table[Connection]):
         names = [f'"{self._stored[i][0]}"' for i in given]
         arrays = ", ".join([f"${n}::{kind}[]" for n, kind in enumerate(kinds, 1)])
         values = {i: _cast(f"r.{name}", self._stored[i][2]) for i, name in zip(given, names, strict=True)}
-        changes = ", ".join([f'"{name}" = {values.get(i, "DEFAULT")}' for i, (name, _, _) in enumerate(self._stored)])
+        changes = ", ".join(
+            [f'"{name}" = {values.get(i, "DEFAULT")}' for i, (name, _, _) in enumerate(self._stored)]
+        )
         return (
             f"UPDATE {self.qualified} AS t SET {changes} "  # noqa: S608
             f"FROM unnest({arrays}) AS r({', '.join(names)}, at_version, at_role, at_tier) WHERE t.tenant = r.tenant AND t.id = r.id "
@@ -295,7 +377,9 @@ class PgTable(Table[Connection]):
         return f"UPDATE {self.qualified} AS t SET {changes} FROM ({rows}) AS r{also} WHERE t.tenant = r.tenant AND t.id = r.id"  # noqa: S608
 
     def _update_one(self, placed: bool) -> str:
-        """Where a live copy or a tombstone of exactly that version stands and owes nothing, in that role and tier where they are asked."""
+        """Where a live copy or a tombstone of exactly that version stands and owes
+        nothing, in that role and tier where they are asked.
+        """
         at = len(self._stored) + (2 if placed else 1)
         version, role, tier = f"${at}::bigint", f"${at + 1}::text", f"${at + 2}::text"
         update = self._update(f"SELECT {self._one()}", ", allowed" if placed else "")

@@ -1,7 +1,9 @@
-"""Several writes in one transaction: what they are about is locked, decided in order, and written back at once.
+"""Several writes in one transaction: what they are about is locked, decided in order,
+and written back at once.
 
-Partitions are locked first, by number, then rows, by key: transactions that meet wait for each other and seldom deadlock. Where they do, or
-where a row appears under a key that was free, everything is undone and done again.
+Partitions are locked first, by number, then rows, by key: transactions that meet wait
+for each other and seldom deadlock. Where they do, or where a row appears under a key
+that was free, everything is undone and done again.
 """
 
 from __future__ import annotations
@@ -26,9 +28,17 @@ T = TypeVar("T", bound=Table[Any])
 
 
 class Batch(ABC, Generic[C, T]):
-    """One call's writes, within one transaction. `T` is the dialect's table: one collection's statements."""
+    """One call's writes, within one transaction. `T` is the dialect's table: one
+    collection's statements.
+    """
 
-    def __init__(self, connection: C, tables: Callable[[Collection], T], directory: ServerDirectory[C], writes: Sequence[Write]) -> None:
+    def __init__(
+        self,
+        connection: C,
+        tables: Callable[[Collection], T],
+        directory: ServerDirectory[C],
+        writes: Sequence[Write],
+    ) -> None:
         self._connection = connection
         self._tables = tables
         self._directory = directory
@@ -37,7 +47,9 @@ class Batch(ABC, Generic[C, T]):
         self._known: dict[Partition, Known] = {}
 
     async def prepare(self) -> None:
-        """What is done before the transaction: refuse names that no index can hold, and give every partition its number."""
+        """What is done before the transaction: refuse names that no index can hold, and
+        give every partition its number.
+        """
         async for i, write in paced(list(self._left.items())):
             try:
                 check_names(write)
@@ -45,12 +57,18 @@ class Batch(ABC, Generic[C, T]):
                 self._outcomes[i] = Outcome(Status.REJECTED, reason=str(exc))
                 del self._left[i]
         writes = self._left.values()
-        self._known = await self._directory.ensure(self._connection, {p for w in writes if (p := partition_of(w)) is not None})
+        self._known = await self._directory.ensure(
+            self._connection, {p for w in writes if (p := partition_of(w)) is not None}
+        )
 
     async def carry_out(self, together: bool) -> list[Outcome]:
-        """Do the writes. Raises `NotTogether` where nothing may be kept, and `Collided`."""
+        """Do the writes. Raises `NotTogether` where nothing may be kept, and
+        `Collided`.
+        """
         raising = any(isinstance(w, RaiseGeneration) for w in self._left.values())
-        self._known = await self._directory.locked(self._connection, wanted := self._known, exclusively=raising)
+        self._known = await self._directory.locked(
+            self._connection, wanted := self._known, exclusively=raising
+        )
         if len(self._known) != len(wanted):
             self._known = wanted
             raise Collided
@@ -79,10 +97,13 @@ class Batch(ABC, Generic[C, T]):
         for _, some in sorted(changes.items()):
             await self._write_back(self._tables(some[0].collection), some)
         if desk.raised:
-            await self._directory.store(self._connection, {self._known[p].number: generation for p, generation in desk.raised.items()})
+            await self._directory.store(
+                self._connection, {self._known[p].number: generation for p, generation in desk.raised.items()}
+            )
 
     def rows_of(self, puts: Iterable[tuple[int, Put]]) -> Iterator[tuple[int, Row, int]]:
-        """Of each write its number, the row it leaves where its condition holds, made as it is asked for, and its partition's number.
+        """Of each write its number, the row it leaves where its condition holds, made
+        as it is asked for, and its partition's number.
 
         Those that will be rejected are left out.
         """
@@ -92,23 +113,33 @@ class Batch(ABC, Generic[C, T]):
                 yield i, put_row(write, known), known.number
 
     def partition_no(self, change: Change) -> int | None:
-        """The number of the partition into which the change puts a record; None where it puts none."""
+        """The number of the partition into which the change puts a record; None where
+        it puts none.
+        """
         return None if change.born is None else self._known[change.born].number
 
-    # -- what a dialect says ------------------------------------------------------------------------------------------
+    # -- what a dialect says -----------------------------------------------------------
 
     async def _put_at_once(self) -> None:
-        """What a dialect can do without a look first: it moves such writes from those that are left to the outcomes."""
+        """What a dialect can do without a look first: it moves such writes from those
+        that are left to the outcomes.
+        """
 
     @abstractmethod
     async def _write_back(self, table: T, changes: Sequence[Change]) -> None:
-        """Store what has changed, which comes by key. Raises `Collided` where a row has appeared under a key that was free."""
+        """Store what has changed, which comes by key. Raises `Collided` where a row has
+        appeared under a key that was free.
+        """
 
 
 def put_row(write: Put, known: Known) -> Row:
     """The row of a record that is put into a partition of this generation."""
     row = row_of(write.collection, write.record)
-    return row if write.record.generation is not None or not known.generation else row._replace(generation=known.generation)
+    return (
+        row
+        if write.record.generation is not None or not known.generation
+        else row._replace(generation=known.generation)
+    )
 
 
 def check_names(write: Write) -> None:

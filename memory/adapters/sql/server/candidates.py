@@ -1,4 +1,6 @@
-"""What candidates of every server have in common: the nearest where there is no index of vectors, and rows as columns."""
+"""What candidates of every server have in common: the nearest where there is no index
+of vectors, and rows as columns.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,20 @@ from memory.ports.query import RowType
 _RECORDS = frozenset({RowType.RECORD})
 
 
-async def nearest(connection: Any, table: Table[Any], wanted: Candidates, partitions: Sequence[int]) -> list[str]:
+async def nearest(
+    connection: Any, table: Table[Any], wanted: Candidates, partitions: Sequence[int]
+) -> list[str]:
     """The ids of the nearest, by looking through the vectors of all there is."""
     assert wanted.near is not None  # noqa: S101 - who asks has looked
     values, where, chosen = asked(table, wanted.where, wanted.filter, partitions, walking=True)
     values.append(len(wanted.near))
     asking = question(table, _vectors, (where, wanted.roles, chosen), values)
     rows = await table.read(connection, asking.sql, asking.arguments)
-    scored = zip(exact_cosines(wanted.near, [vector for _, vector in rows]), [table.shaper.shown("id", i) for i, _ in rows], strict=True)
+    scored = zip(
+        exact_cosines(wanted.near, [vector for _, vector in rows]),
+        [table.shaper.shown("id", i) for i, _ in rows],
+        strict=True,
+    )
     return [i for _, i in sorted(scored, key=lambda one: (-one[0], one[1]))[: wanted.limit]]
 
 
@@ -45,7 +53,9 @@ def selection_for(table: Table[Any], wanted: Candidates) -> Selection:
     return table.selection(selected(replace(wanted, around=None)))
 
 
-async def laid_out(table: Table[Any], wanted: Candidates, rows: Sequence[Columns], statistics: Statistics) -> Measured:
+async def laid_out(
+    table: Table[Any], wanted: Candidates, rows: Sequence[Columns], statistics: Statistics
+) -> Measured:
     """Rows of the columns of `selection_for` as the answer."""
     selection = selection_for(table, wanted)
     heads = [selection.read(dict(zip(selection.columns, row, strict=True))) async for row in paced(rows)]

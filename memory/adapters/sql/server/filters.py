@@ -1,4 +1,6 @@
-"""Shapes for servers that compare a number with a column of another kind inexactly: it is made a number of the column's kind first."""
+"""Shapes for servers that compare a number with a column of another kind inexactly: it
+is made a number of the column's kind first.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _SIGNS: dict[type, str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
 
 
 class ExactShaper(Shaper):
-    """Numbers of another kind than their column are compared exactly: as a number of its kind.
+    """Numbers of another kind than their column are compared exactly: as a number of
+    its kind.
 
     Of at most `written_out` values of a list each is bound by itself.
     """
@@ -27,13 +30,21 @@ class ExactShaper(Shaper):
     listable: ClassVar[str] = "sifb"
     """The kinds of values, see `code`, of which many can be bound as one."""
 
-    def __init__(self, collection: Collection, at: Mapping[str, int], types: TypeTable, written_out: int) -> None:
+    def __init__(
+        self, collection: Collection, at: Mapping[str, int], types: TypeTable, written_out: int
+    ) -> None:
         super().__init__(collection, at, types)
         self._written_out = written_out
 
     def _in(self, part: In, values: Values) -> Shape:
         wanted = self._wanted(part.field, part.values)
-        codes = "".join([self.code(w) for w in wanted]) if len(set(map(type, wanted))) > 1 else self.code(wanted[0]) * len(wanted) if wanted else ""
+        codes = (
+            "".join([self.code(w) for w in wanted])
+            if len(set(map(type, wanted))) > 1
+            else self.code(wanted[0]) * len(wanted)
+            if wanted
+            else ""
+        )
         if len(wanted) > self._written_out and len(set(codes)) == 1 and codes[0] in self.listable:
             listed, bound = self.listed(codes[0], wanted)
             values.append(bound)
@@ -42,18 +53,26 @@ class ExactShaper(Shaper):
         return ("in", part.field, codes) if wanted else FALSE
 
     def listed(self, code: str, wanted: Values) -> tuple[str, Any]:
-        """Many values of one kind as the one that is bound for them, and what kind of list that is: a part of the shape."""
+        """Many values of one kind as the one that is bound for them, and what kind of
+        list that is: a part of the shape.
+        """
         return code, wanted
 
     def _wanted(self, field: str, values: Sequence[FieldValue]) -> list[Any]:
-        """Those that some value of the field can equal, as its column holds them. Of thousands of texts none is looked at by itself."""
+        """Those that some value of the field can equal, as its column holds them. Of
+        thousands of texts none is looked at by itself.
+        """
         kind = self.type_of(field)
         if kind in NUMBERS:
             exact = [exactly(kind, "=", value) for value in values if isinstance(value, int | float)]
             return [number for sign, number in exact if sign == "="]
         if kind is FieldType.TEXT and field != "id":
             return self.texts([str(value) for value in values if isinstance(value, str)])
-        return [self._in_column(field, kind, value) for value in values if value is not None and suits(kind, value)]
+        return [
+            self._in_column(field, kind, value)
+            for value in values
+            if value is not None and suits(kind, value)
+        ]
 
     def _comparison(self, part: Eq | Lt | Le | Gt | Ge, values: Values) -> Shape:
         field, value, sign = part.field, part.value, _SIGNS[type(part)]
@@ -86,7 +105,9 @@ class ExactShaper(Shaper):
 
 
 def exactly(kind: FieldType, sign: str, value: float) -> tuple[str, Any]:
-    """A comparison with a number as one with a number of the column's kind: `never` and `always` where the value does not matter."""
+    """A comparison with a number as one with a number of the column's kind: `never` and
+    `always` where the value does not matter.
+    """
     if value != value:
         return "never", None
     if kind is FieldType.REAL:
@@ -102,7 +123,9 @@ def exactly(kind: FieldType, sign: str, value: float) -> tuple[str, Any]:
 
 
 def _beside_all(sign: str, value: float) -> str:
-    """What a comparison with a number comes to that lies below or above all that the column can hold."""
+    """What a comparison with a number comes to that lies below or above all that the
+    column can hold.
+    """
     return "never" if sign == "=" or (sign in ("<", "<=")) == (value < 0) else "always"
 
 

@@ -36,14 +36,20 @@ def _check(what: str, name: str, most: int) -> None:
 
 
 def number_of(partition: Partition, turn: int = 0) -> int:
-    """A partition's number: always the same, so that it is still right where the partition was forgotten and made anew."""
+    """A partition's number: always the same, so that it is still right where the
+    partition was forgotten and made anew.
+    """
     name = [part.encode("utf-8", "surrogatepass") for part in (partition.tenant, partition.scope)]
-    digest = blake2b(b"%d:%b%b" % (len(name[0]), name[0], name[1]), digest_size=8, salt=turn.to_bytes(8, "big")).digest()
+    digest = blake2b(
+        b"%d:%b%b" % (len(name[0]), name[0], name[1]), digest_size=8, salt=turn.to_bytes(8, "big")
+    ).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 class ServerDirectory(Directory[C]):
-    """What this process knows of partitions. Forgotten with every new connection: behind it may be a database brought back from a backup."""
+    """What this process knows of partitions. Forgotten with every new connection:
+    behind it may be a database brought back from a backup.
+    """
 
     def __init__(self, names: TableNames, thresholds: ServerThresholds) -> None:
         self.names = names
@@ -72,20 +78,28 @@ class ServerDirectory(Directory[C]):
             turn += 1  # another partition has that number
         return found
 
-    async def locked(self, connection: C, wanted: dict[Partition, Known], *, exclusively: bool) -> dict[Partition, Known]:
+    async def locked(
+        self, connection: C, wanted: dict[Partition, Known], *, exclusively: bool
+    ) -> dict[Partition, Known]:
         """The generations they have, which nobody raises until the transaction ends."""
         if not wanted:
             return {}
         numbers = sorted({known.number for known in wanted.values()})
         generations = dict(await self._lock(connection, numbers, exclusively))
-        locked = {p: Known(known.number, generations[known.number]) for p, known in wanted.items() if known.number in generations}
+        locked = {
+            p: Known(known.number, generations[known.number])
+            for p, known in wanted.items()
+            if known.number in generations
+        }
         for partition in wanted.keys() - locked.keys():
             self._known.pop(partition, None)
         self._known |= locked
         return locked
 
     async def raise_generation(self, connection: C, partition: Partition, to: int | None) -> int:
-        """The generation after raising it to at least `to`, or by one. Looking (`to` of 0) makes nothing."""
+        """The generation after raising it to at least `to`, or by one. Looking (`to` of
+        0) makes nothing.
+        """
         if to == 0:
             known = await self.look(connection, partition)
             return 0 if known is None else known.generation
@@ -99,7 +113,9 @@ class ServerDirectory(Directory[C]):
             self._known.pop(partition, None)  # it was forgotten since
 
     async def _find_all(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Known]:
-        """The numbers of those that there are. What is known may be forgotten while others are looked up: the answer is put together apart."""
+        """The numbers of those that there are. What is known may be forgotten while
+        others are looked up: the answer is put together apart.
+        """
         wanted = list(dict.fromkeys(partitions))
         found = {p: known for p in wanted if (known := self._known.get(p)) is not None}
         if missing := [p for p in wanted if p not in found]:
@@ -119,16 +135,22 @@ class ServerDirectory(Directory[C]):
             self._known.pop(partition, None)
         return forgotten
 
-    # -- what a dialect says ------------------------------------------------------------------------------------------
+    # -- what a dialect says -----------------------------------------------------------
 
     @abstractmethod
     async def _add(self, connection: C, partitions: Sequence[tuple[Partition, int]]) -> None:
-        """Make those that there are not, each at generation 0 and under this number, unless another partition has that."""
+        """Make those that there are not, each at generation 0 and under this number,
+        unless another partition has that.
+        """
 
     @abstractmethod
     async def _raise(self, connection: C, partition: Partition, least: int, step: int) -> Known | None:
-        """Raise the generation by the step, and to the least at least; None where there is no such partition."""
+        """Raise the generation by the step, and to the least at least; None where there
+        is no such partition.
+        """
 
     @abstractmethod
     async def store(self, connection: C, generations: Mapping[int, int]) -> None:
-        """Set the generations of partitions that this transaction has locked exclusively."""
+        """Set the generations of partitions that this transaction has locked
+        exclusively.
+        """

@@ -1,7 +1,9 @@
 """A few connections, held open and lent out one call at a time.
 
-Outside a transaction each statement is one round trip that commits itself, so nothing is sent to take or give back a connection, and no
-state stays on one. What went wrong on a connection in any other way than a refusal by the server leaves it in doubt: it is dropped.
+Outside a transaction each statement is one round trip that commits itself, so nothing
+is sent to take or give back a connection, and no state stays on one. What went wrong on
+a connection in any other way than a refusal by the server leaves it in doubt: it is
+dropped.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ _UNWANTED: set[asyncio.Future[Any]] = set()
 
 
 async def connected(connecting: Coroutine[Any, Any, C]) -> C:
-    """A connection as the driver makes it. Who is cut off meanwhile does not wait for it, and it is let go of once it is there.
+    """A connection as the driver makes it. Who is cut off meanwhile does not wait for
+    it, and it is let go of once it is there.
 
     A driver that is cut off itself may lose what it has connected already.
     """
@@ -62,10 +65,13 @@ def _let_go(made: asyncio.Future[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Lending(Generic[C]):
-    """How many connections there are, how they are made and let go, and how long each may take, in seconds.
+    """How many connections there are, how they are made and let go, and how long each
+    may take, in seconds.
 
-    `greet` is run on each new one; `still_good` says whether an error leaves the connection as good as before, `moved` whether it says that all
-    connections lead to the wrong server, `no_room` whether the server refused a new one because it has too many.
+    `greet` is run on each new one; `still_good` says whether an error leaves the
+    connection as good as before, `moved` whether it says that all connections lead to
+    the wrong server, `no_room` whether the server refused a new one because it has too
+    many.
     """
 
     size: int
@@ -90,12 +96,16 @@ class Pool(Generic[C]):
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closing = False
         self._generation = 0
-        """Raised if the idle connections were dropped: those that are lent then are not taken back either."""
+        """Raised if the idle connections were dropped: those that are lent then are not
+        taken back either.
+        """
         self._empty = asyncio.Event()
         self._empty.set()
 
     def is_moved(self, error: BaseException) -> bool:
-        """Whether it says that the connections lead to the wrong server; new ones may lead to the right one."""
+        """Whether it says that the connections lead to the wrong server; new ones may
+        lead to the right one.
+        """
         return self._lending.moved(error)
 
     @property
@@ -134,12 +144,14 @@ class Pool(Generic[C]):
             self._made -= len(idle)
             await asyncio.gather(*[self._lending.goodbye(c) for c in idle])
 
-    # -- lending ------------------------------------------------------------------------------------------------------
+    # -- lending -----------------------------------------------------------------------
 
     async def _take(self) -> C:
-        """An idle connection, the one used last first, or a new one; waits for one where there may be no more.
+        """An idle connection, the one used last first, or a new one; waits for one
+        where there may be no more.
 
-        Where the server takes no more connections, it waits for one that this pool has lent.
+        Where the server takes no more connections, it waits for one that this pool has
+        lent.
         """
         until = asyncio.get_running_loop().time() + self._lending.patience
         most = self._lending.size
@@ -174,7 +186,9 @@ class Pool(Generic[C]):
             raise PoolTimeout from None
 
     def _drop_idle(self) -> None:
-        """Let go of every connection that is not lent, and of those that are once they are given back."""
+        """Let go of every connection that is not lent, and of those that are once they
+        are given back.
+        """
         self._generation += 1
         idle, self._idle = self._idle, []
         self._made -= len(idle)

@@ -1,4 +1,6 @@
-"""New records that wait to be put at the same time go as one call: a server takes many for little more than one."""
+"""New records that wait to be put at the same time go as one call: a server takes many
+for little more than one.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,30 @@ from memory.adapters.sql.server.pool import PoolTimeout
 from memory.ports.writes import Absent, Outcome, Put, Write
 
 AT_ONCE = 2
-"""Calls under way at once: two writers do not wait for each other, nor does everybody for one call that a lock holds up."""
+"""Calls under way at once: two writers do not wait for each other, nor does everybody
+for one call that a lock holds up.
+"""
 
 Waiting: TypeAlias = tuple[Put, asyncio.Future[Outcome]]
 CarryOut: TypeAlias = Callable[[Sequence[Put]], Awaitable[Sequence[Outcome]]]
 
 
 def is_fresh(writes: Sequence[Write]) -> TypeGuard[Sequence[Put]]:
-    """Whether this is a call that may go with others: one put where nothing stands. It waits for no record that somebody else is changing."""
+    """Whether this is a call that may go with others: one put where nothing stands. It
+    waits for no record that somebody else is changing.
+    """
     return len(writes) == 1 and isinstance(writes[0], Put) and isinstance(writes[0].when, Absent)
 
 
 class Sharing:
-    """Puts what several callers bring, at most so many in a call, in the order they came.
+    """Puts what several callers bring, at most so many in a call, in the order they
+    came.
 
-    Who is cancelled before its put is sent leaves nothing; later, that may land, as of any call that was cut off. The others' are whole. Where a call
-    failed and `undone` says that nothing of it was kept, each is put by itself, so that none fails for another. Where the server was silent for as
-    long as a call may take, to everybody, those who wait are told so too: none waits for several such calls.
+    Who is cancelled before its put is sent leaves nothing; later, that may land, as of
+    any call that was cut off. The others' are whole. Where a call failed and `undone`
+    says that nothing of it was kept, each is put by itself, so that none fails for
+    another. Where the server was silent for as long as a call may take, to everybody,
+    those who wait are told so too: none waits for several such calls.
     """
 
     def __init__(self, carry_out: CarryOut, undone: Callable[[Exception], bool], most: int) -> None:

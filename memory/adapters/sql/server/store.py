@@ -1,4 +1,5 @@
-"""What a store on a database server does whatever the dialect: each public call takes one connection for as long as it lasts.
+"""What a store on a database server does whatever the dialect: each public call takes
+one connection for as long as it lasts.
 
 Where another transaction gets in the way the call is made again.
 """
@@ -57,7 +58,9 @@ class Pooling(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What came of a page of an audit; `after` is where the next one begins, None where there is none."""
+    """What came of a page of an audit; `after` is where the next one begins, None where
+    there is none.
+    """
 
     checked: int = 0
     problems: Sequence[str] = ()
@@ -69,7 +72,9 @@ class Busy(Exception):
 
 
 class ServerStore(SqlStore[C, R], Generic[C, R]):
-    """Records on a database server: `C` is a connection, `R` a table, as the dialect has them."""
+    """Records on a database server: `C` is a connection, `R` a table, as the dialect
+    has them.
+    """
 
     _directory: ServerDirectory[C]
     _thresholds: ServerThresholds
@@ -80,7 +85,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         self._pool: Pool[C] | None = None
         self._tables: dict[str, R] = {}
         self._stored: dict[str, Collection] = {}
-        """The collections as their tables are that lack fields, and that this store may not change."""
+        """The collections as their tables are that lack fields, and that this store may
+        not change.
+        """
         self._epoch = ""
         self._patience = 0.0
 
@@ -98,11 +105,32 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         moved: Callable[[BaseException], bool],
         no_room: Callable[[BaseException], bool],
     ) -> None:
-        """Begin to lend connections, see `Lending`. What an event loop that has ended left waiting is nobody's any more."""
+        """Begin to lend connections, see `Lending`. What an event loop that has ended
+        left waiting is nobody's any more.
+        """
         self._patience = config.command_timeout
-        patience, connect_patience, call_patience = config.pool_timeout, config.connect_timeout, config.command_timeout
-        self._pool = Pool(Lending(config.pool_size, patience, connect_patience, call_patience, connect, greet, goodbye, still_good, moved, no_room))
-        self._sharing = Sharing(lambda puts: self._put_shared(puts), self._is_undone, self._thresholds.writes_shared)
+        patience, connect_patience, call_patience = (
+            config.pool_timeout,
+            config.connect_timeout,
+            config.command_timeout,
+        )
+        self._pool = Pool(
+            Lending(
+                config.pool_size,
+                patience,
+                connect_patience,
+                call_patience,
+                connect,
+                greet,
+                goodbye,
+                still_good,
+                moved,
+                no_room,
+            )
+        )
+        self._sharing = Sharing(
+            lambda puts: self._put_shared(puts), self._is_undone, self._thresholds.writes_shared
+        )
 
     def _end_waiting(self) -> None:
         if self._pool is not None:
@@ -127,7 +155,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     async def _vital_signs(self, connection: C) -> Health:
         """How the store is, as the server says."""
 
-    # -- writes -------------------------------------------------------------------------------------------------------
+    # -- writes ------------------------------------------------------------------------
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if self._stored:
@@ -135,25 +163,35 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
                 f"store '{self.name}' is open to read only: its tables lack fields of this release ({', '.join(sorted(self._stored))}). "
                 "Open it once with a user who may alter tables, then open it here again"
             )
-        return [await self._sharing.put(writes[0])] if is_fresh(writes) else await self._carry_out(writes, together)
+        return (
+            [await self._sharing.put(writes[0])]
+            if is_fresh(writes)
+            else await self._carry_out(writes, together)
+        )
 
     @abstractmethod
     async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         """As `apply`."""
 
     async def _put_shared(self, puts: Sequence[Put]) -> list[Outcome]:
-        """As `apply`, of several callers' puts. It may be refused where some would wait for others' locks: then each is put by itself."""
+        """As `apply`, of several callers' puts. It may be refused where some would wait
+        for others' locks: then each is put by itself.
+        """
         return await self._carry_out(puts, together=False)
 
     def _is_undone(self, error: Exception) -> bool:
-        """Whether nothing of the call that raised it was kept, while the server is there."""
+        """Whether nothing of the call that raised it was kept, while the server is
+        there.
+        """
         return self._server_said(error) or isinstance(error, Busy | Collided)
 
-    # -- the note of the format ---------------------------------------------------------------------------------------
+    # -- the note of the format --------------------------------------------------------
 
     @abstractmethod
     async def _versions(self, connection: C, *, locked: bool = False) -> tuple[str | None, str | None]:
-        """The form of the tables, and the note of the format; `locked` keeps others from changing the note in this transaction."""
+        """The form of the tables, and the note of the format; `locked` keeps others
+        from changing the note in this transaction.
+        """
 
     @abstractmethod
     async def _put_version(self, connection: C, row: str, before: str | None) -> None:
@@ -167,12 +205,14 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
             await self._versions(connection, locked=True)
             if (await self._versions(connection))[1] != before:
                 return False
-            await self._put_version(connection, format_row(after), None if before is None else format_row(before))
+            await self._put_version(
+                connection, format_row(after), None if before is None else format_row(before)
+            )
             return True
 
         return await self._within(swap)
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
     async def _audit(self, repair: bool) -> Audit:
         checked, problems = 0, list[str]()
@@ -181,7 +221,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
             for step in range(len(self._audit_steps(self._tables[name], repair))):
                 while True:
                     found = await self._with(
-                        lambda connection, name=name, step=step, after=after: self._audit_steps(self._tables[name], repair)[step](connection, after)  # type: ignore[misc]
+                        lambda connection, name=name, step=step, after=after: self._audit_steps(
+                            self._tables[name], repair
+                        )[step](connection, after)  # type: ignore[misc]
                     )
                     checked += found.checked
                     problems += found.problems
@@ -192,15 +234,19 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
     @abstractmethod
     def _audit_steps(self, table: R, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[Audited]]]:
-        """What is to be compared of a collection: each is done page by page, on a connection, from where its last page ended."""
+        """What is to be compared of a collection: each is done page by page, on a
+        connection, from where its last page ended.
+        """
 
-    # -- errors -------------------------------------------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------
 
     def _translate(self, error: Exception) -> Exception | None:
         if isinstance(error, UnicodeEncodeError) or isinstance(error.__cause__, UnicodeEncodeError):
             return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         if isinstance(error, Busy | Collided):
-            return StoreUnavailable(self.name, "others kept changing what the call is about; nothing of it was kept; try again")
+            return StoreUnavailable(
+                self.name, "others kept changing what the call is about; nothing of it was kept; try again"
+            )
         return self._translate_driver(error)
 
     @abstractmethod
@@ -209,11 +255,15 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
     @abstractmethod
     def _is_collision(self, error: Exception) -> bool:
-        """Two transactions got in each other's way: nothing of this one was kept, and it may be done again at once."""
+        """Two transactions got in each other's way: nothing of this one was kept, and
+        it may be done again at once.
+        """
 
     @abstractmethod
     def _is_outgrown(self, error: Exception) -> bool:
-        """A column is not there: its table was given more fields since it was looked at, see `memory.adapters.sql.columns.checksum_column`."""
+        """A column is not there: its table was given more fields since it was looked
+        at, see `memory.adapters.sql.columns.checksum_column`.
+        """
 
     @abstractmethod
     async def _look_again(self, connection: C) -> Mapping[str, Collection]:
@@ -225,9 +275,11 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
     @abstractmethod
     def _server_said(self, error: BaseException) -> bool:
-        """Whether the server answered with an error, after which the connection can be used."""
+        """Whether the server answered with an error, after which the connection can be
+        used.
+        """
 
-    # -- connections --------------------------------------------------------------------------------------------------
+    # -- connections -------------------------------------------------------------------
 
     @abstractmethod
     async def _begin(self, connection: C) -> None: ...
@@ -245,7 +297,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         return self._table(collection)
 
     async def _with(self, work: Callable[[C], Awaitable[T]]) -> T:
-        """Do the work on a connection; again, a little later, where another transaction got in its way, for about as long as one command may take."""
+        """Do the work on a connection; again, a little later, where another transaction
+        got in its way, for about as long as one command may take.
+        """
         begun = time.monotonic()
         for attempt in range(ATTEMPTS):
             if self._pool is None:
@@ -261,7 +315,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
                 if again and self._is_outgrown(exc) and await self._have_grown(seen):
                     continue
                 if attempt == 0 and self._pool is not None and self._pool.is_moved(exc):
-                    continue  # nothing of it was kept, and a new connection may lead to the server that took over
+                    # nothing of it was kept, and a new connection may lead to the
+                    # server that took over
+                    continue
                 if not again or not (isinstance(exc, Collided) or self._is_collision(exc)):
                     raise
                 self._collided()
@@ -269,12 +325,15 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         raise AssertionError("the last attempt returns or raises")
 
     async def _have_grown(self, since: Mapping[str, R]) -> bool:
-        """Whether tables are others than these are made for, also by what another call has seen already."""
+        """Whether tables are others than these are made for, also by what another call
+        has seen already.
+        """
         if self._tables is since and self._pool is not None:
             async with self._pool.connection() as connection:
                 now = await self._look_again(connection)
             if self._tables is since and any(
-                since[name].collection != collection or since[name].codec.stored != self._stored.get(name, collection)
+                since[name].collection != collection
+                or since[name].codec.stored != self._stored.get(name, collection)
                 for name, collection in now.items()
             ):
                 self._tables = self._made(now)
@@ -297,12 +356,16 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         await self._with(move)
 
     async def _in_transaction(self, connection: C, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work in one transaction. What ends it otherwise than by an answer of the server's leaves the connection to be dropped."""
+        """Do the work in one transaction. What ends it otherwise than by an answer of
+        the server's leaves the connection to be dropped.
+        """
         await self._begin(connection)
         try:
             result = await work()
         except Exception as exc:
-            if (isinstance(exc, Collided | NotTogether | MemoryTiersError) or self._server_said(exc)) and not connection.is_closed():
+            if (
+                isinstance(exc, Collided | NotTogether | MemoryTiersError) or self._server_said(exc)
+            ) and not connection.is_closed():
                 await self._roll_back(connection)
             raise
         await self._commit(connection)

@@ -1,6 +1,8 @@
-"""Whether all that is derived from the records is what the records say: the words, the counts, the registry of partitions, SQLite's own indexes.
+"""Whether all that is derived from the records is what the records say: the words, the
+counts, the registry of partitions, SQLite's own indexes.
 
-A row that fails its checksum says nothing: reads quarantine it, and what is indexed of it goes with it then.
+A row that fails its checksum says nothing: reads quarantine it, and what is indexed of
+it goes with it then.
 """
 
 from __future__ import annotations
@@ -23,16 +25,22 @@ from memory.ports.store import MOST_NAMED, Audit
 
 _PARTITIONS = "SELECT number, tenant, scope FROM memory_partitions"
 _FORGOTTEN = "partition_no NOT IN (SELECT number FROM memory_partitions)"
-_NOT_QUARANTINED = f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE row_type = '{CORRUPT}')"  # noqa: S608
+_NOT_QUARANTINED = (
+    f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE row_type = '{CORRUPT}')"  # noqa: S608
+)
 
 Registry = Mapping[int, Partition]
 """The partition of each number."""
 
 
 def audit(session: Session, collections: Sequence[Collection], repair: bool) -> Audit:
-    """Compare, and with `repair` make anew what differs. In one transaction: it sees one moment, and keeps all of what it mends or nothing."""
+    """Compare, and with `repair` make anew what differs. In one transaction: it sees
+    one moment, and keeps all of what it mends or nothing.
+    """
     problems = _indexes(session, repair)
-    registry: Registry = {number: Partition(tenant, scope) for number, tenant, scope in session.rows(_PARTITIONS)}
+    registry: Registry = {
+        number: Partition(tenant, scope) for number, tenant, scope in session.rows(_PARTITIONS)
+    }
     checked = 0
     for collection in collections:
         one = _OfCollection(session, table_of(session, collection), registry)
@@ -45,7 +53,9 @@ def audit(session: Session, collections: Sequence[Collection], repair: bool) -> 
 
 
 def _indexes(session: Session, repair: bool) -> list[str]:
-    """SQLite's own view of tables and indexes. It names these and numbers of rows, never what they hold."""
+    """SQLite's own view of tables and indexes. It names these and numbers of rows,
+    never what they hold.
+    """
     said = [str(line) for (line,) in session.rows(f"PRAGMA integrity_check({MOST_NAMED})")]
     if said == ["ok"]:
         return []
@@ -56,10 +66,15 @@ def _indexes(session: Session, repair: bool) -> list[str]:
 
 
 def _left_over(session: Session, collections: Sequence[Collection], repair: bool) -> list[str]:
-    """What is kept of partitions that are forgotten, and of rows that are no longer quarantined."""
+    """What is kept of partitions that are forgotten, and of rows that are no longer
+    quarantined.
+    """
     problems = []
     asked: list[tuple[str, str, tuple[str, ...]]] = [("memory_revisions", _FORGOTTEN, ())]
-    asked += [("memory_quarantine", _NOT_QUARANTINED.format(collection.name), (collection.name,)) for collection in collections]
+    asked += [
+        ("memory_quarantine", _NOT_QUARANTINED.format(collection.name), (collection.name,))
+        for collection in collections
+    ]
     for table, where, values in asked:
         ((count,),) = session.rows(f"SELECT count(*) FROM {table} WHERE {where}", values)  # noqa: S608
         if count:
@@ -87,18 +102,26 @@ class _OfCollection:
         words = self._words(self._table.words) if self._table.words is not None else []
         self._reindex = bool(words)
         if self._misplaced:
-            words.append(f"{name}: {len(self._misplaced)} records are in a partition that is not registered as theirs")
+            words.append(
+                f"{name}: {len(self._misplaced)} records are in a partition that is not registered as theirs"
+            )
         if self._miscounted:
             words.append(f"{name}: {len(self._miscounted)} records carry a wrong count of their words")
         return words
 
     def _records(self) -> Iterator[tuple[int, int | None, Counts | None]]:
-        """Every live row: its number, its partition and its words; neither where it is not as it was written."""
+        """Every live row: its number, its partition and its words; neither where it is
+        not as it was written.
+        """
         self._misplaced, self._miscounted, self.checked = [], [], 0
         for rows in self._table.live(self._session):
             self.checked += len(rows)
             for found in rows:
-                (row, problem), number, partition = self._table.read_row(found), found[NUMBER], partition_of(found)
+                (row, problem), number, partition = (
+                    self._table.read_row(found),
+                    found[NUMBER],
+                    partition_of(found),
+                )
                 if problem:
                     yield number, None, None
                     continue
@@ -107,7 +130,10 @@ class _OfCollection:
                 words = None
                 if self._table.words is not None:
                     words = lexical.index(self._table.collection, row.texts)
-                    if words != self._table.words_of(self._session, found) or lexical.length(words) != found[LENGTH]:
+                    if (
+                        words != self._table.words_of(self._session, found)
+                        or lexical.length(words) != found[LENGTH]
+                    ):
                         self._miscounted.append(number)
                 yield number, partition, {} if words is None else lexical.packed_counts(words)
 
@@ -126,7 +152,10 @@ class _OfCollection:
                 holds = held.pop(number, 0)
                 if partition is None or counts is None:
                     continue
-                if any(index.count(self._session, partition, word, number) != count for word, count in counts.items()):
+                if any(
+                    index.count(self._session, partition, word, number) != count
+                    for word, count in counts.items()
+                ):
                     lacking += 1
                 elif holds != len(counts):
                     surplus += 1
@@ -162,7 +191,11 @@ class _OfCollection:
             within.touch(table.revisions, was, removed=True)
         if table.words is not None:
             row = row._replace(words=lexical.index(table.collection, row.texts))
-        table.update(self._session, found[NUMBER], table.codec.laid_out(row, number, within.touch(table.revisions, number)))
+        table.update(
+            self._session,
+            found[NUMBER],
+            table.codec.laid_out(row, number, within.touch(table.revisions, number)),
+        )
 
 
 def reindex(session: Session, table: SqliteTable) -> None:

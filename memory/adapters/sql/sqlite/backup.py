@@ -1,7 +1,8 @@
 """Backup and restore of a SQLite file, by SQLite's online backup. Loads no SQLAlchemy.
 
-Both run beside processes that read and write the file. A backup is one read transaction:
-it holds every commit from before it began. A restore refuses a file that is open elsewhere.
+Both run beside processes that read and write the file. A backup is one read
+transaction: it holds every commit from before it began. A restore refuses a file that
+is open elsewhere.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def back_up(store: str, file: Path, to: Path) -> int:
 
 
 def restore(store: str, source: Path, file: Path, *, replace: bool) -> Path | None:
-    """Put a backup in the place of `file`; the path under which the file that was there is kept.
+    """Put a backup in the place of `file`; the path under which the file that was there
+    is kept.
 
     Raises:
         InvalidInput: `source` is no backup, or `file` exists and `replace` is false.
@@ -56,9 +58,14 @@ def restore(store: str, source: Path, file: Path, *, replace: bool) -> Path | No
     if file.exists() and source.exists() and source.samefile(file):
         raise InvalidInput("file", f"{source} is the memory's own file; name a backup of it")
     if file.exists() and not replace:
-        raise InvalidInput("replace", f"{file} exists; with --replace the backup takes its place, and the old file is kept beside it")
+        raise InvalidInput(
+            "replace",
+            f"{file} exists; with --replace the backup takes its place, and the old file is kept beside it",
+        )
     if not file.parent.is_dir():
-        raise ConfigError(f"store '{store}': the directory {file.parent} does not exist; create it, or name another place")
+        raise ConfigError(
+            f"store '{store}': the directory {file.parent} does not exist; create it, or name another place"
+        )
     try:
         with _copied(store, source, file.parent, file.name) as made:
             kept = _move_beside(store, file)
@@ -82,7 +89,9 @@ def _exists(to: Path) -> InvalidInput:
 
 @contextmanager
 def _copied(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
-    """A verified copy of the database in the folder, readable by its owner only. It is deleted if it is still there at the end."""
+    """A verified copy of the database in the folder, readable by its owner only. It is
+    deleted if it is still there at the end.
+    """
     if not file.is_file():
         raise ConfigError(f"store '{store}': {file} does not exist")
     check_log(store, file)
@@ -92,11 +101,16 @@ def _copied(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
     try:
         with used(file), closing(_connected(file)) as source, closing(sqlite3.connect(made)) as target:
             if source.execute(_OURS).fetchone() is None:
-                raise ConfigError(f"store '{store}': {file} is not a memory: it has no table 'memory_schema_version'")
+                raise ConfigError(
+                    f"store '{store}': {file} is not a memory: it has no table 'memory_schema_version'"
+                )
             source.backup(target)
             (found,) = target.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
-                raise StoreError(store, f"{file} is damaged ({str(found)[:200]}); export what can still be read, or take an earlier backup")
+                raise StoreError(
+                    store,
+                    f"{file} is damaged ({str(found)[:200]}); export what can still be read, or take an earlier backup",
+                )
             target.execute("PRAGMA journal_mode = DELETE")  # the copy is whole without a log beside it
             target.execute(f"PRAGMA user_version = {new_id()}")
         with made.open("rb+") as copy:
@@ -111,7 +125,9 @@ def _copied(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
 
 
 def _connected(file: Path) -> sqlite3.Connection:
-    """A connection that creates no file; for one that cannot be written, a connection that takes no locks."""
+    """A connection that creates no file; for one that cannot be written, a connection
+    that takes no locks.
+    """
     place = quote(str(file.absolute()))
     wal = Path(f"{file}-wal")
     read_only = not os.access(file, os.W_OK) or not os.access(file.parent, os.W_OK)
@@ -120,7 +136,9 @@ def _connected(file: Path) -> sqlite3.Connection:
 
 
 def _move_beside(store: str, file: Path) -> Path | None:
-    """Rename what is at the place, once nobody has it open. A log without its file goes too: SQLite would replay it into the backup."""
+    """Rename what is at the place, once nobody has it open. A log without its file goes
+    too: SQLite would replay it into the backup.
+    """
     if file.exists():
         _check_unused(store, file)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
@@ -134,17 +152,27 @@ def _move_beside(store: str, file: Path) -> Path | None:
 
 
 def _check_unused(store: str, file: Path) -> None:
-    """Leave WAL mode, which SQLite allows to the only connection of a file. It folds the log into the file as well."""
+    """Leave WAL mode, which SQLite allows to the only connection of a file. It folds
+    the log into the file as well.
+    """
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=rw", uri=True, timeout=1.0, isolation_level=None)) as connection:
+        with closing(
+            sqlite3.connect(
+                f"file:{quote(str(file.absolute()))}?mode=rw", uri=True, timeout=1.0, isolation_level=None
+            )
+        ) as connection:
             connection.execute("PRAGMA journal_mode = DELETE").fetchone()
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
     except sqlite3.DatabaseError as error:
         if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise StoreUnavailable(store, f"{file} is open in another process or memory; end it, then restore") from error
+            raise StoreUnavailable(
+                store, f"{file} is open in another process or memory; end it, then restore"
+            ) from error
         if _code(error) not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            raise StoreError(store, f"{file} cannot be replaced ({error})") from error  # a damaged file is what a restore is for
+            raise StoreError(
+                store, f"{file} cannot be replaced ({error})"
+            ) from error  # a damaged file is what a restore is for
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -14,7 +14,9 @@ from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Status, W
 
 
 async def carry_out(session: Session, writes: Sequence[Write], together: bool) -> list[Outcome]:
-    """Do the writes and say what became of each. Raises `NotTogether` where nothing may be kept."""
+    """Do the writes and say what became of each. Raises `NotTogether` where nothing may
+    be kept.
+    """
     within = Transaction(session)
     outcomes: dict[int, Outcome] = {}
     left: dict[int, Write] = {}
@@ -25,7 +27,9 @@ async def carry_out(session: Session, writes: Sequence[Write], together: bool) -
             outcomes[number] = outcome
         else:
             left[number] = write
-            touched.add(write.partition if isinstance(write, RaiseGeneration) else (write.collection.name, write.key))
+            touched.add(
+                write.partition if isinstance(write, RaiseGeneration) else (write.collection.name, write.key)
+            )
     if left:
         desk = Desk(left)
         desk.take(*await _read(within, desk.reads))
@@ -39,12 +43,18 @@ async def carry_out(session: Session, writes: Sequence[Write], together: bool) -
 
 
 def _meets(write: Put, touched: set[Address | Partition]) -> bool:
-    """Whether a write before it, which is decided later, is about its key or its partition."""
-    return bool(touched) and ((write.collection.name, write.key) in touched or write.record.partition in touched)
+    """Whether a write before it, which is decided later, is about its key or its
+    partition.
+    """
+    return bool(touched) and (
+        (write.collection.name, write.key) in touched or write.record.partition in touched
+    )
 
 
 def _put_fresh(within: Transaction, put: Put) -> Outcome | None:
-    """Store what may only stand where nothing does, without looking first. None, and nothing changed, where that cannot be done."""
+    """Store what may only stand where nothing does, without looking first. None, and
+    nothing changed, where that cannot be done.
+    """
     record = put.record
     if not isinstance(put.when, Absent):
         return None

@@ -1,6 +1,8 @@
-"""Candidates as columns, in one transaction: the ranking of searches tells who is best, rows what each says, members and the word index the measures.
+"""Candidates as columns, in one transaction: the ranking of searches tells who is best,
+rows what each says, members and the word index the measures.
 
-Rows are read without their checksums, as by searches; one with a value that is none is left out.
+Rows are read without their checksums, as by searches; one with a value that is none is
+left out.
 """
 
 from __future__ import annotations
@@ -31,11 +33,18 @@ from memory.ports.record import Role
 Row: TypeAlias = tuple[Any, ...]
 
 
-async def candidates(session: Session, directory: Directory[Session], asked: Candidates, cache: MemberCache) -> Measured:
+async def candidates(
+    session: Session, directory: Directory[Session], asked: Candidates, cache: MemberCache
+) -> Measured:
     """What may answer, measured, and the statistics of all there is."""
     table = table_of(session, asked.collection)
     vectors = asked.near is not None and asked.collection.vector
-    population = Population(session, table, cache.members(session, table, await directory.numbers(session, asked.where), vectors), asked.roles)
+    population = Population(
+        session,
+        table,
+        cache.members(session, table, await directory.numbers(session, asked.where), vectors),
+        asked.roles,
+    )
     found = _Found(session, table, asked)
     found.add_best(by_words(table, asked.text, population))
     if asked.near is not None:
@@ -59,7 +68,10 @@ class _Found:
 
     def add_best(self, ranked: Ranked, near: bytes | None = None) -> None:
         """The best by words, or by nearness."""
-        self.rows |= {row[0]: row for row, _ in self._passing.best(ranked, near, self._limit, self._told, self._read.get)}
+        self.rows |= {
+            row[0]: row
+            for row, _ in self._passing.best(ranked, near, self._limit, self._told, self._read.get)
+        }
 
     def add_named(self, ids: Sequence[str]) -> None:
         name = self._table.name
@@ -69,7 +81,9 @@ class _Found:
             self._add([number for (number,) in self._session.rows(sql, (*wanted, self.columns.tenant))])
 
     def add_beside(self, around: Around) -> None:
-        """What stands beside those that there are: an index over group and number brings it."""
+        """What stands beside those that there are: an index over group and number
+        brings it.
+        """
         name, group, number = self._table.name, column_of(around.group), column_of(around.number)
         same = f"t.tenant = c.tenant AND t.partition_no = c.partition_no AND t.[{group}] = c.[{group}]"
         near = f"t.[{number}] BETWEEN c.[{number}] - {around.reach} AND c.[{number}] + {around.reach}"
@@ -88,8 +102,12 @@ class _Found:
 
     def _told(self, numbers: Sequence[int]) -> list[Told]:
         unread = [number for number in numbers if number not in self._read]
-        self._read.update({row[0]: row for row in self.columns.said(self._passing.among(unread, self.columns.names))})
-        return [(number, row[_ID], row[-1]) for number in numbers if (row := self._read.get(number)) is not None]
+        self._read.update(
+            {row[0]: row for row in self.columns.said(self._passing.among(unread, self.columns.names))}
+        )
+        return [
+            (number, row[_ID], row[-1]) for number in numbers if (row := self._read.get(number)) is not None
+        ]
 
 
 _PARTITION, _TENANT, _ID, _SCOPE, _VERSION, _ROLE, _TIER = range(1, 8)
@@ -99,7 +117,9 @@ _ROLES = {role.value: role for role in Role}
 
 
 class _Columns:
-    """What is read of a row behind its number, and what that says. Where vectors are asked for they come last."""
+    """What is read of a row behind its number, and what that says. Where vectors are
+    asked for they come last.
+    """
 
     def __init__(self, table: SqliteTable, asked: Candidates) -> None:
         assert not isinstance(asked.where, Everywhere)  # noqa: S101 - that is refused
@@ -111,7 +131,9 @@ class _Columns:
         places = {column: place for place, column in enumerate(self.names, 1)}
         self.fields = {name: places[column] for name, column in fields.items()}
         types = {**{f.name: f.type for f in asked.collection.fields}, **SYSTEM_TYPES}
-        decoders = [(self.fields[name], table.codec.decoder(types[name])) for name in fields if name != "owing"]
+        decoders = [
+            (self.fields[name], table.codec.decoder(types[name])) for name in fields if name != "owing"
+        ]
         self._decoders = [(place, decode) for place, decode in decoders if decode is not None]
 
     def said(self, rows: Sequence[Row]) -> list[Row]:
@@ -129,14 +151,24 @@ class _Columns:
         columns[_ROLE] = [_ROLES[value] for value in columns[_ROLE]]
         for place, decode in self._decoders:
             columns[place] = [value if value is None else decode(value) for value in columns[place]]
-        texts, numbers = {*map(type, columns[_SCOPE]), *map(type, columns[_TIER])}, {*map(type, columns[_VERSION])}
-        if {*columns[_TENANT]} != {self.tenant} or texts != {str} or numbers != {int} or not all(map(is_id, columns[_ID])):
+        texts, numbers = (
+            {*map(type, columns[_SCOPE]), *map(type, columns[_TIER])},
+            {*map(type, columns[_VERSION])},
+        )
+        if (
+            {*columns[_TENANT]} != {self.tenant}
+            or texts != {str}
+            or numbers != {int}
+            or not all(map(is_id, columns[_ID]))
+        ):
             raise ValueError("not a record's")
         return list(zip(*columns, strict=True))
 
 
 def _measured(table: SqliteTable, asked: Candidates, population: Population, found: _Found) -> Measured:
-    """The rows as columns, one partition behind the other. What is in none of the population's is left out."""
+    """The rows as columns, one partition behind the other. What is in none of the
+    population's is left out.
+    """
     rows: list[Row] = []
     places: dict[int, Ints] = {}
     for i, there in _by_partition(population, found.rows.values()).items():
@@ -151,10 +183,17 @@ def _measured(table: SqliteTable, asked: Candidates, population: Population, fou
         columns[_VERSION],
         columns[_ROLE],
         columns[_TIER],
-        np.concatenate([np.empty(0, np.int64), *[population.members[i].words[at] for i, at in places.items()]]),
-        _counts(asked.counted, population, places) if table.words is not None else np.zeros((len(rows), len(asked.counted))),
+        np.concatenate(
+            [np.empty(0, np.int64), *[population.members[i].words[at] for i, at in places.items()]]
+        ),
+        _counts(asked.counted, population, places)
+        if table.words is not None
+        else np.zeros((len(rows), len(asked.counted))),
         stacked([v if isinstance(v, bytes) else None for v in packed], asked.width),
-        {name: columns[place] if name != "owing" else [owed is not None for owed in columns[place]] for name, place in found.columns.fields.items()},
+        {
+            name: columns[place] if name != "owing" else [owed is not None for owed in columns[place]]
+            for name, place in found.columns.fields.items()
+        },
         statistics(table, asked.counted, population) if asked.statistics else none_of(asked),
     )
 

@@ -1,4 +1,6 @@
-"""Rows in SQLite's columns: the codec of every dialect, and in its checksum what only this one derives."""
+"""Rows in SQLite's columns: the codec of every dialect, and in its checksum what only
+this one derives.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ Values: TypeAlias = Sequence[Any]
 
 
 DERIVED = ("revision", "length", "bytes", "fingerprint", "partition_no")
-"""What a row's table derives of it: the revision of its partition when the record last changed what searches see, how many words there are in its
-texts, the bytes of its content, a digest of its key, and of a live record the number of its partition: nothing else is found by scope.
-Any of it may be damaged where it was read.
+"""What a row's table derives of it: the revision of its partition when the record last
+changed what searches see, how many words there are in its texts, the bytes of its
+content, a digest of its key, and of a live record the number of its partition: nothing
+else is found by scope. Any of it may be damaged where it was read.
 """
 _UNTOLD = 2**64
 """No checksum is folded with it."""
@@ -45,19 +48,31 @@ TYPES: TypeTable = {**TAGS_AS_TEXT, ID: Coding(id_bytes, id_text)}
 
 
 class SqliteCodec(Codec):
-    """The rows of one collection: `columns`, and beside them what is derived and the packed words."""
+    """The rows of one collection: `columns`, and beside them what is derived and the
+    packed words.
+    """
 
     def __init__(self, collection: Collection) -> None:
         super().__init__(collection, TYPES)
         self.stored_columns = (*self.columns, *DERIVED, "words")
 
     def key(self, values: Sequence[Any]) -> Key:
-        """Where the id is none any more, as a damaged column may hold anything, one derived from what it became stands for it."""
+        """Where the id is none any more, as a damaged column may hold anything, one
+        derived from what it became stands for it.
+        """
         key, became = super().key(values), values[1]
-        return key if isinstance(became, bytes) and is_id(key.id) else Key(key.tenant, derived_id("", CORRUPT, repr((key.tenant, became))))
+        return (
+            key
+            if isinstance(became, bytes) and is_id(key.id)
+            else Key(key.tenant, derived_id("", CORRUPT, repr((key.tenant, became))))
+        )
 
-    def laid_out(self, row: Row, partition: int | None = None, revision: int = 0, length: int | None = None) -> list[Any]:
-        """What `stored_columns` take. `length` is given where the words stay as they are."""
+    def laid_out(
+        self, row: Row, partition: int | None = None, revision: int = 0, length: int | None = None
+    ) -> list[Any]:
+        """What `stored_columns` take. `length` is given where the words stay as they
+        are.
+        """
         *values, words, size = self.values(row)
         if length is None:
             length = lexical.length(words) if words else 0

@@ -31,12 +31,16 @@ CLAIMS = Capabilities(
 )
 
 Mode = Annotated[Literal["rw", "ro"], Field(description="one of rw, ro")]
-Synchronous = Annotated[Literal["NORMAL", "FULL", "EXTRA"], Shouted, Field(description="one of NORMAL, FULL, EXTRA")]
+Synchronous = Annotated[
+    Literal["NORMAL", "FULL", "EXTRA"], Shouted, Field(description="one of NORMAL, FULL, EXTRA")
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds(SqlThresholds):
-    """Where the adapter goes on in another step. What is stored and answered does not depend on them: tests make them tiny. Each is at least 1."""
+    """Where the adapter goes on in another step. What is stored and answered does not
+    depend on them: tests make them tiny. Each is at least 1.
+    """
 
     writes_together: int = 64
     """Calls that share one commit at most: the last of them waits for the first."""
@@ -49,7 +53,9 @@ class Thresholds(SqlThresholds):
     limits_written_out: int = 0
     """None is: SQLite chooses other indexes where it knows the limit."""
     log_pages: int = 4000
-    """Pages in the log before it is copied back, 16 MiB: a page written often in that time is copied once."""
+    """Pages in the log before it is copied back, 16 MiB: a page written often in that
+    time is copied once.
+    """
 
 
 THRESHOLDS = Thresholds()
@@ -59,11 +65,14 @@ THRESHOLDS = Thresholds()
 class SqliteConfig(StoreOptions):
     """Where the file is and how it is used.
 
-    `path` of None keeps everything in memory until the store is closed. `synchronous` is SQLite's: FULL waits for the disk at every commit;
-    under NORMAL the death of a process loses nothing, and the death of the machine may cost the commits of the last half minute: such a
-    store does not claim to be durable. `busy_timeout` is how many seconds a call waits for other processes' writes before it fails as
-    `StoreUnavailable`. `cache_bytes` bounds what searches keep in memory. `mode=ro` opens an existing file
-    to read and search only; a file that may not be written is opened so without being asked.
+    `path` of None keeps everything in memory until the store is closed. `synchronous`
+    is SQLite's: FULL waits for the disk at every commit; under NORMAL the death of a
+    process loses nothing, and the death of the machine may cost the commits of the last
+    half minute: such a store does not claim to be durable. `busy_timeout` is how many
+    seconds a call waits for other processes' writes before it fails as
+    `StoreUnavailable`. `cache_bytes` bounds what searches keep in memory. `mode=ro`
+    opens an existing file to read and search only; a file that may not be written is
+    opened so without being asked.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"path", "thresholds"})
@@ -77,8 +86,9 @@ class SqliteConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig:
-    """The config of `sqlite:///relative`, `sqlite:////absolute` or `sqlite:///:memory:` (see `memory.ports.local`), with options in the query part
-    or apart."""
+    """The config of `sqlite:///relative`, `sqlite:////absolute` or `sqlite:///:memory:`
+    (see `memory.ports.local`), with options in the query part or apart.
+    """
     scheme, colon, rest = url.partition(":")
     if scheme != "sqlite" or not colon:
         raise wrong(name, f"the URL of a SQLite store begins with 'sqlite:///', not '{scheme}'")

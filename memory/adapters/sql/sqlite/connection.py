@@ -1,4 +1,6 @@
-"""SQLite through SQLAlchemy: one connection that writes and one that reads, each in its own thread."""
+"""SQLite through SQLAlchemy: one connection that writes and one that reads, each in its
+own thread.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ _UNUSABLE = {
 
 
 class SqliteDriver:
-    """Connections to one file. Writers of several processes queue at `BEGIN IMMEDIATE`; readers see the last commit and wait for nobody."""
+    """Connections to one file. Writers of several processes queue at `BEGIN IMMEDIATE`;
+    readers see the last commit and wait for nobody.
+    """
 
     def __init__(self, name: str, config: SqliteConfig) -> None:
         self._name = name
@@ -61,7 +65,8 @@ class SqliteDriver:
         return self._reader is not None and self._writer is None
 
     async def open(self, prepare: Look, look: Look, complete: Callable[[Session], None]) -> None:
-        """Connect, and make the schema ready with `prepare`; `look` is how to see what tables have become. Both tell the collections as these are.
+        """Connect, and make the schema ready with `prepare`; `look` is how to see what
+        tables have become. Both tell the collections as these are.
 
         A connection that only reads gets what tables lack by `complete`.
         """
@@ -81,7 +86,9 @@ class SqliteDriver:
             await self._open_read_only(look)
             self._is_full = True
             log.warning(
-                "store '%s': the disk of %s is full; until there is room and it is opened again it is read only", self._name, self._config.path
+                "store '%s': the disk of %s is full; until there is room and it is opened again it is read only",
+                self._name,
+                self._config.path,
             )
             return
         except BaseException:
@@ -93,7 +100,9 @@ class SqliteDriver:
             if self._config.path is None:
                 reader = writer
             else:
-                reader = ConnectionThread(f"{self._name}-reader", self._config, self._tables, store=self._name)
+                reader = ConnectionThread(
+                    f"{self._name}-reader", self._config, self._tables, store=self._name
+                )
                 try:
                     await reader.worker.run(partial(reader.connect, read_only=True))
                 except BaseException:
@@ -110,7 +119,9 @@ class SqliteDriver:
             await reader.worker.run(reader.connect_read_only)
             tables = await reader.worker.run(partial(reader.reading, look))
             if not tables:
-                raise ConfigError(f"store '{self._name}': {self._config.path} is opened to read only, and holds no memory; open it to write first")
+                raise ConfigError(
+                    f"store '{self._name}': {self._config.path} is opened to read only, and holds no memory; open it to write first"
+                )
             self._tables.declared.tables = tables
         except BaseException:
             await reader.stop()
@@ -124,7 +135,9 @@ class SqliteDriver:
             await self._writer.worker.run(self._writer.check_files)
 
     async def close(self) -> None:
-        """Finish what was asked, then let go. The last connection to close folds the log into the file."""
+        """Finish what was asked, then let go. The last connection to close folds the
+        log into the file.
+        """
         writer, reader = self._writer, self._reader
         self._writer = self._reader = None
         if reader is not None and reader is not writer:
@@ -144,13 +157,17 @@ class SqliteDriver:
             return await self.read(work)
         thread = ConnectionThread(f"{self._name}-aside", self._config, self._tables, store=self._name)
         try:
-            await thread.worker.run(thread.connect_read_only if self.is_read_only else partial(thread.connect, read_only=True))
+            await thread.worker.run(
+                thread.connect_read_only if self.is_read_only else partial(thread.connect, read_only=True)
+            )
             return await thread.worker.run(partial(thread.reading, work))
         finally:
             await thread.stop()
 
     async def shrink(self) -> int:
-        """Write the file anew without what was deleted, and empty the log. Returns by how many bytes both are smaller."""
+        """Write the file anew without what was deleted, and empty the log. Returns by
+        how many bytes both are smaller.
+        """
         thread = self._writing_thread()
         return await thread.worker.run(thread.shrink)
 
@@ -181,7 +198,9 @@ class SqliteDriver:
         if path.is_dir():
             raise ConfigError(f"store '{self._name}': {path} is a directory; name a file in it")
         if not path.parent.is_dir():
-            raise ConfigError(f"store '{self._name}': the directory {path.parent} does not exist; create it, or name another place")
+            raise ConfigError(
+                f"store '{self._name}': the directory {path.parent} does not exist; create it, or name another place"
+            )
 
 
 class Tables:
@@ -193,7 +212,9 @@ class Tables:
         self._look = look
 
     def have_changed(self, session: Session, since: Mapping[str, Collection]) -> bool:
-        """Whether they are others than those, also by what another connection has seen already."""
+        """Whether they are others than those, also by what another connection has seen
+        already.
+        """
         if self.declared.tables is since and (found := self._look(session)) != since:
             self.declared.tables = found
         return self.declared.tables is not since
@@ -216,14 +237,20 @@ class ConnectionThread:
         self._shares = False
         self._connected_by: Callable[[], None] | None = None
         self.identity: tuple[int, int] | None = None
-        """Device and inode of the file to which the connection is open, None while there is none."""
+        """Device and inode of the file to which the connection is open, None while
+        there is none.
+        """
         self._parted_from: tuple[int, int] | None = None
-        """The file to which it was open before a fork of the process, until the next job connects again."""
+        """The file to which it was open before a fork of the process, until the next
+        job connects again.
+        """
         forking.watch(self)  # here and not within a job, for which a fork waits
 
     def connect(self, read_only: bool = False) -> None:
         self._connected_by = partial(self.connect, read_only)
-        self._engine = sa.create_engine("sqlite://", creator=self._connect, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        self._engine = sa.create_engine(
+            "sqlite://", creator=self._connect, poolclass=NullPool, isolation_level="AUTOCOMMIT"
+        )
         try:
             connection = self._engine.connect()
         except (sqlite3.DatabaseError, sa.exc.DBAPIError) as exc:
@@ -235,21 +262,27 @@ class ConnectionThread:
             self._session.run("PRAGMA query_only = ON")
 
     def connect_read_only(self) -> None:
-        """Connect to a file that is only read, which may lie where nothing can be written."""
+        """Connect to a file that is only read, which may lie where nothing can be
+        written.
+        """
         self._connected_by = self.connect_read_only
-        self._engine = sa.create_engine("sqlite://", creator=self._connect_read_only, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        self._engine = sa.create_engine(
+            "sqlite://", creator=self._connect_read_only, poolclass=NullPool, isolation_level="AUTOCOMMIT"
+        )
         self._session = Session(self._engine.connect(), self._config.thresholds, self._tables.declared)
         self._tables.complete(self._session)
         self._session.run("PRAGMA query_only = ON")
 
-    # -- forks of the process -----------------------------------------------------------------------------------------
+    # -- forks of the process ----------------------------------------------------------
 
     @property
     def at_rest(self) -> threading.Lock:
         return self.worker.at_rest
 
     def part(self) -> None:
-        """Close the connection for a fork of the process. In the thread that forks, between two jobs."""
+        """Close the connection for a fork of the process. In the thread that forks,
+        between two jobs.
+        """
         if self._session is None:
             self.identity = None  # it did not come to a connection
         elif self.identity is not None and not self._log_is_anothers():
@@ -274,7 +307,9 @@ class ConnectionThread:
             self.note_files()
 
     def _refuse_inherited(self, path: Path) -> None:
-        """Raise `StoreError` if this process was forked while a connection to the file was open that could not be closed in time."""
+        """Raise `StoreError` if this process was forked while a connection to the file
+        was open that could not be closed in time.
+        """
         if path.exists() and forking.is_inherited(_identity(path)):
             raise StoreError(
                 self._store,
@@ -285,8 +320,9 @@ class ConnectionThread:
     def _connect_read_only(self) -> sqlite3.Connection:
         """A connection that writes nothing.
 
-        SQLite needs a shared index beside a file with a log. If it cannot make one, and the log is
-        empty, the file is read as one that does not change; `reading` notices if it does.
+        SQLite needs a shared index beside a file with a log. If it cannot make one, and
+        the log is empty, the file is read as one that does not change; `reading`
+        notices if it does.
         """
         path = self._config.path
         assert path is not None  # noqa: S101 - nothing in memory is opened to read only
@@ -297,7 +333,11 @@ class ConnectionThread:
         try:
             return self._read_only(path, "mode=ro")
         except sqlite3.DatabaseError as exc:
-            no_index = code_of(exc) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or _has_no_room(path)
+            no_index = code_of(exc) in (
+                sqlite3.SQLITE_CANTOPEN,
+                sqlite3.SQLITE_READONLY,
+                sqlite3.SQLITE_PERM,
+            ) or _has_no_room(path)
             if not no_index or not path.exists():
                 raise self._unusable(exc) from exc
             if _size(_beside(path, "-wal")):
@@ -314,7 +354,14 @@ class ConnectionThread:
 
     def _read_only(self, path: Path, how: str) -> sqlite3.Connection:
         place, patience = f"file:{quote(str(path.absolute()))}?{how}", self._config.busy_timeout
-        raw = sqlite3.connect(place, uri=True, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=512)
+        raw = sqlite3.connect(
+            place,
+            uri=True,
+            timeout=patience,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
         try:
             raw.execute("PRAGMA cache_size = -16384")
             raw.execute("PRAGMA temp_store = MEMORY")
@@ -327,7 +374,9 @@ class ConnectionThread:
 
     def _unusable(self, exc: sqlite3.DatabaseError) -> Exception:
         problem = _UNUSABLE.get(code_of(exc))
-        return exc if problem is None else ConfigError(f"store '{self._store}': {self._config.path} {problem}")
+        return (
+            exc if problem is None else ConfigError(f"store '{self._store}': {self._config.path} {problem}")
+        )
 
     def note_files(self) -> None:
         """Remember which files are open: the database, its log and the index of that."""
@@ -337,7 +386,9 @@ class ConnectionThread:
                 self._files[file] = _identity(file)
 
     def check_files(self) -> None:
-        """Raise `StoreError` if one of the open files is not the one under its name any more: what is written to it would be lost."""
+        """Raise `StoreError` if one of the open files is not the one under its name any
+        more: what is written to it would be lost.
+        """
         self._connect_again()
         for file, opened in self._files.items():
             try:
@@ -365,7 +416,13 @@ class ConnectionThread:
             _make_own(self._config.path)
             if self._config.path.exists():
                 self.identity = _identity(self._config.path)
-        raw = sqlite3.connect(target, timeout=self._config.busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=512)
+        raw = sqlite3.connect(
+            target,
+            timeout=self._config.busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
         try:
             self._persistently(lambda: raw.execute("PRAGMA journal_mode = WAL").fetchone())
             raw.execute(f"PRAGMA synchronous = {self._config.synchronous}")
@@ -381,7 +438,9 @@ class ConnectionThread:
         return raw
 
     def _persistently(self, work: Callable[[], T]) -> T:
-        """Do it again while the file is locked, until the deadline: SQLite's own waiting does not cover every lock."""
+        """Do it again while the file is locked, until the deadline: SQLite's own
+        waiting does not cover every lock.
+        """
         deadline = time.monotonic() + self._config.busy_timeout
         while True:
             try:
@@ -391,7 +450,7 @@ class ConnectionThread:
                     raise
                 time.sleep(0.005)
 
-    # -- in the worker's thread ---------------------------------------------------------------------------------------
+    # -- in the worker's thread --------------------------------------------------------
 
     def plainly(self, work: Callable[[Session], T]) -> T:
         """Run the work without a transaction."""
@@ -418,11 +477,16 @@ class ConnectionThread:
     def reading(self, work: Callable[[Session], T]) -> T:
         path = self._config.path
         if self._frozen is not None and path is not None and _state(path) != self._frozen:
-            raise StoreUnavailable(self._store, f"{path} changed while it was read without locks; close the memory and open it again")
+            raise StoreUnavailable(
+                self._store,
+                f"{path} changed while it was read without locks; close the memory and open it again",
+            )
         return self._again(self._read_once, work)
 
     def _again(self, once: Callable[[Session, Callable[[Session], T]], T], work: Callable[[Session], T]) -> T:
-        """Do it, and once more where a table has grown since it was looked at, or a text is none."""
+        """Do it, and once more where a table has grown since it was looked at, or a
+        text is none.
+        """
         session, tables = self._open_session(), self._tables.declared.tables
         try:
             return once(session, work)
@@ -431,7 +495,8 @@ class ConnectionThread:
                 return once(session, work)
             if not is_undecodable(exc) or self._raw is None:
                 raise
-            # A flipped byte in some text. Let it through, so that its row fails its checksum and the neighbours are served.
+            # A flipped byte in some text. Let it through, so that its row fails its
+            # checksum and the neighbours are served.
             self._raw.text_factory = _lenient
             try:
                 return once(session, work)
@@ -451,10 +516,14 @@ class ConnectionThread:
             return work(session)
         return self._again(self._write_once, work)
 
-    def _write_together(self, works: Sequence[Callable[[], Any]]) -> Sequence[tuple[Any, BaseException | None]]:
-        """Writes that wait at the same time share one transaction and its commit; each is still kept whole or not at all.
+    def _write_together(
+        self, works: Sequence[Callable[[], Any]]
+    ) -> Sequence[tuple[Any, BaseException | None]]:
+        """Writes that wait at the same time share one transaction and its commit; each
+        is still kept whole or not at all.
 
-        Where anything goes wrong with the transaction itself, nothing was kept, and each is done again on its own.
+        Where anything goes wrong with the transaction itself, nothing was kept, and
+        each is done again on its own.
         """
         try:
             session = self._open_session()
@@ -462,7 +531,9 @@ class ConnectionThread:
             return [(None, exc)] * len(works)
         self._shares = True
         try:
-            return self._write_once(session, lambda _: [self._within_savepoint(session, work) for work in works])
+            return self._write_once(
+                session, lambda _: [self._within_savepoint(session, work) for work in works]
+            )
         except Exception as exc:  # noqa: BLE001 - each gets an error of its own
             if is_busy(exc):  # waiting again for each would take all too long
                 return [(None, exc)] * len(works)
@@ -470,7 +541,9 @@ class ConnectionThread:
             self._shares = False
         return [attempt(work) for work in works]
 
-    def _within_savepoint(self, session: Session, work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    def _within_savepoint(
+        self, session: Session, work: Callable[[], Any]
+    ) -> tuple[Any, BaseException | None]:
         session.run("SAVEPOINT one")
         result, error = attempt(work)
         if error is not None:
@@ -489,7 +562,9 @@ class ConnectionThread:
         return self._transaction(session, work)
 
     def _fold_log(self, session: Session) -> bool:
-        """Copy the log into the file, so that the next commit writes over it instead of behind it: on a full disk a deletion needs no more."""
+        """Copy the log into the file, so that the next commit writes over it instead of
+        behind it: on a full disk a deletion needs no more.
+        """
         try:
             busy, _, _ = session.row("PRAGMA wal_checkpoint(RESTART)")
         except sqlite3.OperationalError:  # the file itself would have to grow
@@ -514,7 +589,9 @@ class ConnectionThread:
         return 0 if self._raw is None else self._raw.total_changes
 
     def _end(self, session: Session, how: str) -> None:
-        if self._raw is not None and self._raw.in_transaction:  # SQLite ends it by itself when the disk is full
+        if (
+            self._raw is not None and self._raw.in_transaction
+        ):  # SQLite ends it by itself when the disk is full
             session.run(how)
 
     def _open_session(self) -> Session:
@@ -524,7 +601,7 @@ class ConnectionThread:
             raise NotOpen(f"store '{self._name}'")
         return self._session
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------
 
     def _log_is_anothers(self) -> bool:
         """Whether the log under the file's name is another one than the open one."""
@@ -555,7 +632,9 @@ class ConnectionThread:
 
 
 def opens_read_only(path: Path, mode: str) -> bool:
-    """Whether a file is opened to read only: it was asked for, or the file may not be written."""
+    """Whether a file is opened to read only: it was asked for, or the file may not be
+    written.
+    """
     return mode == "ro" or (path.exists() and not os.access(path, os.W_OK))
 
 
@@ -584,10 +663,12 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _make_own(path: Path) -> None:
-    """Let a file that is not there yet be its owner's alone, whatever the umask. The log and its index, which SQLite puts beside it, are as it is.
+    """Let a file that is not there yet be its owner's alone, whatever the umask. The
+    log and its index, which SQLite puts beside it, are as it is.
 
-    It is made under another name first: who closes a file that is open in this process besides takes all locks from it, SQLite's too
-    ("How To Corrupt An SQLite Database File", 2.2).
+    It is made under another name first: who closes a file that is open in this process
+    besides takes all locks from it, SQLite's too ("How To Corrupt An SQLite Database
+    File", 2.2).
     """
     if path.exists():
         return

@@ -1,4 +1,6 @@
-"""SQLite's errors as ours, most specific first. What is not known here is not retryable."""
+"""SQLite's errors as ours, most specific first. What is not known here is not
+retryable.
+"""
 
 from __future__ import annotations
 
@@ -37,29 +39,43 @@ def is_full(error: BaseException) -> bool:
 
 def is_undecodable(error: BaseException) -> bool:
     """Text that is no UTF-8: a flipped byte. The driver has no code for it."""
-    return isinstance(original(error), sqlite3.OperationalError) and str(original(error)).startswith(_UNDECODABLE)
+    return isinstance(original(error), sqlite3.OperationalError) and str(original(error)).startswith(
+        _UNDECODABLE
+    )
 
 
 def is_outgrown(error: BaseException) -> bool:
-    """A column is not there: the table was given more fields since the store was opened, see `memory.adapters.sql.columns.checksum_column`."""
-    return code_of(error) == sqlite3.SQLITE_ERROR and any(said in str(original(error)) for said in ("no such column", "has no column"))
+    """A column is not there: the table was given more fields since the store was
+    opened, see `memory.adapters.sql.columns.checksum_column`.
+    """
+    return code_of(error) == sqlite3.SQLITE_ERROR and any(
+        said in str(original(error)) for said in ("no such column", "has no column")
+    )
 
 
 def is_damage(error: BaseException) -> bool:
-    """The file's structure cannot be followed. SQLite quotes what it finds in its messages: a damaged name is no UTF-8 there either."""
+    """The file's structure cannot be followed. SQLite quotes what it finds in its
+    messages: a damaged name is no UTF-8 there either.
+    """
     return (
-        isinstance(original(error), UnicodeDecodeError) or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or is_undecodable(error)
+        isinstance(original(error), UnicodeDecodeError)
+        or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        or is_undecodable(error)
     )
 
 
 def is_of_a_table(error: BaseException) -> bool:
-    """A table is missing, not as declared or damaged: no other statement need fail for it, unlike for a full disk or a locked file."""
+    """A table is missing, not as declared or damaged: no other statement need fail for
+    it, unlike for a full disk or a locked file.
+    """
     kinds = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH)
     return code_of(error) in kinds or is_undecodable(error)
 
 
 class WordsDoubted(Portable):
-    """The word index is not what the records say, so no search by words is answered from it."""
+    """The word index is not what the records say, so no search by words is answered
+    from it.
+    """
 
     def __init__(self, collection: str) -> None:
         super().__init__(
@@ -90,5 +106,11 @@ def translate(store: str, error: BaseException) -> Exception | None:
 
 
 def _short(cause: BaseException) -> str:
-    """The driver's message, but never a value of a record: SQLite quotes column contents in one of its messages."""
-    return "text that is no UTF-8" if is_undecodable(cause) or isinstance(cause, UnicodeDecodeError) else str(cause)[:200]
+    """The driver's message, but never a value of a record: SQLite quotes column
+    contents in one of its messages.
+    """
+    return (
+        "text that is no UTF-8"
+        if is_undecodable(cause) or isinstance(cause, UnicodeDecodeError)
+        else str(cause)[:200]
+    )

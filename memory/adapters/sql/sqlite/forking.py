@@ -1,13 +1,15 @@
-"""Closes SQLite's connections around a fork of the process, so that no child inherits one.
+"""Closes SQLite's connections around a fork of the process, so that no child inherits
+one.
 
-SQLite keeps a table of the locks that this process holds on each file. A child of `fork`
-inherits the table and takes the parent's locks for its own: two processes then write at
-once, or the parent deletes a log that the child still writes to. SQLite forbids carrying
-an open connection across a fork (https://www.sqlite.org/howtocorrupt.html, 2.6).
+SQLite keeps a table of the locks that this process holds on each file. A child of
+`fork` inherits the table and takes the parent's locks for its own: two processes then
+write at once, or the parent deletes a log that the child still writes to. SQLite
+forbids carrying an open connection across a fork
+(https://www.sqlite.org/howtocorrupt.html, 2.6).
 
 Each connection is closed between two of its jobs, right before the fork. The parent
-connects again with its next job. A database in memory stays open: its job only ends before
-the fork, for a child must not inherit SQLite's mutexes locked.
+connects again with its next job. A database in memory stays open: its job only ends
+before the fork, for a child must not inherit SQLite's mutexes locked.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from weakref import WeakSet
 from memory.ports.forks import keep_alive
 
 REST_SECONDS = 5.0
-"""How long a fork waits for the jobs under way. After that the child may not open their files."""
+"""How long a fork waits for the jobs under way. After that the child may not open their
+files.
+"""
 
 
 class Connected(Protocol):
@@ -66,7 +70,9 @@ class _Use:
 
 @contextlib.contextmanager
 def used(file: Path) -> Iterator[None]:
-    """Let forks wait while a connection to the file is open that cannot be closed and opened again."""
+    """Let forks wait while a connection to the file is open that cannot be closed and
+    opened again.
+    """
     found = os.stat(file)
     use = _Use((found.st_dev, found.st_ino))
     watch(use)
@@ -78,7 +84,9 @@ def used(file: Path) -> Iterator[None]:
 
 
 class _Lock:
-    """The lock of `_connections`: a child gets a new one, because the thread that held it is not in the child."""
+    """The lock of `_connections`: a child gets a new one, because the thread that held
+    it is not in the child.
+    """
 
     def __init__(self) -> None:
         self.mine = threading.Lock()
@@ -96,7 +104,9 @@ def _part() -> None:
     for connection in list(_connections):
         if connection.at_rest.acquire(timeout=max(0.0, deadline - time.monotonic())):
             _parted.append(connection)
-            with contextlib.suppress(Exception):  # a fork cannot be refused; the child is told by `is_inherited`
+            with contextlib.suppress(
+                Exception
+            ):  # a fork cannot be refused; the child is told by `is_inherited`
                 connection.part()
 
 

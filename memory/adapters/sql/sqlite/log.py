@@ -1,12 +1,14 @@
-"""Binds the write-ahead log to its file, so that the log of another file is never replayed.
+"""Binds the write-ahead log to its file, so that the log of another file is never
+replayed.
 
-SQLite replays any log that lies beside a file under the right name. If a backup was copied over
-the file of a process that was killed, that corrupts the backup or undoes the restore.
+SQLite replays any log that lies beside a file under the right name. If a backup was
+copied over the file of a process that was killed, that corrupts the backup or undoes
+the restore.
 
-Every write transaction therefore gives the file a new random id (`user_version`) and notes the id
-before it (`application_id`). Both are on page 1, so each log names the id that it began with and
-the ids of its commits. The file on disk must have one of these. Copies by `memory backup` get an id
-of their own.
+Every write transaction therefore gives the file a new random id (`user_version`) and
+notes the id before it (`application_id`). Both are on page 1, so each log names the id
+that it began with and the ids of its commits. The file on disk must have one of these.
+Copies by `memory backup` get an id of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _MAGIC = (0x377F0682, 0x377F0683)
 _AT, _ID_AT, _BEFORE_AT = 72, 60, 68
 """Bytes of page 1 that are read, and where the id and the id before it are in them."""
 _LOOKS, _BETWEEN = 5, 0.05
-"""How often a log is looked at, and the seconds between: another process may begin it anew meanwhile."""
+"""How often a log is looked at, and the seconds between: another process may begin it
+anew meanwhile.
+"""
 
 
 class Runs(Protocol):
@@ -52,7 +56,9 @@ def mark_commit(session: Runs) -> None:
 
 
 def check_log(store: str, file: Path) -> None:
-    """Raise `ConfigError` if the log beside the file is another file's. SQLite has not opened the file yet."""
+    """Raise `ConfigError` if the log beside the file is another file's. SQLite has not
+    opened the file yet.
+    """
     log = file.with_name(f"{file.name}-wal")
     for look in range(_LOOKS):
         if look:
@@ -68,7 +74,9 @@ def check_log(store: str, file: Path) -> None:
 
 
 def _ids_of(log: Path) -> set[int]:
-    """The ids that the file of a log may have; none if the log has no commit that says so."""
+    """The ids that the file of a log may have; none if the log has no commit that says
+    so.
+    """
     ids = set[int]()
     try:
         with log.open("rb") as stream:
@@ -99,12 +107,16 @@ def _number(frame: bytes, at: int) -> int:
 
 
 def _id_of(file: Path) -> int | None:
-    """The id of the file on disk, without its log; None if it is empty or no database. Through SQLite: who opens and closes the file otherwise
-    takes all locks from other connections of this process."""
+    """The id of the file on disk, without its log; None if it is empty or no database.
+    Through SQLite: who opens and closes the file otherwise takes all locks from other
+    connections of this process.
+    """
     try:
         if not file.stat().st_size:
             return None
-        with closing(sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1", uri=True)) as connection:
+        with closing(
+            sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1", uri=True)
+        ) as connection:
             return int(connection.execute("PRAGMA user_version").fetchone()[0])
     except (FileNotFoundError, sqlite3.Error):
         return None

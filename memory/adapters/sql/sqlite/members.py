@@ -1,7 +1,9 @@
-"""What searches keep in memory of a partition: who is in it, how long each record is, and the vectors.
+"""What searches keep in memory of a partition: who is in it, how long each record is,
+and the vectors.
 
-Kept per collection and partition, and valid for one revision: every search compares it inside its own read transaction, so what other
-processes wrote is seen. A newer revision brings the rows changed since; rows that left are found by asking who is there.
+Kept per collection and partition, and valid for one revision: every search compares it
+inside its own read transaction, so what other processes wrote is seen. A newer revision
+brings the rows changed since; rows that left are found by asking who is there.
 """
 
 from __future__ import annotations
@@ -112,7 +114,9 @@ class Members:
         return places
 
     def merge(self, rows: Sequence[Any], present: Ints | None) -> None:
-        """Take in rows of (number, role, words), and where `present` is given forget everyone not among them."""
+        """Take in rows of (number, role, words), and where `present` is given forget
+        everyone not among them.
+        """
         self._vector_places.clear()
         if present is not None:
             keep = np.isin(self.numbers, present)
@@ -123,20 +127,31 @@ class Members:
         numbers = np.array([r[0] for r in rows], np.int64)
         keep = ~np.isin(self.numbers, numbers)
         numbers = np.concatenate([self.numbers[keep], numbers])
-        words = np.concatenate([self.words[keep], np.array([r[2] if isinstance(r[2], int) else 0 for r in rows], np.int64)])
-        roles = np.concatenate([self.roles[keep], np.array([ROLE_CODES.get(r[1], -1) for r in rows], np.int8)])
+        words = np.concatenate(
+            [self.words[keep], np.array([r[2] if isinstance(r[2], int) else 0 for r in rows], np.int64)]
+        )
+        roles = np.concatenate(
+            [self.roles[keep], np.array([ROLE_CODES.get(r[1], -1) for r in rows], np.int8)]
+        )
         order = np.argsort(numbers, kind="stable")
         self.numbers, self.words, self.roles = numbers[order], words[order], roles[order]
 
     def merge_vectors(self, rows: Sequence[Any]) -> None:
-        """Take in rows of (number, vector), where None and what is no vector means none."""
+        """Take in rows of (number, vector), where None and what is no vector means
+        none.
+        """
         matrices = self.matrices = self.matrices if self.matrices is not None else {}
         self._vector_places.clear()
         by_size: dict[int, dict[int, bytes]] = {}
         for number, vector in rows:
             by_size.setdefault(len(vector) if isinstance(vector, bytes) else 0, {})[number] = vector
         for kept, matrix in matrices.items():
-            matrix.drop([*self._gone, *[number for size, vectors in by_size.items() if size != kept for number in vectors]])
+            matrix.drop(
+                [
+                    *self._gone,
+                    *[number for size, vectors in by_size.items() if size != kept for number in vectors],
+                ]
+            )
         self._gone.clear()
         for size, vectors in by_size.items():
             if size and size % 4 == 0:
@@ -144,15 +159,22 @@ class Members:
 
     def same_as(self, other: Members) -> bool:
         """Whether both say the same."""
-        alike = [np.array_equal(*pair) for pair in ((self.numbers, other.numbers), (self.words, other.words), (self.roles, other.roles))]
+        alike = [
+            np.array_equal(*pair)
+            for pair in ((self.numbers, other.numbers), (self.words, other.words), (self.roles, other.roles))
+        ]
         return all(alike) and self._vectors() == other._vectors()
 
     def _vectors(self) -> dict[int, bytes]:
-        return {number: vector for matrix in (self.matrices or {}).values() for number, vector in matrix.content()}
+        return {
+            number: vector for matrix in (self.matrices or {}).values() for number, vector in matrix.content()
+        }
 
 
 class MemberCache:
-    """Members of the partitions searched last, bounded in bytes. Belongs to the reader's thread."""
+    """Members of the partitions searched last, bounded in bytes. Belongs to the
+    reader's thread.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -161,21 +183,33 @@ class MemberCache:
         self._sizes: dict[tuple[str, int], int] = {}
         self.bytes = 0
 
-    def members(self, session: Session, table: SqliteTable, partitions: Sequence[int], vectors: bool = False) -> list[tuple[int, Members]]:
-        """Those of these partitions that ever held anything of the collection, and their members as of the transaction's moment."""
+    def members(
+        self, session: Session, table: SqliteTable, partitions: Sequence[int], vectors: bool = False
+    ) -> list[tuple[int, Members]]:
+        """Those of these partitions that ever held anything of the collection, and
+        their members as of the transaction's moment.
+        """
         found: list[tuple[int, Members]] = []
         self._tables[table.name] = table
         for partition in partitions:
             revision, removals = session.row(table.revisions.current, (partition,))
             if revision:
-                found.append((partition, self._current(session, table, partition, revision, removals, vectors)))
+                found.append(
+                    (partition, self._current(session, table, partition, revision, removals, vectors))
+                )
         return found
 
     def differing(self, session: Session, drop: bool) -> list[str]:
-        """Where what is kept is not what the file says, a sentence each. With `drop` that is kept no longer."""
+        """Where what is kept is not what the file says, a sentence each. With `drop`
+        that is kept no longer.
+        """
         problems = []
         for (name, partition), members in list(self._kept.items()):
-            table, fresh, vectors = self._tables[name], Members(session.thresholds.block), members.matrices is not None
+            table, fresh, vectors = (
+                self._tables[name],
+                Members(session.thresholds.block),
+                members.matrices is not None,
+            )
             revision, removals = session.row(table.revisions.current, (partition,))
             if revision < members.revision:  # forgotten: no search will look at it
                 self._drop((name, partition))
@@ -183,7 +217,9 @@ class MemberCache:
             for one in (members, fresh):
                 self._refresh(session, table, partition, one, revision, removals, vectors)
             if not members.same_as(fresh):
-                problems.append(f"{name}: what searches keep in memory of partition {partition} is not what the file says")
+                problems.append(
+                    f"{name}: what searches keep in memory of partition {partition} is not what the file says"
+                )
                 if drop:
                     self._drop((name, partition))
         return problems
@@ -193,7 +229,15 @@ class MemberCache:
         self._sizes.clear()
         self.bytes = 0
 
-    def _current(self, session: Session, table: SqliteTable, partition: int, revision: int, removals: int, vectors: bool) -> Members:
+    def _current(
+        self,
+        session: Session,
+        table: SqliteTable,
+        partition: int,
+        revision: int,
+        removals: int,
+        vectors: bool,
+    ) -> Members:
         key = (table.name, partition)
         members = self._kept.pop(key, None)
         if members is None or revision < members.revision:
@@ -207,17 +251,32 @@ class MemberCache:
         self._account(key, members)
         return members
 
-    def _refresh(self, session: Session, table: SqliteTable, partition: int, members: Members, revision: int, removals: int, vectors: bool) -> None:
+    def _refresh(
+        self,
+        session: Session,
+        table: SqliteTable,
+        partition: int,
+        members: Members,
+        revision: int,
+        removals: int,
+        vectors: bool,
+    ) -> None:
         if members.revision != revision:
             present = None
             if members.removals != removals and members.revision >= 0:
-                present = np.array([n for (n,) in _numbered(session.rows(table.members_present, (partition,)))], np.int64)
-            members.merge(_numbered(session.rows(table.members_since, (partition, members.revision))), present)
+                present = np.array(
+                    [n for (n,) in _numbered(session.rows(table.members_present, (partition,)))], np.int64
+                )
+            members.merge(
+                _numbered(session.rows(table.members_since, (partition, members.revision))), present
+            )
             members.revision, members.removals = revision, removals
         if vectors and members.vectors_revision != revision:
             if members.matrices is None:
                 members.vectors_revision = -1
-            members.merge_vectors(_numbered(session.rows(table.vectors_since, (partition, members.vectors_revision))))
+            members.merge_vectors(
+                _numbered(session.rows(table.vectors_since, (partition, members.vectors_revision)))
+            )
             members.vectors_revision = revision
 
     def _account(self, key: tuple[str, int], members: Members) -> None:
@@ -232,7 +291,9 @@ class MemberCache:
 
 
 def _numbered(rows: list[Any]) -> list[Any]:
-    """The rows, which begin with their numbers: none have any where the schema is damaged."""
+    """The rows, which begin with their numbers: none have any where the schema is
+    damaged.
+    """
     if None in [row[0] for row in rows]:
         raise sqlite3.DatabaseError("rows have no numbers")
     return rows

@@ -1,4 +1,6 @@
-"""Making the schema ready at open: one look when it is current, SQLite's lock of writers when it is not. Many processes may do so at once."""
+"""Making the schema ready at open: one look when it is current, SQLite's lock of
+writers when it is not. Many processes may do so at once.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def _system() -> Sequence[sa.Table]:
 
 @lru_cache(maxsize=512)
 def _creation(table: sa.Table) -> Sequence[str]:
-    """The statements that create the table with its indexes, kept for the next new file: compiling them takes longer than running them."""
+    """The statements that create the table with its indexes, kept for the next new
+    file: compiling them takes longer than running them.
+    """
     statements: list[str] = []
 
     def keep(ddl: Any, *_: object, **__: object) -> None:
@@ -66,9 +70,12 @@ def _creation(table: sa.Table) -> Sequence[str]:
     return statements
 
 
-def make_ready(session: Session, schema: SqliteSchema, collections: Sequence[Collection]) -> Mapping[str, Collection]:
-    """Bring the file to what these collections need, and index words anew where a write found their index damaged, or where it is lost; the
-    collections as their tables are then.
+def make_ready(
+    session: Session, schema: SqliteSchema, collections: Sequence[Collection]
+) -> Mapping[str, Collection]:
+    """Bring the file to what these collections need, and index words anew where a write
+    found their index damaged, or where it is lost; the collections as their tables are
+    then.
     """
     found = look(session, schema, collections)
     if found is None or not found.is_ready or _doubted(session, collections):
@@ -105,27 +112,36 @@ def swap_format(session: Session, before: str | None, after: str) -> bool:
     if before is None:
         session.run(f"INSERT INTO {IN_A_FILE.version} (version_num) VALUES (?)", (format_row(after),))  # noqa: S608
     else:
-        session.run(f"UPDATE {IN_A_FILE.version} SET version_num = ? WHERE version_num = ?", (format_row(after), format_row(before)))  # noqa: S608
+        session.run(
+            f"UPDATE {IN_A_FILE.version} SET version_num = ? WHERE version_num = ?",  # noqa: S608
+            (format_row(after), format_row(before)),
+        )
     return True
 
 
-def tables_there(session: Session, schema: SqliteSchema, collections: Sequence[Collection]) -> Mapping[str, Collection]:
+def tables_there(
+    session: Session, schema: SqliteSchema, collections: Sequence[Collection]
+) -> Mapping[str, Collection]:
     """The collections as their tables have become since the file was opened."""
     found = look(session, schema, collections)
     return {} if found is None else found.tables
 
 
 def complete(session: Session, schema: SqliteSchema, collections: Sequence[Collection]) -> None:
-    """Let a session that only reads see tables as they will be once the file is opened to write.
+    """Let a session that only reads see tables as they will be once the file is opened
+    to write.
 
-    A file of an earlier release lacks fields and collections. Views of this session stand before such tables: no record has a value there.
+    A file of an earlier release lacks fields and collections. Views of this session
+    stand before such tables: no record has a value there.
     """
     found = look(session, schema, collections)
     if found is None:
         return
     for growth in found.grown:
         was, now = schema.of(growth.was)[0], schema.of(growth.collection)[0]
-        there = {c.name: f'"{c.name}"' for c in was.c} | {checksum_column(growth.collection): f'"{checksum_column(growth.was)}"'}
+        there = {c.name: f'"{c.name}"' for c in was.c} | {
+            checksum_column(growth.collection): f'"{checksum_column(growth.was)}"'
+        }
         columns = ", ".join([f'{there.get(c.name, "NULL")} AS "{c.name}"' for c in now.c])
         session.run(f"CREATE TEMP VIEW {now.name} AS SELECT {columns} FROM main.{now.name}")  # noqa: S608
     for table in [table for collection in found.new for table in schema.of(collection)]:
@@ -139,7 +155,9 @@ def _doubted(session: Session, collections: Sequence[Collection]) -> list[Collec
 
 
 def _lost(session: Session, collection: Collection) -> bool:
-    """Whether the word index is not there, or empty though records have words (D64). One that cannot be read is left to the audit."""
+    """Whether the word index is not there, or empty though records have words (D64).
+    One that cannot be read is left to the audit.
+    """
     words = words_table(collection)
     if session.row(_THERE, (words,)) is None:
         return True

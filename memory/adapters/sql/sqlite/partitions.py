@@ -1,4 +1,6 @@
-"""Partitions, as SQLite is asked for them: each has a number, a generation, and for each collection a revision, see `transaction`."""
+"""Partitions, as SQLite is asked for them: each has a number, a generation, and for
+each collection a revision, see `transaction`.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,16 @@ ONE = "SELECT number, generation FROM memory_partitions WHERE tenant = ? AND sco
 
 
 class SqliteDirectory(Directory[Session]):
-    """The partitions of one file. None is remembered: each transaction sees what other processes did."""
+    """The partitions of one file. None is remembered: each transaction sees what other
+    processes did.
+    """
 
-    async def _find(self, connection: Session, tenant: str, scopes: Sequence[str]) -> list[tuple[str, int, int]]:
-        return [(scope, *row) for scope in scopes if (row := connection.row(ONE, (tenant, scope))) is not None]
+    async def _find(
+        self, connection: Session, tenant: str, scopes: Sequence[str]
+    ) -> list[tuple[str, int, int]]:
+        return [
+            (scope, *row) for scope in scopes if (row := connection.row(ONE, (tenant, scope))) is not None
+        ]
 
     async def _numbers(self, connection: Session, tenant: str | None) -> list[int]:
         rows = connection.rows(_ALL) if tenant is None else connection.rows(_OF_TENANT, (tenant,))
@@ -29,19 +37,30 @@ class SqliteDirectory(Directory[Session]):
     def _named(self, tables: Sequence[str]) -> list[str]:
         return [f'"{name}"' for name in tables]
 
-    async def _list(self, connection: Session, which: str, values: Sequence[int | str]) -> list[tuple[int, Partition, int]]:
-        rows = connection.rows(f"SELECT p.number, p.tenant, p.scope, p.generation FROM memory_partitions AS p {which}", values)  # noqa: S608
+    async def _list(
+        self, connection: Session, which: str, values: Sequence[int | str]
+    ) -> list[tuple[int, Partition, int]]:
+        rows = connection.rows(
+            f"SELECT p.number, p.tenant, p.scope, p.generation FROM memory_partitions AS p {which}",  # noqa: S608
+            values,
+        )
         return [(number, Partition(tenant, scope), generation) for number, tenant, scope, generation in rows]
 
-    async def _lock(self, connection: Session, numbers: Sequence[int], exclusively: bool) -> list[tuple[int, int]]:
+    async def _lock(
+        self, connection: Session, numbers: Sequence[int], exclusively: bool
+    ) -> list[tuple[int, int]]:
         """The file is locked against all other writers."""
         return connection.rows(f"{_LOCKED}{in_list(len(numbers))}", numbers)
 
     async def _marked(self, connection: Session, tables: Sequence[str]) -> set[Partition]:
-        """Only what is no record is without a partition's number: marks are found among these."""
+        """Only what is no record is without a partition's number: marks are found among
+        these.
+        """
         found: set[Partition] = set()
         for table in self._named(tables):
-            rows = connection.rows(f"SELECT DISTINCT tenant, scope FROM {table} WHERE partition_no IS NULL AND row_type = '{MARK}'")  # noqa: S608
+            rows = connection.rows(
+                f"SELECT DISTINCT tenant, scope FROM {table} WHERE partition_no IS NULL AND row_type = '{MARK}'"  # noqa: S608
+            )
             found |= {Partition(tenant, scope) for tenant, scope in rows}
         return found
 

@@ -1,7 +1,9 @@
-"""Rows of what was ranked: read from the best down, those the filter lets through, until there are enough.
+"""Rows of what was ranked: read from the best down, those the filter lets through,
+until there are enough.
 
-Nearly every one passes the filters of everyday questions, so little more than `limit` rows are read, the filter in the same statement.
-Where many tie, only their ids are read first: the id decides between equals.
+Nearly every one passes the filters of everyday questions, so little more than `limit`
+rows are read, the filter in the same statement. Where many tie, only their ids are read
+first: the id decides between equals.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from memory.ports.record import Role
 
 T = TypeVar("T")
 Told: TypeAlias = tuple[int, Any, Any]
-"""Of a row that was read its number, its id to sort by and, where meaning ranks, its vector."""
+"""Of a row that was read its number, its id to sort by and, where meaning ranks, its
+vector.
+"""
 
 _RECORDS = frozenset({RowType.RECORD})
 
@@ -31,11 +35,15 @@ _RECORDS = frozenset({RowType.RECORD})
 class Passing:
     """The live rows in some roles that a filter lets through."""
 
-    def __init__(self, session: Session, table: SqliteTable, part: Filter | None, roles: frozenset[Role]) -> None:
+    def __init__(
+        self, session: Session, table: SqliteTable, part: Filter | None, roles: frozenset[Role]
+    ) -> None:
         self._session, self._table, self._filter, self._roles = session, table, part, roles
 
     def among(self, numbers: Sequence[int], columns: tuple[str, ...]) -> list[Any]:
-        """Those of these numbers, in no order, each with its number before these columns."""
+        """Those of these numbers, in no order, each with its number before these
+        columns.
+        """
         rows: list[Any] = []
         for some in portions(numbers, self._table.thresholds.rows_at_once):
             values: Values = padded(some)
@@ -45,22 +53,35 @@ class Passing:
         return rows
 
     def best(
-        self, ranked: Ranked, near: bytes | None, limit: int, read: Callable[[Sequence[int]], Sequence[Told]], made: Callable[[int], T | None]
+        self,
+        ranked: Ranked,
+        near: bytes | None,
+        limit: int,
+        read: Callable[[Sequence[int]], Sequence[Told]],
+        made: Callable[[int], T | None],
     ) -> list[tuple[T, float]]:
-        """The best `limit` with their scores, in no order, `near` a vector where meaning ranks. `read` is asked for what passes of some numbers, and
-        `made` what one of these is: it is left out where that is None."""
+        """The best `limit` with their scores, in no order, `near` a vector where
+        meaning ranks. `read` is asked for what passes of some numbers, and `made` what
+        one of these is: it is left out where that is None.
+        """
         found: list[tuple[T, float]] = []
         seen, step = 0, limit + limit // 4
         while seen < len(ranked.numbers) and len(found) < limit:
             numbers, scores = ranked.best(seen + step)
-            next_ones = dict(zip(numbers[seen:], scores[seen:], strict=True))  # all better than what comes after them
+            next_ones = dict(
+                zip(numbers[seen:], scores[seen:], strict=True)
+            )  # all better than what comes after them
             best = self._best(next_ones, near, limit - len(found), read)
             found += [(one, score) for number, score in best if (one := made(number)) is not None]
             seen, step = len(numbers), min(4 * step, self._table.thresholds.rows_at_once)
         return found
 
     def _best(
-        self, scores: Mapping[int, float], near: bytes | None, wanted: int, read: Callable[[Sequence[int]], Sequence[Told]]
+        self,
+        scores: Mapping[int, float],
+        near: bytes | None,
+        wanted: int,
+        read: Callable[[Sequence[int]], Sequence[Told]],
     ) -> list[tuple[int, float]]:
         numbers = list(scores)
         if len(numbers) > 2 * wanted:
@@ -70,9 +91,15 @@ class Passing:
         return _first(read(numbers), scores, near, wanted)
 
 
-def _first(told: Sequence[Told], scores: Mapping[int, float], near: bytes | None, wanted: int) -> list[tuple[int, float]]:
+def _first(
+    told: Sequence[Told], scores: Mapping[int, float], near: bytes | None, wanted: int
+) -> list[tuple[int, float]]:
     """The first `wanted` of these rows: by score, then by id."""
-    exact = [scores[number] for number, _, _ in told] if near is None else exact_cosines(near, [vector for _, _, vector in told])
+    exact = (
+        [scores[number] for number, _, _ in told]
+        if near is None
+        else exact_cosines(near, [vector for _, _, vector in told])
+    )
     order = sorted(range(len(told)), key=lambda i: (-exact[i], told[i][1]))
     return [(told[i][0], exact[i]) for i in order[:wanted]]
 
@@ -82,7 +109,9 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
     conditions = table.conditions()
     c = table.table.c
     these = c.number.in_(conditions.values("i" * wide))
-    return sa.select(c.number, *[c[name] for name in columns]).where(these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
+    return sa.select(c.number, *[c[name] for name in columns]).where(
+        these, conditions.standing(roles, _RECORDS), conditions.filter(chosen)
+    )
 
 
 def sortable(value: object) -> bytes:

@@ -20,10 +20,19 @@ _PROBLEM = "SELECT problem FROM memory_quarantine WHERE collection = ? AND tenan
 _KEYS = "SELECT tenant, id, partition_no FROM memory_quarantine WHERE collection = ? ORDER BY tenant, id"
 
 
-def keep(session: Session, collection: str, key: Key, partition: int | None, problem: str, columns: Mapping[str, Any]) -> None:
+def keep(
+    session: Session,
+    collection: str,
+    key: Key,
+    partition: int | None,
+    problem: str,
+    columns: Mapping[str, Any],
+) -> None:
     """Keep a copy of the row under the key."""
     content = json.dumps({name: _plain(value) for name, value in columns.items()})
-    session.run(_KEEP, (collection, key.tenant, id_bytes(key.id), partition, problem, micros(system_clock()), content))
+    session.run(
+        _KEEP, (collection, key.tenant, id_bytes(key.id), partition, problem, micros(system_clock()), content)
+    )
 
 
 def drop(session: Session, collection: str, key: Key) -> None:

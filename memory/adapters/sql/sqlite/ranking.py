@@ -1,4 +1,6 @@
-"""The best of the candidates, by words and by meaning: numbers of rows with their scores, before any row is read."""
+"""The best of the candidates, by words and by meaning: numbers of rows with their
+scores, before any row is read.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,17 @@ from memory.ports.text import query_words, rarity
 
 
 class Population:
-    """The records of these roles in some partitions: who is found among them is ranked by what they all say. Each word is read once."""
+    """The records of these roles in some partitions: who is found among them is ranked
+    by what they all say. Each word is read once.
+    """
 
-    def __init__(self, session: Session, table: SqliteTable, held: Sequence[tuple[int, Members]], roles: frozenset[Role]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        table: SqliteTable,
+        held: Sequence[tuple[int, Members]],
+        roles: frozenset[Role],
+    ) -> None:
         self._session, self._table = session, table
         self.partitions = [partition for partition, _ in held]
         self.members = [members for _, members in held]
@@ -37,7 +47,9 @@ class Population:
         self._holders: dict[str, list[Holders]] | None = None
 
     def holders(self, stem: str) -> list[Holders]:
-        """Who holds the word, of each partition where anyone does. Raises `WordsDoubted` where the index does not tell."""
+        """Who holds the word, of each partition where anyone does. Raises
+        `WordsDoubted` where the index does not tell.
+        """
         if self._holders is None:
             if self._session.row(IS_DOUBTED, (self._table.name,)) is not None:
                 raise WordsDoubted(self._table.name)
@@ -59,8 +71,10 @@ class Population:
 
 
 class Holders(NamedTuple):
-    """Records of one partition that hold a word: which partition of the population's, where they are among its members, and how often each holds it,
-    summed under the weights of the text parts."""
+    """Records of one partition that hold a word: which partition of the population's,
+    where they are among its members, and how often each holds it, summed under the
+    weights of the text parts.
+    """
 
     partition: int
     places: Ints
@@ -68,7 +82,9 @@ class Holders(NamedTuple):
 
 
 def by_words(table: SqliteTable, text: str, population: Population) -> Candidates:
-    """Everyone who holds a word of the text, scored by BM25F with the statistics of exactly this population."""
+    """Everyone who holds a word of the text, scored by BM25F with the statistics of
+    exactly this population.
+    """
     stems = query_words(text)
     if not stems or table.words is None:
         return _NONE
@@ -83,8 +99,15 @@ def by_words(table: SqliteTable, text: str, population: Population) -> Candidate
         for i, at, frequencies in holders:
             scores[i][at] += gained(rare, frequencies, lengths[i][at])
             matched[i][at] = True
-    numbers = np.concatenate([m.numbers[hit] for m, hit in zip(members, matched, strict=True)]) if members else _NONE.numbers
-    return Candidates(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
+    numbers = (
+        np.concatenate([m.numbers[hit] for m, hit in zip(members, matched, strict=True)])
+        if members
+        else _NONE.numbers
+    )
+    return Candidates(
+        numbers,
+        np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores,
+    )
 
 
 def statistics(table: SqliteTable, stems: Sequence[str], population: Population) -> Statistics:

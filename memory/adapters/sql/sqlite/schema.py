@@ -1,8 +1,10 @@
-"""The tables: those of the adapter itself, and one for each collection, made from its declaration.
+"""The tables: those of the adapter itself, and one for each collection, made from its
+declaration.
 
-`number` is a surrogate key: the word index and the search cache need a small integer that outlives VACUUM. (id, tenant) is the key that
-callers know: in the other order SQLite would go through all that a tenant has, to answer in the order of ids. Moments are microseconds since
-1970, exact in a 64-bit integer.
+`number` is a surrogate key: the word index and the search cache need a small integer
+that outlives VACUUM. (id, tenant) is the key that callers know: in the other order
+SQLite would go through all that a tenant has, to answer in the order of ids. Moments
+are microseconds since 1970, exact in a 64-bit integer.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
 
-Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite numbers rows itself only under the type INTEGER
+Long = sa.BigInteger().with_variant(
+    sa.Integer(), "sqlite"
+)  # SQLite numbers rows itself only under the type INTEGER
 
 COLUMN_TYPES: ColumnTypes = {
     **dict.fromkeys(("tenant", "scope", "word", FieldType.TEXT, FieldType.TAGS), sa.Text()),
@@ -45,9 +49,13 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("generation", sa.BigInteger(), nullable=False),
         sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
-        sqlite_autoincrement=True,  # the number of a forgotten partition is never given to another: what is remembered of it stays its own
+        # the number of a forgotten partition is never given to another: what is
+        # remembered of it stays its own
+        sqlite_autoincrement=True,
     )
-    sa.Table(  # of what searches of the collection there can see: the revision when a record last left, and how often one did
+    # of what searches of the collection there can see: the revision when a record last
+    # left, and how often one did
+    sa.Table(
         "memory_revisions",
         metadata,
         sa.Column("partition_no", Long, primary_key=True),
@@ -67,7 +75,9 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("content", sa.Text(), nullable=False),
     )
     sa.Table(IN_A_FILE.version, metadata, sa.Column("version_num", sa.Text(), primary_key=True))
-    sa.Table(  # what each collection's table was made for, and up to which row its words are sure to be in the word index: NULL for all
+    # what each collection's table was made for, and up to which row its words are sure
+    # to be in the word index: NULL for all
+    sa.Table(
         IN_A_FILE.registry,
         metadata,
         sa.Column("name", sa.Text(), primary_key=True),
@@ -79,25 +89,57 @@ def system_tables(metadata: sa.MetaData) -> None:
 def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     """The table of a collection with its indexes."""
     name = collection.name
-    long = {"body", "vector", "words", *[text_column(part.name) for part in collection.texts]}  # last in a row: what is short is read without them
+    long = {
+        "body",
+        "vector",
+        "words",
+        *[text_column(part.name) for part in collection.texts],
+    }  # last in a row: what is short is read without them
     columns = sorted(row_columns(collection, COLUMN_TYPES), key=lambda column: column.name in long)
-    derived = [sa.Column(derived, sa.BigInteger(), nullable=False) for derived in ("revision", "length", "fingerprint")]
+    derived = [
+        sa.Column(derived, sa.BigInteger(), nullable=False)
+        for derived in ("revision", "length", "fingerprint")
+    ]
     columns = [sa.Column("number", Long, primary_key=True), *derived, *columns]
     info = {REQUIRED: collection.required, PARTITIONS: IN_A_FILE.partitions}
-    table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("id", "tenant", name=f"uq_{name}"), info=info)
+    table = sa.Table(
+        name, metadata, *columns, sa.UniqueConstraint("id", "tenant", name=f"uq_{name}"), info=info
+    )
 
-    def index(label: str, *over: str, only: sa.ColumnElement[bool] | None = None, unique: bool = False) -> None:
-        sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), sqlite_where=only, postgresql_where=only, unique=unique)
+    def index(
+        label: str, *over: str, only: sa.ColumnElement[bool] | None = None, unique: bool = False
+    ) -> None:
+        sa.Index(
+            f"ix_{name}_{label}",
+            *(table.c[c] for c in over),
+            sqlite_where=only,
+            postgresql_where=only,
+            unique=unique,
+        )
 
     index("fingerprint", "fingerprint", unique=True)
     index("members", "partition_no", "revision", "role", "length")
-    # Read in order until a page is full; the indexed fields in it spare most rows that do not match from being read.
-    index("created_at", "partition_no", "created_at", "id", *(field_column(f.name) for f in collection.fields if f.indexed))
-    index("passing", "id", "tenant", only=sa.or_(table.c.role == Role.ARRIVING.value, table.c.role == Role.CACHED.value))
+    # Read in order until a page is full; the indexed fields in it spare most rows that
+    # do not match from being read.
+    index(
+        "created_at",
+        "partition_no",
+        "created_at",
+        "id",
+        *(field_column(f.name) for f in collection.fields if f.indexed),
+    )
+    index(
+        "passing",
+        "id",
+        "tenant",
+        only=sa.or_(table.c.role == Role.ARRIVING.value, table.c.role == Role.CACHED.value),
+    )
     index("expires_at", "expires_at", only=table.c.expires_at.is_not(None))
     index("discard_at", "discard_at", only=table.c.discard_at.is_not(None))
     index("owing", "id", "tenant", only=table.c.owed.is_not(None))
-    index("age", "tier", "created_at")  # of all rows: one of the homes alone would be taken for whatever is asked of homes
+    index(
+        "age", "tier", "created_at"
+    )  # of all rows: one of the homes alone would be taken for whatever is asked of homes
     for label, over, there in indexes(collection):
         index(label, *over, only=table.c[there].is_not(None))
     return table
@@ -121,7 +163,9 @@ def word_table(metadata: sa.MetaData, collection: Collection) -> sa.Table | None
 
 
 def as_vocabulary(words: str) -> str:
-    """The word index as FTS5's vocabulary tables show theirs, for whoever looks into a file with another program."""
+    """The word index as FTS5's vocabulary tables show theirs, for whoever looks into a
+    file with another program.
+    """
     return f"CREATE VIEW {words}_instances AS SELECT word AS term, number AS doc, partition_no, counts FROM {words}"  # noqa: S608
 
 
@@ -138,7 +182,9 @@ class Tables:
 def tables_of(collection: Collection) -> Tables:
     """The tables a collection needs, declared once a process."""
     if not collection.name.isidentifier() or collection.name.startswith((DEFAULT_PREFIX, "sqlite_")):
-        raise ConfigError(f"collection '{collection.name}': the name must be a plain SQL identifier that does not begin with '{DEFAULT_PREFIX}'")
+        raise ConfigError(
+            f"collection '{collection.name}': the name must be a plain SQL identifier that does not begin with '{DEFAULT_PREFIX}'"
+        )
     metadata = sa.MetaData()
     system_tables(metadata)
     return Tables(collection_table(metadata, collection), word_table(metadata, collection), metadata)

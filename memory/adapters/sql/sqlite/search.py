@@ -14,16 +14,29 @@ from memory.adapters.sql.sqlite.table import table_of
 from memory.ports.query import Head, Hit, Near, Search
 
 
-async def search(session: Session, directory: Directory[Session], search: Search, cache: MemberCache) -> list[Hit]:
+async def search(
+    session: Session, directory: Directory[Session], search: Search, cache: MemberCache
+) -> list[Hit]:
     """The best hits, best first."""
     table = table_of(session, search.collection)
     near = search.by.vector if isinstance(search.by, Near) else None
     vectors = near is not None and search.collection.vector
-    population = Population(session, table, cache.members(session, table, await directory.numbers(session, search.where), vectors), search.roles)
-    ranked = by_meaning(search.by.vector, population) if isinstance(search.by, Near) else by_words(table, search.by.text, population)
+    population = Population(
+        session,
+        table,
+        cache.members(session, table, await directory.numbers(session, search.where), vectors),
+        search.roles,
+    )
+    ranked = (
+        by_meaning(search.by.vector, population)
+        if isinstance(search.by, Near)
+        else by_words(table, search.by.text, population)
+    )
     passing = Passing(session, table, search.filter, search.roles)
     selection = table.selection(search.select)
-    columns = selection.columns if near is None or "vector" in selection.columns else (*selection.columns, "vector")
+    columns = (
+        selection.columns if near is None or "vector" in selection.columns else (*selection.columns, "vector")
+    )
     rows: dict[int, dict[str, Any]] = {}
 
     def read(numbers: Sequence[int]) -> list[Told]:

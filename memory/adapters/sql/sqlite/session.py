@@ -1,8 +1,11 @@
-"""What works in the driver's thread has: one connection inside one transaction. Its calls return when they are done, so nothing that is said over it
-waits for the event loop, the coroutines that every dialect shares no more than the rest.
+"""What works in the driver's thread has: one connection inside one transaction. Its
+calls return when they are done, so nothing that is said over it waits for the event
+loop, the coroutines that every dialect shares no more than the rest.
 
-Statements that run for every record go to the driver's cursor as prepared strings: SQLAlchemy's execution costs 30 to 60 µs a statement, a whole
-write on SQLite less than that. What is made of a caller's filter is built by SQLAlchemy once a shape (`memory.adapters.sql.questions`).
+Statements that run for every record go to the driver's cursor as prepared strings:
+SQLAlchemy's execution costs 30 to 60 µs a statement, a whole write on SQLite less than
+that. What is made of a caller's filter is built by SQLAlchemy once a shape
+(`memory.adapters.sql.questions`).
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ Values = Sequence[Any]
 
 
 class Declared:
-    """The collections as their tables are, by name: shared by all connections of a store, and another mapping whenever a table has grown."""
+    """The collections as their tables are, by name: shared by all connections of a
+    store, and another mapping whenever a table has grown.
+    """
 
     def __init__(self) -> None:
         self.tables: Mapping[str, Collection] = {}

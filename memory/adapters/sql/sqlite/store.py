@@ -1,4 +1,6 @@
-"""The store: each public call is one hop into the driver's thread, where one coroutine that waits for nothing does the work in one transaction."""
+"""The store: each public call is one hop into the driver's thread, where one coroutine
+that waits for nothing does the work in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, pa
 from memory.adapters.sql.sqlite.connection import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.migrate import SqliteSchema, complete, make_ready, swap_format, tables_there, versions
+from memory.adapters.sql.sqlite.migrate import (
+    SqliteSchema,
+    complete,
+    make_ready,
+    swap_format,
+    tables_there,
+    versions,
+)
 from memory.adapters.sql.sqlite.partitions import SqliteDirectory
 from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
@@ -42,15 +51,21 @@ T = TypeVar("T")
 class SqliteStore(SqlStore[Session, SqliteTable]):
     """Records in a SQL database: one table a collection, today in SQLite.
 
-    A file may be open in many processes at once. Every commit waits for the disk: what was acknowledged survives the death of the process and
-    of the machine. With `synchronous=NORMAL` it does not wait: the death of a process still loses nothing, that of the machine may cost the
-    commits of the last half minute, never the file. See `SqliteConfig` for the options.
+    A file may be open in many processes at once. Every commit waits for the disk: what
+    was acknowledged survives the death of the process and of the machine. With
+    `synchronous=NORMAL` it does not wait: the death of a process still loses nothing,
+    that of the machine may cost the commits of the last half minute, never the file.
+    See `SqliteConfig` for the options.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
-    """In a literal of its own, readable without SQLAlchemy. A store in memory (`sqlite:///:memory:`) is neither durable nor shared."""
+    """In a literal of its own, readable without SQLAlchemy. A store in memory
+    (`sqlite:///:memory:`) is neither durable nor shared.
+    """
 
-    def __init__(self, url: str, name: str = "sqlite", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
+    def __init__(
+        self, url: str, name: str = "sqlite", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
+    ) -> None:
         super().__init__(name, SqliteDirectory(), thresholds)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         self._run = ""
@@ -64,14 +79,16 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
 
     @property
     def epoch(self) -> str:
-        """Where commits do not wait for the disk the run of the machine, in memory that of the store: their ends may cost what they held."""
+        """Where commits do not wait for the disk the run of the machine, in memory that
+        of the store: their ends may cost what they held.
+        """
         return self._run
 
     @property
     def path(self) -> Path | None:
         return None if self._config.path is None else self._config.path.absolute()
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         self._cache = MemberCache(self._config.cache_bytes)
@@ -112,9 +129,16 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
         facts |= {"schema": form, "bytes": pages * size, "synchronous": self._config.synchronous}
         facts |= {"read_only": True} if self._driver.is_read_only else {}
-        return Health(form == str(BARE_FORM), str(path or "in memory"), f"SQLite {version}", self.epoch, facts, in_quarantine)
+        return Health(
+            form == str(BARE_FORM),
+            str(path or "in memory"),
+            f"SQLite {version}",
+            self.epoch,
+            facts,
+            in_quarantine,
+        )
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------
 
     async def _with(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         return await self._driver.read(lambda session: driven(work(session)))
@@ -139,7 +163,9 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
     async def _get_alone(self, collection: Collection, key: Key) -> Stored | None:
         """One key of a damaged file: the damage may be elsewhere."""
         try:
-            answers, _ = await self._with(lambda session: reading.get(session, table_of(session, collection), [key]))
+            answers, _ = await self._with(
+                lambda session: reading.get(session, table_of(session, collection), [key])
+            )
         except Exception as exc:
             if not is_damage(exc):
                 raise
@@ -168,7 +194,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
     async def _names(self, connection: Session) -> list[str]:
         return [name for (name,) in connection.rows("SELECT name FROM memory_collections")]
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------
 
     async def _audit(self, repair: bool) -> Audit:
         collections = tuple(self._collections.values())
@@ -191,4 +217,10 @@ def _vital_signs(session: Session) -> tuple[str, str | None, int, int, int]:
     version = session.row("SELECT sqlite_version()")[0]
     form, _ = versions(session)
     in_quarantine = session.row("SELECT count(*) FROM memory_quarantine")[0]
-    return version, form, session.row("PRAGMA page_count")[0], session.row("PRAGMA page_size")[0], in_quarantine
+    return (
+        version,
+        form,
+        session.row("PRAGMA page_count")[0],
+        session.row("PRAGMA page_size")[0],
+        in_quarantine,
+    )

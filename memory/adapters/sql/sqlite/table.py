@@ -1,4 +1,6 @@
-"""One collection's statements: how its rows are found, stored and quarantined, and its words with them."""
+"""One collection's statements: how its rows are found, stored and quarantined, and its
+words with them.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,18 @@ class SqliteTable(Table[Session]):
         super().__init__(codec, Shaper(collection, codec.at, TYPES), self.tables.table, thresholds)
         self.words = word_index_of(collection)
         self.revisions = Revisions(self.name)
-        self.any_quarantined = f"EXISTS (SELECT 1 FROM memory_quarantine AS q WHERE q.collection = '{self.name}')"  # noqa: S608
+        self.any_quarantined = (
+            f"EXISTS (SELECT 1 FROM memory_quarantine AS q WHERE q.collection = '{self.name}')"  # noqa: S608
+        )
         self._derived = slice(len(codec.columns) + 1, len(self.columns))
         name = f'"{self.name}"'
-        columns = ", ".join([f"[{c}]" for c in self.columns])  # in quotation marks the name of a column that is not there would be a text
-        stored, changed = ", ".join([f"[{c}]" for c in codec.stored_columns]), [f"[{c}] = ?" for c in codec.stored_columns]
+        columns = ", ".join(
+            [f"[{c}]" for c in self.columns]
+        )  # in quotation marks the name of a column that is not there would be a text
+        stored, changed = (
+            ", ".join([f"[{c}]" for c in codec.stored_columns]),
+            [f"[{c}] = ?" for c in codec.stored_columns],
+        )
         self._find = f"SELECT {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608
         self._find_otherwise = f"SELECT {columns} FROM {name} WHERE fingerprint = ?"  # noqa: S608
         self._several = f"SELECT {columns} FROM {name} WHERE number IN "  # noqa: S608
@@ -58,7 +67,9 @@ class SqliteTable(Table[Session]):
         self._update_but_words = f"UPDATE {name} SET {', '.join(changed[:-1])} WHERE number = ?"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
         self._words = f"SELECT words FROM {name} WHERE number = ?"  # noqa: S608
-        self.members_since = f"SELECT number, role, length FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        self.members_since = (
+            f"SELECT number, role, length FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        )
         self.members_present = f"SELECT number FROM {name} WHERE partition_no = ?"  # noqa: S608
         self.vectors_since = f"SELECT number, vector FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
 
@@ -66,20 +77,28 @@ class SqliteTable(Table[Session]):
     def matched_columns(self) -> tuple[str, ...]:
         return ("number",)
 
-    def paged_columns(self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]) -> tuple[str, ...]:
-        """Whole rows only where an index brings them in order: sorting wide rows is slow, so the page is found first by number, then read."""
+    def paged_columns(
+        self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Whole rows only where an index brings them in order: sorting wide rows is
+        slow, so the page is found first by number, then read.
+        """
         return columns if columns != self.columns or self.walks(query, partitions) else ("number",)
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- finding -----------------------------------------------------------------------
 
     async def find(self, connection: Session, key: Key) -> Columns | None:
-        """The row under the key. Where the index finds none a second one is asked: a damaged index must not hide a record."""
+        """The row under the key. Where the index finds none a second one is asked: a
+        damaged index must not hide a record.
+        """
         found: Columns | None = connection.row(self._find, (key.tenant, id_bytes(key.id)))
         if found is None:
             found = connection.row(self._find_otherwise, (fingerprint(key),))
         return found
 
-    async def find_all(self, connection: Session, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Columns]:
+    async def find_all(
+        self, connection: Session, keys: Sequence[Key], *, lock: bool = False
+    ) -> dict[Key, Columns]:
         return {key: columns for key in keys if (columns := await self.find(connection, key)) is not None}
 
     async def read(self, connection: Session, sql: str, values: Values) -> Sequence[Columns]:
@@ -89,7 +108,9 @@ class SqliteTable(Table[Session]):
         rows = {columns[NUMBER]: columns for columns in self.at(connection, [number for number, _ in found])}
         return [(*rows[number], any_quarantined) for number, any_quarantined in found if number in rows]
 
-    async def matching(self, connection: Session, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
+    async def matching(
+        self, connection: Session, sql: str, values: Values
+    ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         wanted = {number: bool(passes) for number, passes in connection.rows(sql, values)}
         for some in portions(list(wanted), self.collection.at_once(self.thresholds.deleted_at_once)):
             yield [(columns, wanted[columns[NUMBER]]) for columns in self.at(connection, some)]
@@ -103,19 +124,23 @@ class SqliteTable(Table[Session]):
         return found
 
     def live(self, session: Session) -> Iterator[list[Columns]]:
-        """Every live row, some at a time, by ascending number. They may be changed meanwhile."""
+        """Every live row, some at a time, by ascending number. They may be changed
+        meanwhile.
+        """
         last, most = -(2**63), self.thresholds.rows_at_once
         while rows := session.rows(self._after, (last, most)):
             last = rows[-1][NUMBER]
             yield rows
 
-    # -- what was found -----------------------------------------------------------------------------------------------
+    # -- what was found ----------------------------------------------------------------
 
     def read_row(self, columns: Columns) -> tuple[Row, str]:
         return self.codec.read(columns, folded(columns[self._derived]))
 
     def held(self, columns: Columns | None, key: Key) -> Held:
-        """Another key's row is none of this one's: it was found by an index that is damaged."""
+        """Another key's row is none of this one's: it was found by an index that is
+        damaged.
+        """
         held = super().held(columns, key)
         return held if held.row is None or held.row.key == key else Held(None, columns, _LOST, held.version)
 
@@ -124,10 +149,12 @@ class SqliteTable(Table[Session]):
         found = session.row(self._words, (columns[NUMBER],))
         return found[0] if found and isinstance(found[0], bytes) else None
 
-    # -- storing ------------------------------------------------------------------------------------------------------
+    # -- storing -----------------------------------------------------------------------
 
     def put_fresh(self, within: Transaction, row: Row, partition: int) -> bool:
-        """Store a record; False, and nothing changed, where something stands under its key: either of two indexes may say so."""
+        """Store a record; False, and nothing changed, where something stands under its
+        key: either of two indexes may say so.
+        """
         number = within.session.insert(self._insert_absent, self._of_record(within, row, partition))
         if number is None:
             return False
@@ -135,14 +162,20 @@ class SqliteTable(Table[Session]):
         return True
 
     def put(self, within: Transaction, row: Row, partition: int, held: Held, found_anew: bool) -> None:
-        """Store a record where this stands. Its words and its vector are as they were, unless it is to be found anew."""
+        """Store a record where this stands. Its words and its vector are as they were,
+        unless it is to be found anew.
+        """
         session, columns = within.session, held.token
         if columns is None:
-            self._index(within, session.run(self._insert, self._of_record(within, row, partition)), row, partition)
+            self._index(
+                within, session.run(self._insert, self._of_record(within, row, partition)), row, partition
+            )
             return
         stood = held.row
         unseen = not found_anew and stood is not None and stood.role == row.role  # by searches
-        same_words = not found_anew or (stood is not None and columns[PARTITION] == partition and stood.texts == row.texts)
+        same_words = not found_anew or (
+            stood is not None and columns[PARTITION] == partition and stood.texts == row.texts
+        )
         revision = columns[REVISION] if unseen else within.touch(self.revisions, partition)
         values = self.codec.laid_out(row, partition, revision, columns[LENGTH] if same_words else None)
         self._leave(within, held, staying_in=partition, keep_words=same_words)
@@ -178,45 +211,76 @@ class SqliteTable(Table[Session]):
             self.replace(within, row, held)
         within.finish()
 
-    # -- words, and what is kept of a partition -----------------------------------------------------------------------
+    # -- words, and what is kept of a partition ----------------------------------------
 
     def _index(self, within: Transaction, number: int, row: Row, partition: int) -> None:
         if row.words is not None and self.words is not None:
             within.indexing(self.collection, self.words).put(number, partition, row.words)
 
-    def _leave(self, within: Transaction, held: Held, staying_in: int | None = None, keep_words: bool = False) -> None:
-        """Take what stands there out of the indexes of its partition, and out of the quarantine."""
+    def _leave(
+        self, within: Transaction, held: Held, staying_in: int | None = None, keep_words: bool = False
+    ) -> None:
+        """Take what stands there out of the indexes of its partition, and out of the
+        quarantine.
+        """
         columns = held.token
         if self.codec.is_quarantined(columns):
             quarantine.drop(within.session, self.name, self.codec.key(columns))
-        self._unindex(within, columns, None if keep_words else self._indexed(within.session, held), staying_in, keep_words)
+        self._unindex(
+            within,
+            columns,
+            None if keep_words else self._indexed(within.session, held),
+            staying_in,
+            keep_words,
+        )
 
     def _indexed(self, session: Session, held: Held) -> Indexed | None:
-        """What the word index holds of what stands there; None where that cannot be told."""
+        """What the word index holds of what stands there; None where that cannot be
+        told.
+        """
         columns = held.token
         if held.row is None and not self.codec.is_quarantined(columns):
             return None
         partition = partition_of(columns)
-        return NOTHING if partition is None or self.words is None else indexed(partition, self.words_of(session, columns))
+        return (
+            NOTHING
+            if partition is None or self.words is None
+            else indexed(partition, self.words_of(session, columns))
+        )
 
-    def _unindex(self, within: Transaction, columns: Columns, was: Indexed | None, staying_in: int | None = None, keep_words: bool = False) -> None:
+    def _unindex(
+        self,
+        within: Transaction,
+        columns: Columns,
+        was: Indexed | None,
+        staying_in: int | None = None,
+        keep_words: bool = False,
+    ) -> None:
         if self.words is not None and not keep_words:
             within.indexing(self.collection, self.words).remove(columns[NUMBER], was)
         if (partition := partition_of(columns)) not in (None, staying_in):
             within.touch(self.revisions, partition, removed=True)
 
-    # -- the quarantine -----------------------------------------------------------------------------------------------
+    # -- the quarantine ----------------------------------------------------------------
 
     async def quarantine(self, connection: Session, unreadable: Unreadable) -> None:
         """It may have changed since: only what still cannot be read is moved."""
         key, within = unreadable.key, Transaction(connection)
         for columns in self.at(connection, [unreadable.columns[NUMBER]]):
-            if self.codec.is_quarantined(columns) or not isinstance(slot_of(self.collection, key, self.held(columns, key)).stored, Corrupt):
+            if self.codec.is_quarantined(columns) or not isinstance(
+                slot_of(self.collection, key, self.held(columns, key)).stored, Corrupt
+            ):
                 continue
-            content = {name: value for name, value in zip(self.columns, columns, strict=True) if name != "number"}
+            content = {
+                name: value for name, value in zip(self.columns, columns, strict=True) if name != "number"
+            }
             quarantine.keep(connection, self.name, key, partition_of(columns), unreadable.problem, content)
             self._unindex(within, columns, None)
-            self.update(connection, columns[NUMBER], self.codec.laid_out(corrupt_row(key, self.codec.version(columns))))
+            self.update(
+                connection,
+                columns[NUMBER],
+                self.codec.laid_out(corrupt_row(key, self.codec.version(columns))),
+            )
         within.finish()
 
     async def quarantined(self, connection: Session, where: Where, partitions: Sequence[int]) -> list[Key]:
@@ -236,7 +300,9 @@ _known: dict[tuple[int, int], SqliteTable] = {}
 
 
 def table_of(session: Session, collection: Collection) -> SqliteTable:
-    """The table of a collection as it is. Found by identity first: hashing a declaration takes longer than many a statement."""
+    """The table of a collection as it is. Found by identity first: hashing a
+    declaration takes longer than many a statement.
+    """
     collection, thresholds = session.declared.tables.get(collection.name, collection), session.thresholds
     place = (id(collection), id(thresholds))
     table = _known.get(place)

@@ -1,4 +1,6 @@
-"""What writes change beside their rows: partitions with their generations and revisions, and the word index."""
+"""What writes change beside their rows: partitions with their generations and
+revisions, and the word index.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,17 @@ _SANE = 2**62  # no revision gets there by counting: a damaged one is not to be 
 class Revisions:
     """The statements about how far one collection has come in a partition.
 
-    The revision is the highest that any row there carries, or the one when a row last left: so that storing a row costs nothing more.
+    The revision is the highest that any row there carries, or the one when a row last
+    left: so that storing a row costs nothing more.
     """
 
     def __init__(self, collection: str) -> None:
         self.collection = collection
         newest = f'coalesce((SELECT max(revision) FROM "{collection}" WHERE partition_no = p.number AND revision < {_SANE}), 0)'  # noqa: S608
         revision = f"max({newest}, coalesce(r.revision, 0)), coalesce(r.removals, 0)"
-        left = f"LEFT JOIN memory_revisions AS r ON r.partition_no = p.number AND r.collection = '{collection}'"
+        left = (
+            f"LEFT JOIN memory_revisions AS r ON r.partition_no = p.number AND r.collection = '{collection}'"
+        )
         self.state = f"SELECT p.number, p.generation, {revision} FROM memory_partitions AS p {left} WHERE p.tenant = ? AND p.scope = ?"  # noqa: S608
         self.current = f"SELECT {revision} FROM (SELECT ? AS number) AS p {left}"  # noqa: S608
 
@@ -43,7 +48,9 @@ class Revision:
 
 
 class Transaction:
-    """What some writes know and change, all within one transaction; `finish` writes it. Others may follow in the same transaction."""
+    """What some writes know and change, all within one transaction; `finish` writes it.
+    Others may follow in the same transaction.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -52,7 +59,9 @@ class Transaction:
         self._indexings: dict[str, Indexing] = {}
 
     def registered(self, revisions: Revisions, partition: Partition) -> tuple[int, int]:
-        """The partition's number and generation; the partition is made where there was none."""
+        """The partition's number and generation; the partition is made where there was
+        none.
+        """
         known = self._partitions.get(partition)
         if known is None:
             row = self.session.row(revisions.state, (partition.tenant, partition.scope))
@@ -82,7 +91,9 @@ class Transaction:
         """The revision that rows changed by this transaction carry."""
         revision = self._revisions.get((revisions.collection, partition))
         if revision is None:
-            revision = self._revisions[(revisions.collection, partition)] = Revision(*self.session.row(revisions.current, (partition,)))
+            revision = self._revisions[(revisions.collection, partition)] = Revision(
+                *self.session.row(revisions.current, (partition,))
+            )
         if not revision.touched:
             revision.touched = True
             revision.number += 1

@@ -1,8 +1,10 @@
-"""The word index: a row for each word of each record, ordered by partition, so that every list a search reads is one partition's own.
+"""The word index: a row for each word of each record, ordered by partition, so that
+every list a search reads is one partition's own.
 
-Texts are cut into words by `memory.ports.lexical`, as on every backend, and scored by `ranking`; SQLite only keeps and finds. A plain table
-and not FTS5 (decision 020): its rows are taken out one by one, and with `secure_delete` their bytes with them; FTS5 keeps copies of
-deleted words until all of its segments are merged.
+Texts are cut into words by `memory.ports.lexical`, as on every backend, and scored by
+`ranking`; SQLite only keeps and finds. A plain table and not FTS5 (decision 020): its
+rows are taken out one by one, and with `secure_delete` their bytes with them; FTS5
+keeps copies of deleted words until all of its segments are merged.
 """
 
 from __future__ import annotations
@@ -23,9 +25,13 @@ from memory.ports import lexical
 from memory.ports.collections import Collection
 
 Counts: TypeAlias = Mapping[str, int]
-"""How often each word of a record stands in each of its text parts, as `memory.ports.lexical` packs these."""
+"""How often each word of a record stands in each of its text parts, as
+`memory.ports.lexical` packs these.
+"""
 Posting: TypeAlias = tuple[int, str, int, int]
-"""A row of the index: the partition, the word, the number of the record's row, the packed counts."""
+"""A row of the index: the partition, the word, the number of the record's row, the
+packed counts.
+"""
 
 
 _DOUBTED = "UPDATE memory_collections SET indexed_to = 0 WHERE name = ?"
@@ -48,7 +54,8 @@ class WordIndex:
         self._put = f"INSERT OR REPLACE INTO {name} (partition_no, word, number, counts) VALUES (?, ?, ?, ?)"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._sweep = f"DELETE FROM {name} WHERE number IN "  # noqa: S608
-        # Two long strings instead of a row an occurrence: SQLite and numpy do in C what would be a Python object each.
+        # Two long strings instead of a row an occurrence: SQLite and numpy do in C what
+        # would be a Python object each.
         self._holding = f"SELECT group_concat(number), group_concat(counts) FROM {name} WHERE partition_no = ? AND word = ?"  # noqa: S608
         self._count = f"SELECT counts FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._held = f"SELECT number, count(*) FROM {name} GROUP BY number"  # noqa: S608
@@ -62,16 +69,22 @@ class WordIndex:
         return session.run_many(self._remove, sorted(postings))
 
     def sweep(self, session: Session, numbers: Sequence[int]) -> None:
-        """Take out all that is of these rows, wherever it is: for when their words are not known. Looks through the whole index."""
+        """Take out all that is of these rows, wherever it is: for when their words are
+        not known. Looks through the whole index.
+        """
         for chunk in portions(numbers, session.thresholds.rows_at_once):
             session.run(f"{self._sweep}({', '.join('?' * len(chunk))})", chunk)
 
     def holding(self, session: Session, partition: int, stem: str) -> Holding | None:
-        """The records of the partition that hold the word; None where there are none. Raises `ValueError` where what is read are no such numbers."""
+        """The records of the partition that hold the word; None where there are none.
+        Raises `ValueError` where what is read are no such numbers.
+        """
         numbers, counts = session.row(self._holding, (partition, lexical.token(stem)))
         if not numbers:
             return None
-        found = Holding(np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=","))
+        found = Holding(
+            np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=",")
+        )
         if len(found.numbers) != len(found.counts):
             raise ValueError("a record has no count, or a count no record")
         return found
@@ -92,7 +105,7 @@ def word_index_of(collection: Collection) -> WordIndex | None:
     return WordIndex(collection) if collection.texts else None
 
 
-# -- one write transaction --------------------------------------------------------------------------------------------
+# -- one write transaction -------------------------------------------------------------
 
 
 class Indexed(NamedTuple):
@@ -106,7 +119,9 @@ NOTHING = Indexed(0, {})
 
 
 def indexed(partition: int, words: bytes | None) -> Indexed | None:
-    """What the index holds of a record with these packed words; None where they are none."""
+    """What the index holds of a record with these packed words; None where they are
+    none.
+    """
     try:
         return None if words is None else Indexed(partition, lexical.packed_counts(words))
     except ValueError:
@@ -123,17 +138,23 @@ class Indexing:
         self._will: dict[int, Indexed] = {}
 
     def put(self, number: int, partition: int, words: bytes) -> None:
-        """These are the packed words of the row now. Where it had others before, `remove` comes first."""
+        """These are the packed words of the row now. Where it had others before,
+        `remove` comes first.
+        """
         self._was.setdefault(number, NOTHING)
         self._will[number] = Indexed(partition, lexical.packed_counts(words))
 
     def remove(self, number: int, was: Indexed | None) -> None:
-        """The row has no words any more. `was` is what the index held of it, None where that cannot be told."""
+        """The row has no words any more. `was` is what the index held of it, None where
+        that cannot be told.
+        """
         self._was.setdefault(number, was)
         self._will[number] = NOTHING
 
     def finish(self) -> None:
-        """Change the index. Raises only what is not the index's own failing: a full disk, say."""
+        """Change the index. Raises only what is not the index's own failing: a full
+        disk, say.
+        """
         changed = {number: was for number, was in self._was.items() if was != self._will[number]}
         if not changed:
             return
@@ -156,12 +177,26 @@ class Indexing:
         for number, found in changed.items():
             was, will = found or NOTHING, self._will[number]
             kept = was.counts if was.partition == will.partition else {}
-            gone += [(was.partition, word, number) for word in was.counts if word not in kept or word not in will.counts]
-            new += [(will.partition, word, number, count) for word, count in will.counts.items() if kept.get(word) != count]
+            gone += [
+                (was.partition, word, number)
+                for word in was.counts
+                if word not in kept or word not in will.counts
+            ]
+            new += [
+                (will.partition, word, number, count)
+                for word, count in will.counts.items()
+                if kept.get(word) != count
+            ]
         if gone and self._index.remove(self._session, gone) != len(gone):
-            # Words that should have been in the index were not: for these rows it is mended here, for all others it is doubted.
+            # Words that should have been in the index were not: for these rows it is
+            # mended here, for all others it is doubted.
             self._index.sweep(self._session, list(changed))
-            new = [(will.partition, word, n, count) for n, will in self._will.items() if n in changed for word, count in will.counts.items()]
+            new = [
+                (will.partition, word, n, count)
+                for n, will in self._will.items()
+                if n in changed
+                for word, count in will.counts.items()
+            ]
             self._session.run(_DOUBTED, (self._collection.name,))
         if new:
             self._index.put(self._session, new)

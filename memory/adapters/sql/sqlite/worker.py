@@ -51,9 +51,11 @@ Shared: TypeAlias = Callable[[Sequence[Callable[[], Any]]], Sequence[tuple[Any, 
 
 
 class Worker:
-    """Runs jobs one after the other in a thread of its own. A job whose caller was cancelled before it began is left out.
+    """Runs jobs one after the other in a thread of its own. A job whose caller was
+    cancelled before it began is left out.
 
-    With `shared`, jobs that wait at the same time are handed to it together, at most `most`.
+    With `shared`, jobs that wait at the same time are handed to it together, at most
+    `most`.
     """
 
     def __init__(self, name: str, shared: Shared | None = None, most: int = 1) -> None:
@@ -65,7 +67,9 @@ class Worker:
         self._thread.start()
 
     async def run(self, work: Callable[[], T], *, sharing: bool = False) -> T:
-        """Do the work in the thread. Cancelling the wait does not stop work that has begun."""
+        """Do the work in the thread. Cancelling the wait does not stop work that has
+        begun.
+        """
         job = Job(work, sharing and self._shared is not None)
         self._jobs.put(job)
         result: T = await job.outcome()
@@ -112,7 +116,9 @@ def attempt(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 def driven(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that waits for nothing: where it lets others have a turn it goes on at once, for it has a thread of its own."""
+    """What a coroutine returns that waits for nothing: where it lets others have a turn
+    it goes on at once, for it has a thread of its own.
+    """
     try:
         while work.send(None) is None:
             pass

@@ -1,4 +1,6 @@
-"""A sentence encoder in a folder: its vectors, how long a text it takes, its fingerprint, and what is said where it cannot be used."""
+"""A sentence encoder in a folder: its vectors, how long a text it takes, its
+fingerprint, and what is said where it cannot be used.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,17 @@ async def embedded(folder: Path, *texts: str) -> list[Any]:
 
 @pytest.mark.parametrize("where", ["onnx/model.onnx", "model.onnx"])
 @pytest.mark.parametrize("integers", ["INT64", "INT32"])
-async def test_a_text_is_the_mean_of_its_tokens_at_length_one(tmp_path: Path, where: str, integers: str) -> None:
+async def test_a_text_is_the_mean_of_its_tokens_at_length_one(
+    tmp_path: Path, where: str, integers: str
+) -> None:
     folder = make_encoder(tmp_path, where=where, integers=integers)
     (vector,) = await embedded(folder, "Ada prefers TEA")
     assert vector == pytest.approx(unit(of_words("ada prefers tea").mean(axis=0)), abs=1e-6)
 
 
-async def test_a_relative_folder_is_loaded_where_it_was_when_the_process_changes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relative_folder_is_loaded_where_it_was_when_the_process_changes_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = make_encoder(tmp_path)
     monkeypatch.chdir(folder.parent)
     embedder = FolderEmbedder(folder.name)
@@ -61,14 +67,22 @@ OLD = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens", "lasttoke
 @pytest.mark.parametrize("mode", POOLED)
 @pytest.mark.parametrize("written", ["old", "new"])
 async def test_tokens_become_one_vector_as_the_folder_says(tmp_path: Path, mode: str, written: str) -> None:
-    said = {"pooling_mode": mode} if written == "new" else {f"pooling_mode_{OLD[other]}": other == mode for other in OLD}
+    said = (
+        {"pooling_mode": mode}
+        if written == "new"
+        else {f"pooling_mode_{OLD[other]}": other == mode for other in OLD}
+    )
     folder = make_encoder(tmp_path, files={"1_Pooling/config.json": said})
     texts = ("tea on sundays", LONG)  # of two lengths: what stands beside the shorter one counts for nothing
-    assert await embedded(folder, *texts) == [pytest.approx(unit(POOLED[mode](of_words(text))), abs=1e-6) for text in texts]
+    assert await embedded(folder, *texts) == [
+        pytest.approx(unit(POOLED[mode](of_words(text))), abs=1e-6) for text in texts
+    ]
 
 
 async def test_a_model_that_makes_the_vector_of_a_text_is_taken_at_its_word(tmp_path: Path) -> None:
-    modules = [{"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling", "Dense")]
+    modules = [
+        {"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling", "Dense")
+    ]
     folder = make_encoder(tmp_path, sentence=True, files={"modules.json": modules})
     assert await embedded(folder, "tea") == [pytest.approx(unit(of_words("")[0]), abs=1e-6)]
 
@@ -134,10 +148,18 @@ async def test_the_fingerprint_is_of_what_the_files_hold(tmp_path: Path) -> None
     assert await FolderEmbedder(tmp_path / "elsewhere").fingerprint() == mine
     changes: dict[str, Callable[[Path], object]] = {
         "model": lambda other: make_encoder(other, inputs=("input_ids",)),
-        "numbers beside the model": lambda other: (other / "onnx" / "model.onnx_data").write_bytes(b"numbers"),
-        "tokenizer": lambda other: (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text().replace('"tea"', '"cha"')),
-        "pooling": lambda other: make_encoder(other, files={"1_Pooling/config.json": {"pooling_mode": "cls"}}),
-        "length": lambda other: make_encoder(other, files={"sentence_bert_config.json": {"max_seq_length": 8}}),
+        "numbers beside the model": lambda other: (other / "onnx" / "model.onnx_data").write_bytes(
+            b"numbers"
+        ),
+        "tokenizer": lambda other: (other / "tokenizer.json").write_text(
+            (other / "tokenizer.json").read_text().replace('"tea"', '"cha"')
+        ),
+        "pooling": lambda other: make_encoder(
+            other, files={"1_Pooling/config.json": {"pooling_mode": "cls"}}
+        ),
+        "length": lambda other: make_encoder(
+            other, files={"sentence_bert_config.json": {"max_seq_length": 8}}
+        ),
     }
     others = {}
     for what, change in changes.items():
@@ -146,7 +168,9 @@ async def test_the_fingerprint_is_of_what_the_files_hold(tmp_path: Path) -> None
     assert len({mine.model, *others.values()}) == 1 + len(changes), others
 
 
-async def test_the_model_is_loaded_once_in_a_thread_however_many_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_model_is_loaded_once_in_a_thread_however_many_ask_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import onnxruntime
 
     loaded = []
@@ -168,23 +192,48 @@ async def test_the_model_is_loaded_once_in_a_thread_however_many_ask_at_once(tmp
     ("spoil", "message"),
     [
         (shutil.rmtree, "there is no folder {folder}"),
-        (lambda folder: (folder / "onnx" / "model.onnx").unlink(), "{folder} has neither onnx/model.onnx nor model.onnx; export the encoder to ONNX"),
+        (
+            lambda folder: (folder / "onnx" / "model.onnx").unlink(),
+            "{folder} has neither onnx/model.onnx nor model.onnx; export the encoder to ONNX",
+        ),
         (lambda folder: (folder / "tokenizer.json").unlink(), "{folder} has no tokenizer.json"),
-        (lambda folder: (folder / "onnx" / "model.onnx").write_bytes(b"half"), "{folder} holds no encoder that can be read: "),
-        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "{folder} holds no encoder that can be read: "),
+        (
+            lambda folder: (folder / "onnx" / "model.onnx").write_bytes(b"half"),
+            "{folder} holds no encoder that can be read: ",
+        ),
+        (
+            lambda folder: (folder / "tokenizer.json").write_text("{}"),
+            "{folder} holds no encoder that can be read: ",
+        ),
         (lambda folder: (folder / "config.json").write_text("{"), "{folder}/config.json is not JSON: "),
         (
             lambda folder: make_encoder(folder, files=pooled(pooling_mode="weightedmean")),
             "asks for weightedmean; what can be done is one of mean, cls, ",
         ),
-        (lambda folder: make_encoder(folder, files=pooled(pooling_mode_cls_token=True, pooling_mode_max_tokens=True)), "asks for cls and max; "),
-        (lambda folder: make_encoder(folder, files=pooled(word_embedding_dimension=384)), "config.json says 384 dimensions, and model.onnx makes 8"),
-        (lambda folder: make_encoder(folder, files=pooled(embedding_dimension=384)), "config.json says 384 dimensions, and model.onnx makes 8"),
         (
-            lambda folder: make_encoder(folder, files={"modules.json": [{"type": "sentence_transformers.models.Dense"}]}),
+            lambda folder: make_encoder(
+                folder, files=pooled(pooling_mode_cls_token=True, pooling_mode_max_tokens=True)
+            ),
+            "asks for cls and max; ",
+        ),
+        (
+            lambda folder: make_encoder(folder, files=pooled(word_embedding_dimension=384)),
+            "config.json says 384 dimensions, and model.onnx makes 8",
+        ),
+        (
+            lambda folder: make_encoder(folder, files=pooled(embedding_dimension=384)),
+            "config.json says 384 dimensions, and model.onnx makes 8",
+        ),
+        (
+            lambda folder: make_encoder(
+                folder, files={"modules.json": [{"type": "sentence_transformers.models.Dense"}]}
+            ),
             "modules.json names Dense, which the model",
         ),
-        (lambda folder: make_encoder(folder, inputs=("input_ids", "pixels")), "the model asks for pixels; what can be given is input_ids, "),
+        (
+            lambda folder: make_encoder(folder, inputs=("input_ids", "pixels")),
+            "the model asks for pixels; what can be given is input_ids, ",
+        ),
     ],
     ids=[
         "folder",
@@ -201,7 +250,9 @@ async def test_the_model_is_loaded_once_in_a_thread_however_many_ask_at_once(tmp
         "inputs",
     ],
 )
-async def test_what_cannot_be_used_says_what_is_wrong(tmp_path: Path, spoil: Callable[[Path], object], message: str) -> None:
+async def test_what_cannot_be_used_says_what_is_wrong(
+    tmp_path: Path, spoil: Callable[[Path], object], message: str
+) -> None:
     folder = make_encoder(tmp_path / "encoder")
     spoil(folder)
     with pytest.raises(ConfigError) as refused:
@@ -217,16 +268,24 @@ def pooled(**said: Any) -> dict[str, Any]:
 async def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ConfigError, match=r"needs 'onnxruntime'; pip install 'memory-tiers\[encoder\]'"):
-        await Memory(f"sqlite:///{tmp_path / 'memory.db'}", embedder={"use": "folder", "path": str(make_encoder(tmp_path / "encoder"))}).open()
+        await Memory(
+            f"sqlite:///{tmp_path / 'memory.db'}",
+            embedder={"use": "folder", "path": str(make_encoder(tmp_path / "encoder"))},
+        ).open()
 
 
 @pytest.mark.backend("sqlite")
 async def test_a_memory_finds_by_the_meaning_that_the_encoder_of_its_file_has(tmp_path: Path) -> None:
     make_encoder(tmp_path / "encoder")
-    (tmp_path / "memory.toml").write_text('embedder = { use = "folder", path = "encoder" }\n[stores.main]\nurl = "sqlite:///memory.db"\n')
+    (tmp_path / "memory.toml").write_text(
+        'embedder = { use = "folder", path = "encoder" }\n[stores.main]\nurl = "sqlite:///memory.db"\n'
+    )
     ada = Scope.user("ada")
     async with Memory(tmp_path / "memory.toml") as memory:
-        assert memory.config.leaves() | {"embedder.use": "folder", "embedder.path": str(tmp_path / "encoder")} == memory.config.leaves()
+        assert (
+            memory.config.leaves() | {"embedder.use": "folder", "embedder.path": str(tmp_path / "encoder")}
+            == memory.config.leaves()
+        )
         await memory.write_many([{"content": text, "scope": ada} for text in ("ferry", "tea")])
         assert [hit.entry.content for hit in await memory.search("beverage", scope=ada)][:1] == ["tea"]
     with pytest.raises(EmbedderMismatch, match="encoder-"):

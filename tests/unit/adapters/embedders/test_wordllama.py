@@ -1,4 +1,6 @@
-"""The embedder that everyone gets: where it works, and that its vectors are WordLlama's."""
+"""The embedder that everyone gets: where it works, and that its vectors are
+WordLlama's.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def embedder() -> Watched:
     ],
     ids=["short", "4000 characters", "4001 in all", "8000 in all", "65 texts", "the longest"],
 )
-async def test_what_takes_long_is_embedded_in_a_thread(embedder: Watched, texts: list[str], in_place: bool) -> None:
+async def test_what_takes_long_is_embedded_in_a_thread(
+    embedder: Watched, texts: list[str], in_place: bool
+) -> None:
     embedder.threads = []
     assert len(await embedder.embed(texts)) == len(texts)
     assert [thread is threading.current_thread() for thread in embedder.threads] == [in_place]
@@ -63,10 +67,13 @@ async def test_a_text_has_the_same_vector_alone_and_among_any_others(embedder: W
     together = await embedder.embed(texts)
     chance.shuffle(shuffled := list(range(len(texts))))
     assert [(await embedder.embed([text]))[0] for text in texts] == together
-    assert await embedder.embed([texts[place] for place in shuffled]) == [together[place] for place in shuffled]
+    assert await embedder.embed([texts[place] for place in shuffled]) == [
+        together[place] for place in shuffled
+    ]
 
 
-# What stores keep. The numbers were noted when `wordllama` 0.4.0 itself made the vectors.
+# What stores keep. The numbers were noted when `wordllama` 0.4.0 itself made the
+# vectors.
 PINNED = {
     "Ada prefers tea to coffee": (0.0246662, 0.0866906, -0.0549040, -0.0341752),
     "Паром ходит по воскресеньям": (-0.0690196, 0.1356259, -0.0373545, 0.0132165),
@@ -89,13 +96,19 @@ async def test_the_fingerprint_names_the_model_and_its_release(embedder: Watched
 
 
 def test_vectors_are_the_very_ones_that_wordllama_makes(embedder: Watched) -> None:
-    """Bit by bit, for every character there is, white space of every kind and what the tokenizer takes for its own signs."""
+    """Bit by bit, for every character there is, white space of every kind and what the
+    tokenizer takes for its own signs.
+    """
     import wordllama
 
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-    characters = [c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
+    characters = [
+        c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")
+    ]
     blocks = ["".join(characters[first : first + 150]) for first in range(0, len(characters), 150)]
     texts = [*PINNED, "a  b   c\t\n\r\n\x00 \u2581x\u2581 <s>tea</s> <unk>", *blocks]
     expected = numpy.concatenate([model.embed([text]) for text in texts])
     expected /= numpy.maximum(numpy.linalg.norm(expected, axis=1, keepdims=True), numpy.finfo("f4").tiny)
-    assert [vector or bytes(1024) for vector in embedder._embed(texts)] == [vector.tobytes() for vector in expected]
+    assert [vector or bytes(1024) for vector in embedder._embed(texts)] == [
+        vector.tobytes() for vector in expected
+    ]

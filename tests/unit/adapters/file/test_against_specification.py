@@ -1,4 +1,6 @@
-"""Random work by two stores in turns on one folder, closed and opened in between: the outcomes and records of the specification, for both."""
+"""Random work by two stores in turns on one folder, closed and opened in between: the
+outcomes and records of the specification, for both.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,30 @@ async def _standing(store: Store) -> list[object]:
     tenants = sorted({place.tenant for place in PLACES})
     return [
         await store.get(SAMPLES, KEYS),
-        *[(await store.query(Query(SAMPLES, Tenant(tenant), roles=frozenset(Role), limit=MAX_LIMIT))).records for tenant in tenants],
+        *[
+            (
+                await store.query(Query(SAMPLES, Tenant(tenant), roles=frozenset(Role), limit=MAX_LIMIT))
+            ).records
+            for tenant in tenants
+        ],
     ]
 
 
 @pytest.mark.parametrize("seed", range(drawn(4, 1)))
 async def test_two_stores_in_turns_do_what_the_specification_does(folder: Path, seed: int) -> None:
-    specification, ours, beside = InMemoryStore(), await opened(folder, fsync=False), await opened(folder, fsync=False)
+    specification, ours, beside = (
+        InMemoryStore(),
+        await opened(folder, fsync=False),
+        await opened(folder, fsync=False),
+    )
     await specification.open(DECLARED)
     work = RandomWork(100 + seed, ours.capabilities)
     for turn in range(6):
         writes = [work.write() for _ in range(40)]
         expected = await specification.apply(writes)
-        for write, mine, other in zip(writes, await (ours if turn % 2 else beside).apply(writes), expected, strict=True):
+        for write, mine, other in zip(
+            writes, await (ours if turn % 2 else beside).apply(writes), expected, strict=True
+        ):
             assert mine == other, write
         query = work.query()
         assert await ours.query(query) == await beside.query(query)

@@ -1,4 +1,6 @@
-"""What others did on the folder while this process looked elsewhere, and partitions whose names are cut."""
+"""What others did on the folder while this process looked elsewhere, and partitions
+whose names are cut.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,16 @@ async def test_whoever_finishes_a_dead_ones_commit_has_heard_of_what_was_kept_be
         await done(store, put(record(5)))  # takes the lock first, and finishes
         assert len((await store.query(everything)).records) == 5
         assert await store.delete_matching(everything, 100) == 5
-        assert all(isinstance(s, Tombstone) for s in await other.get(SAMPLES, [key_of(n) for n in range(1, 6)]))
+        assert all(
+            isinstance(s, Tombstone) for s in await other.get(SAMPLES, [key_of(n) for n in range(1, 6)])
+        )
     finally:
         await other.close()
 
 
-async def test_a_cut_scopes_folder_that_a_dead_process_left_empty_hides_nothing_written_later(store: FileStore, folder: Path) -> None:
+async def test_a_cut_scopes_folder_that_a_dead_process_left_empty_hides_nothing_written_later(
+    store: FileStore, folder: Path
+) -> None:
     (folder / "acme" / encoded(CUT.scope) / "samples").mkdir(parents=True)
     first = record(1, at=CUT)
     assert await store.get(SAMPLES, [first.key]) == [None]
@@ -77,7 +83,9 @@ async def test_a_damaged_record_of_a_cut_scope_is_named_and_erased(store: FileSt
 
 
 class Restless:
-    """Another process, which changes a record each time just before it is read, unless it has to wait for the lock."""
+    """Another process, which changes a record each time just before it is read, unless
+    it has to wait for the lock.
+    """
 
     def __init__(self, library: Library) -> None:
         self._library, self._fresh = library, library.fresh

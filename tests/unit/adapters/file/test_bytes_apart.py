@@ -1,4 +1,6 @@
-"""Fields of many bytes lie in files of their own, beside the record that says what they are: both are there, whole, or neither (decision 067)."""
+"""Fields of many bytes lie in files of their own, beside the record that says what they
+are: both are there, whole, or neither (decision 067).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,19 @@ from memory.adapters.file.thresholds import THRESHOLDS
 from memory.domain.errors import StoreError
 from memory.ports.codec import to_json
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import (
+    HERE,
+    asked,
+    delete,
+    done,
+    found,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+)
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Corrupt, Mark, Record, Role, Tombstone
 from memory.ports.writes import Absent, Annotate, AtVersion, Put, RaiseGeneration, Release, Write
@@ -36,7 +50,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "longer": lambda file: file.write_bytes(file.read_bytes() + b"\0"),
     "altered": lambda file: file.write_bytes(b"\xff" + file.read_bytes()[1:]),
     "gone": lambda file: file.unlink(),
-    "a link": lambda file: file.rename(file.with_name("elsewhere")).with_name(file.name).symlink_to("elsewhere"),
+    "a link": lambda file: (
+        file.rename(file.with_name("elsewhere")).with_name(file.name).symlink_to("elsewhere")
+    ),
 }
 
 
@@ -64,7 +80,11 @@ def names_in(folder: Path) -> list[str]:
 
 
 def is_whole(standing: object, version: int) -> bool:
-    return isinstance(standing, Record) and standing.version == version and standing.fields == {"seal": content(version)}
+    return (
+        isinstance(standing, Record)
+        and standing.version == version
+        and standing.fields == {"seal": content(version)}
+    )
 
 
 async def edited(store: FileStore, last: int = 2) -> None:
@@ -72,10 +92,12 @@ async def edited(store: FileStore, last: int = 2) -> None:
         await done(store, put(sealed(version=version)))
 
 
-# -- the layout -------------------------------------------------------------------------------------------------------
+# -- the layout ------------------------------------------------------------------------
 
 
-async def test_many_bytes_are_a_file_as_they_are_and_the_record_says_which(store: FileStore, folder: Path) -> None:
+async def test_many_bytes_are_a_file_as_they_are_and_the_record_says_which(
+    store: FileStore, folder: Path
+) -> None:
     await done(store, put(sealed()), put(record(2, fields={"seal": bytes(MANY - 1)})))
     assert bytes_of(folder).read_bytes() == content(1)
     said = json.loads(file_of(folder).read_text())
@@ -98,29 +120,39 @@ async def test_a_folder_of_the_layout_before_is_taken_over_and_its_records_are_r
     file_of(folder).write_bytes(seal({"collection": "samples", **to_json(sealed(generation=0))}))
 
     store = await opened(folder)
-    assert json.loads((folder / "store.json").read_text())["schema"] == SCHEMA, "a release that knows no such files opens it no more"
+    assert json.loads((folder / "store.json").read_text())["schema"] == SCHEMA, (
+        "a release that knows no such files opens it no more"
+    )
     assert is_whole(await live(store), 1)
     assert await asked(store, part=Eq("seal", content(1))) == [id_of(1)]
     await done(store, put(sealed(version=2)))
     assert names_in(folder) == [".json", ".json.bak", ".seal.bytes"]
     file_of(folder).write_bytes(b"")
     assert is_whole(await live(store), 1)
-    assert names_in(folder) == [".json", ".json.bak"], "the bytes of what was lost are none of what was restored"
+    assert names_in(folder) == [".json", ".json.bak"], (
+        "the bytes of what was lost are none of what was restored"
+    )
     await store.close()
 
 
-async def test_what_is_asked_of_bytes_apart_is_answered_and_they_are_not_kept_in_memory(store: FileStore) -> None:
+async def test_what_is_asked_of_bytes_apart_is_answered_and_they_are_not_kept_in_memory(
+    store: FileStore,
+) -> None:
     await done(store, *[put(sealed(n, n)) for n in (1, 2)], put(record(3)))
     assert await asked(store, part=Eq("seal", content(2))) == [id_of(2)]
     assert await asked(store) == [id_of(n) for n in (1, 2, 3)]
     page = await store.query(Query(SAMPLES, within(HERE)))
-    assert [r.fields.get("seal") for r in page.records if isinstance(r, Record)] == [content(1), content(2), None]
+    assert [r.fields.get("seal") for r in page.records if isinstance(r, Record)] == [
+        content(1),
+        content(2),
+        None,
+    ]
     (table,) = store._library.tables._loaded.values()
     assert table.size < MANY
     assert all(isinstance(e.standing, Record) and not e.standing.fields for e in table.entries.values())
 
 
-# -- edits and deletions ----------------------------------------------------------------------------------------------
+# -- edits and deletions ---------------------------------------------------------------
 
 
 async def test_the_version_before_keeps_its_bytes_and_those_before_go(store: FileStore, folder: Path) -> None:
@@ -176,7 +208,7 @@ async def test_the_files_of_a_forgotten_partition_go(store: FileStore, folder: P
     assert not table_of(folder).exists()
 
 
-# -- damage -----------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -207,7 +239,9 @@ async def test_a_record_whose_bytes_are_damaged_is_restored_with_those_of_the_ve
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_damaged_bytes_without_a_version_before_are_answered_as_corrupt_and_written_over(store: FileStore, folder: Path, damage: str) -> None:
+async def test_damaged_bytes_without_a_version_before_are_answered_as_corrupt_and_written_over(
+    store: FileStore, folder: Path, damage: str
+) -> None:
     await done(store, put(sealed()), put(sealed(2)))
     DAMAGE[damage](bytes_of(folder))
     there = await found(store)
@@ -215,7 +249,10 @@ async def test_damaged_bytes_without_a_version_before_are_answered_as_corrupt_an
     assert "seal" in there.problem
     assert is_whole(await live(store, 2), 1), "its neighbours are served"
     page = await store.query(Query(SAMPLES, within(HERE)))
-    assert [page.corrupt, [r.key for r in page.records if isinstance(r, Record)]] == [(key_of(1),), [key_of(2)]]
+    assert [page.corrupt, [r.key for r in page.records if isinstance(r, Record)]] == [
+        (key_of(1),),
+        [key_of(2)],
+    ]
     assert (await store.audit()).problems == ()
     assert not (await one(store, put(sealed(), Absent()))).applied
     await done(store, put(sealed(version=3)))
@@ -223,14 +260,18 @@ async def test_damaged_bytes_without_a_version_before_are_answered_as_corrupt_an
     assert len(quarantined(folder)) >= 1
 
 
-async def test_a_damaged_record_with_the_bytes_of_another_version_is_not_put_together(store: FileStore, folder: Path) -> None:
+async def test_a_damaged_record_with_the_bytes_of_another_version_is_not_put_together(
+    store: FileStore, folder: Path
+) -> None:
     await edited(store)
     file_of(folder).write_bytes(backup_of(folder).read_bytes())
     assert is_whole(await live(store), 1)
     assert bytes_of(folder).read_bytes() == content(1)
 
 
-async def test_of_what_was_deleted_one_repair_leaves_neither_the_version_before_nor_its_bytes(store: FileStore, folder: Path) -> None:
+async def test_of_what_was_deleted_one_repair_leaves_neither_the_version_before_nor_its_bytes(
+    store: FileStore, folder: Path
+) -> None:
     await edited(store)
     before = {path: path.read_bytes() for path in (backup_of(folder), before_of(folder))}
     await done(store, delete(1, version=3))
@@ -242,9 +283,14 @@ async def test_of_what_was_deleted_one_repair_leaves_neither_the_version_before_
     assert (await store.audit()).problems == ()
 
 
-async def test_what_people_lay_beside_is_no_bytes_of_ours_and_left_alone(store: FileStore, folder: Path) -> None:
+async def test_what_people_lay_beside_is_no_bytes_of_ours_and_left_alone(
+    store: FileStore, folder: Path
+) -> None:
     await done(store, put(sealed()))
-    theirs = [table_of(folder) / name for name in ("notes.bytes", "notes.seal.bytes.txt", "A b.seal.bytes", f"{id_of(9)}.bytes")]
+    theirs = [
+        table_of(folder) / name
+        for name in ("notes.bytes", "notes.seal.bytes.txt", "A b.seal.bytes", f"{id_of(9)}.bytes")
+    ]
     for path in theirs:
         path.write_bytes(b"theirs")
     assert (await store.audit(repair=True)).problems == ()
@@ -252,7 +298,9 @@ async def test_what_people_lay_beside_is_no_bytes_of_ours_and_left_alone(store: 
     assert is_whole(await live(store), 1)
 
 
-async def test_bytes_that_no_record_names_are_told_and_swept_and_what_is_named_stays(store: FileStore, folder: Path) -> None:
+async def test_bytes_that_no_record_names_are_told_and_swept_and_what_is_named_stays(
+    store: FileStore, folder: Path
+) -> None:
     await edited(store)
     await done(store, put(sealed(2)), put(record(3)), put(sealed(5)))
     file_of(folder, 2).unlink()
@@ -262,11 +310,15 @@ async def test_bytes_that_no_record_names_are_told_and_swept_and_what_is_named_s
     (told,) = (await store.audit(repair=True)).problems
     assert "4 files are left" in told
     assert (await store.audit()).problems == ()
-    assert sorted(path.name.partition(".")[0] for path in table_of(folder).glob("*.bytes*")) == [id_of(1), id_of(1), id_of(5)]
+    assert sorted(path.name.partition(".")[0] for path in table_of(folder).glob("*.bytes*")) == [
+        id_of(1),
+        id_of(1),
+        id_of(5),
+    ]
     assert is_whole(await live(store), 2)
 
 
-# -- beside others, and cut off ---------------------------------------------------------------------------------------
+# -- beside others, and cut off --------------------------------------------------------
 
 
 CUT_OFF: dict[str, Callable[[FileStore], Awaitable[object]]] = {
@@ -279,7 +331,9 @@ CUT_OFF: dict[str, Callable[[FileStore], Awaitable[object]]] = {
 async def test_what_was_begun_under_the_layout_of_before_is_finished_before_the_folder_is_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change of several files was cut off, and then the disk is full: the journal says still what is left to do."""
+    """A change of several files was cut off, and then the disk is full: the journal
+    says still what is left to do.
+    """
     store, renamed = await opened(tmp_path), 0
     await edited(store)
     genuine = Disk.rename
@@ -343,9 +397,13 @@ async def test_one_write_cut_off_anywhere_leaves_bytes_and_record_of_one_version
         for looking in (store, await opened(folder)):
             there = await found(looking)
             if to == "delete":
-                assert isinstance(there, Tombstone) or is_whole(there, 2), f"cut off after {at} calls of {method}"
+                assert isinstance(there, Tombstone) or is_whole(there, 2), (
+                    f"cut off after {at} calls of {method}"
+                )
             else:
-                assert is_whole(there, 1) or (to == "edit" and (is_whole(there, 2) or is_whole(there, 3))), f"cut off after {at} calls of {method}"
+                assert is_whole(there, 1) or (to == "edit" and (is_whole(there, 2) or is_whole(there, 3))), (
+                    f"cut off after {at} calls of {method}"
+                )
                 assert to == "restore" or not is_whole(there, 1)
             assert (await looking.audit()).problems == ()
             await looking.close()
@@ -355,7 +413,9 @@ async def test_one_write_cut_off_anywhere_leaves_bytes_and_record_of_one_version
 
 
 @pytest.mark.parametrize("going", ["edited", *GOING])
-async def test_who_has_read_a_record_when_its_bytes_go_reads_again(folder: Path, monkeypatch: pytest.MonkeyPatch, going: str) -> None:
+async def test_who_has_read_a_record_when_its_bytes_go_reads_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, going: str
+) -> None:
     writer, reader = await opened(folder), await opened(folder)
     await done(writer, put(sealed(version=2)))
     genuine, loop, went = Disk.read, asyncio.get_running_loop(), False

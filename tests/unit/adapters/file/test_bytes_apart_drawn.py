@@ -1,4 +1,6 @@
-"""Drawn histories of a record whose bytes lie apart: edited, deleted, erased, damaged and cut off anywhere; and the slips that they show."""
+"""Drawn histories of a record whose bytes lie apart: edited, deleted, erased, damaged
+and cut off anywhere; and the slips that they show.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ STEPS = 25
 
 
 def unsound(folder: Path) -> list[str]:
-    """The files of bytes that are not what the record beside them, or the version before, says: each has just those, as they were written."""
+    """The files of bytes that are not what the record beside them, or the version
+    before, says: each has just those, as they were written.
+    """
     named: dict[str, tuple[int, str]] = {}
     for file in table_of(folder).glob("*.json*"):
         for name, said in json.loads(file.read_bytes()).get("fields", {}).items():
@@ -46,7 +50,9 @@ def unsound(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What stands under the key: a record of this version with these bytes, a tombstone, or what cannot be read."""
+    """What stands under the key: a record of this version with these bytes, a
+    tombstone, or what cannot be read.
+    """
 
     version: int
     seal: bytes | None = None
@@ -56,7 +62,10 @@ class Said:
     def is_(self, stored: Stored | None) -> bool:
         if self.corrupt or self.gone:
             return isinstance(stored, Corrupt if self.corrupt else Tombstone)
-        return isinstance(stored, Record) and (stored.version, stored.fields.get("seal")) == (self.version, self.seal)
+        return isinstance(stored, Record) and (stored.version, stored.fields.get("seal")) == (
+            self.version,
+            self.seal,
+        )
 
 
 @dataclass(slots=True)
@@ -83,7 +92,11 @@ class History:
                 await store.close()
                 store = await opened(self.folder, fsync=False)
             stored = await found(store)
-            fits = [said for said in ((self.now, self.before), after) if said[0].is_(stored)] if cut else [after] * after[0].is_(stored)
+            fits = (
+                [said for said in ((self.now, self.before), after) if said[0].is_(stored)]
+                if cut
+                else [after] * after[0].is_(stored)
+            )
             if not fits:
                 return [f"step {step}: {str(stored)[:200]} stands there, and not version {after[0].version}"]
             was, (self.now, self.before) = self.now, fits[-1]
@@ -97,26 +110,39 @@ class History:
         await store.close()
         return told
 
-    def _step(self, drawn: random.Random) -> tuple[Callable[[FileStore], Awaitable[object]], tuple[Said, Said | None]]:
-        """What is done next, and what stands there then, with the version before that may be restored."""
+    def _step(
+        self, drawn: random.Random
+    ) -> tuple[Callable[[FileStore], Awaitable[object]], tuple[Said, Said | None]]:
+        """What is done next, and what stands there then, with the version before that
+        may be restored.
+        """
         is_record = not (self.now.gone or self.now.corrupt)
         kinds = ["put"] * 6 + ["delete"] + (["annotate", "erase", "damage", "damage"] if is_record else [])
         kind = drawn.choice(kinds)
         if kind == "damage":
             return self._damage(drawn), (self.before or Said(0, corrupt=True), self.before)
         if kind == "annotate":
-            return lambda store: one(store, Annotate(SAMPLES, key_of(1), self.now.version, tier=drawn.choice("abc"))), (self.now, self.before)
+            return lambda store: one(
+                store, Annotate(SAMPLES, key_of(1), self.now.version, tier=drawn.choice("abc"))
+            ), (self.now, self.before)
         self.version += 1
         if kind == "delete":
             gone = delete(1, version=self.version)
             return lambda store: one(store, gone), (Said(self.version, gone=True), None)
-        new = Said(self.version, drawn.choice([None, b"few", self.now.seal, *[bytes([self.version]) * (MANY + drawn.randrange(9))] * 3]))
+        new = Said(
+            self.version,
+            drawn.choice(
+                [None, b"few", self.now.seal, *[bytes([self.version]) * (MANY + drawn.randrange(9))] * 3]
+            ),
+        )
         what = record(1, version=new.version, fields={} if new.seal is None else {"seal": new.seal})
         write = Put(SAMPLES, what, Always(), erases=True) if kind == "erase" else put(what)
         return lambda store: one(store, write), (new, self.now if is_record and kind == "put" else None)
 
     def _is_kept_twice(self) -> bool:
-        """Whether what stands there is the version before too: of a write that was cut off when it had kept that."""
+        """Whether what stands there is the version before too: of a write that was cut
+        off when it had kept that.
+        """
         kept = backup_of(self.folder)
         return kept.exists() and bool(json.loads(kept.read_bytes())["version"] == self.now.version)
 
@@ -128,9 +154,15 @@ class History:
             file.write_bytes(drawn.choice([content[:-1], b"\xff" + content[1:]]))
         return found
 
-    async def _cut_off(self, store: FileStore, does: Callable[[FileStore], Awaitable[object]], drawn: random.Random) -> bool:
+    async def _cut_off(
+        self, store: FileStore, does: Callable[[FileStore], Awaitable[object]], drawn: random.Random
+    ) -> bool:
         """Do it in a process that ends at some call. Whether it did."""
-        method, at, calls = drawn.choice(["write_new", "rename", "rename", "remove", "copy"]), drawn.randrange(6), 0
+        method, at, calls = (
+            drawn.choice(["write_new", "rename", "rename", "remove", "copy"]),
+            drawn.randrange(6),
+            0,
+        )
         genuine: Callable[..., object] = getattr(Disk, method)
 
         def counted(disk: Disk, *arguments: object) -> object:
@@ -157,15 +189,26 @@ SLIPS = {
     "the digest is not asked": Slip(records, "Records._whole", " or Apart.of(content) != said", ""),
     "record and bytes are no one commit": Slip(batch, "Batch._staged", " and APART not in step.name", ""),
     "a restored record has not its bytes": Slip(records, "Records._restore", "in apart.items():", "in ():"),
-    "the bytes of what was lost stay": Slip(records, "Records._restore", "if name not in apart:", "if False:"),
-    "the version before has not its bytes": Slip(batch, "Batch._stage_keeping", "for name in look.apart:", "for name in ():"),
-    "the bytes of the version before that stay": Slip(batch, "Batch._stage_keeping", "if file not in kept:", "if False:"),
-    "a record without bytes leaves those of another": Slip(batch, "Batch._stage_bytes", "if file not in files:", "if False:"),
+    "the bytes of what was lost stay": Slip(
+        records, "Records._restore", "if name not in apart:", "if False:"
+    ),
+    "the version before has not its bytes": Slip(
+        batch, "Batch._stage_keeping", "for name in look.apart:", "for name in ():"
+    ),
+    "the bytes of the version before that stay": Slip(
+        batch, "Batch._stage_keeping", "if file not in kept:", "if False:"
+    ),
+    "a record without bytes leaves those of another": Slip(
+        batch, "Batch._stage_bytes", "if file not in files:", "if False:"
+    ),
     "bytes that are there are taken for those that come": Slip(
         batch, "Batch._stage_bytes", "there.get(name) != sealed.apart[name]", "name not in there"
     ),
     "what is erased is left in the version before": Slip(
-        batch, "Batch._stage_no_version_before", "records.bytes_files(place, collection, place.bytes_before)", "()"
+        batch,
+        "Batch._stage_no_version_before",
+        "records.bytes_files(place, collection, place.bytes_before)",
+        "()",
     ),
 }
 

@@ -1,4 +1,6 @@
-"""The folder itself: who may read it, links in it, a disk that refuses or has no room, other releases."""
+"""The folder itself: who may read it, links in it, a disk that refuses or has no room,
+other releases.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,33 @@ from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import Thresholds
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import FOREIGN, HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import (
+    FOREIGN,
+    HERE,
+    asked,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+)
 from memory.ports.query import Query, within
 from memory.ports.record import Corrupt, Partition, Record
 from memory.ports.writes import Outcome, RaiseGeneration
 from tests.support.small_disk import grow, small_disk
-from tests.unit.adapters.file.helping import backup_of, everything_below, file_of, files_below, fill, opened, table_of
+from tests.unit.adapters.file.helping import (
+    backup_of,
+    everything_below,
+    file_of,
+    files_below,
+    fill,
+    opened,
+    table_of,
+)
 
 __all__ = ["small_disk"]
 pytestmark = pytest.mark.backend("file")
@@ -48,8 +71,12 @@ async def test_no_one_else_is_let_in_whatever_the_umask(folder: Path, umask: int
 
 
 @pytest.mark.parametrize("happened", ["was replaced by another folder", "was deleted or renamed"])
-async def test_a_folder_that_is_not_the_open_one_any_more_is_named_and_nothing_is_written_elsewhere(folder: Path, happened: str) -> None:
-    """Reads, writes and erasures alike: what they answered would be of a folder that nobody looks into."""
+async def test_a_folder_that_is_not_the_open_one_any_more_is_named_and_nothing_is_written_elsewhere(
+    folder: Path, happened: str
+) -> None:
+    """Reads, writes and erasures alike: what they answered would be of a folder that
+    nobody looks into.
+    """
     store = await opened(folder)
     await done(store, put(record(1)))
     moved = await asyncio.to_thread(folder.rename, folder.with_name("moved"))
@@ -78,11 +105,13 @@ async def test_a_folder_that_is_not_the_open_one_any_more_is_named_and_nothing_i
     await again.close()
 
 
-# -- links ------------------------------------------------------------------------------------------------------------
+# -- links -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-async def test_a_link_in_the_place_of_a_folder_is_refused_by_name(folder: Path, tmp_path: Path, depth: int) -> None:
+async def test_a_link_in_the_place_of_a_folder_is_refused_by_name(
+    folder: Path, tmp_path: Path, depth: int
+) -> None:
     store = await opened(folder)
     await done(store, put(record(1, FOREIGN)))
     outside = tmp_path / "outside"
@@ -99,7 +128,9 @@ async def test_a_link_in_the_place_of_a_folder_is_refused_by_name(folder: Path, 
     await store.close()
 
 
-async def test_a_link_or_a_pipe_in_the_place_of_a_record_is_not_followed(store: FileStore, folder: Path, tmp_path: Path) -> None:
+async def test_a_link_or_a_pipe_in_the_place_of_a_record_is_not_followed(
+    store: FileStore, folder: Path, tmp_path: Path
+) -> None:
     await done(store, *[put(record(n)) for n in (1, 2, 3, 4)])
     secret = tmp_path / "secret"
     secret.write_bytes(file_of(folder, 1).read_bytes())
@@ -119,7 +150,9 @@ async def test_a_link_or_a_pipe_in_the_place_of_a_record_is_not_followed(store: 
     assert secret.exists()
 
 
-async def test_a_link_in_the_place_of_the_lock_is_not_followed(store: FileStore, folder: Path, tmp_path: Path) -> None:
+async def test_a_link_in_the_place_of_the_lock_is_not_followed(
+    store: FileStore, folder: Path, tmp_path: Path
+) -> None:
     (folder / "store.lock").unlink()
     (folder / "store.lock").symlink_to(tmp_path / "victim")
     with pytest.raises(StoreError):
@@ -127,12 +160,14 @@ async def test_a_link_in_the_place_of_the_lock_is_not_followed(store: FileStore,
     assert not (tmp_path / "victim").exists()
 
 
-# -- a disk that refuses ----------------------------------------------------------------------------------------------
+# -- a disk that refuses ---------------------------------------------------------------
 
 
 @pytest.mark.behaviour("B71")
 @pytest.mark.parametrize("refusal", [errno.EPERM, errno.EACCES])
-async def test_a_refused_rename_is_tried_again_five_times_each_time_later(store: FileStore, monkeypatch: pytest.MonkeyPatch, refusal: int) -> None:
+async def test_a_refused_rename_is_tried_again_five_times_each_time_later(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
     genuine, refused, at = os.rename, 0, list[float]()
 
     def rename(*arguments: object, **more: object) -> None:
@@ -147,7 +182,9 @@ async def test_a_refused_rename_is_tried_again_five_times_each_time_later(store:
     await done(store, put(record(1)))
     assert refused == 5
     waited = [later - earlier for earlier, later in itertools.pairwise(at)]
-    assert all(wait >= FIRST_DELAY * 2**n for n, wait in enumerate(waited)), "a busy machine adds to each what it likes"
+    assert all(wait >= FIRST_DELAY * 2**n for n, wait in enumerate(waited)), (
+        "a busy machine adds to each what it likes"
+    )
     assert len(waited) == 5
     refused = -100
     with pytest.raises(StoreUnavailable, match="refuses"):
@@ -159,9 +196,13 @@ async def test_a_full_disk_fails_by_name_and_keeps_nothing_half(small_disk: Path
     store = await opened(small_disk / "data")
     await done(store, put(record(0, texts={"content": "lantern"})))
     filling = {"filling": "x" * 200_000}
-    answers = await asyncio.gather(*(one(store, put(record(n, body=filling))) for n in range(1, 40)), return_exceptions=True)
+    answers = await asyncio.gather(
+        *(one(store, put(record(n, body=filling))) for n in range(1, 40)), return_exceptions=True
+    )
     acknowledged = [n for n, answer in enumerate(answers, 1) if not isinstance(answer, BaseException)]
-    assert {type(a) for a in answers} == {Outcome, StoreFull}, "of calls that wait together none fails for another"
+    assert {type(a) for a in answers} == {Outcome, StoreFull}, (
+        "of calls that wait together none fails for another"
+    )
     with pytest.raises(StoreFull):
         await store.apply([put(record(n, body=filling)) for n in range(100, 130)])
     with pytest.raises(StoreFull):
@@ -177,7 +218,9 @@ async def test_a_full_disk_fails_by_name_and_keeps_nothing_half(small_disk: Path
     await store.close()
 
 
-async def test_a_record_is_served_from_the_version_before_where_it_cannot_be_restored(small_disk: Path) -> None:
+async def test_a_record_is_served_from_the_version_before_where_it_cannot_be_restored(
+    small_disk: Path,
+) -> None:
     folder = small_disk / "data"
     store = await opened(folder)
     for version in (1, 2):
@@ -199,7 +242,9 @@ async def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> N
     await store.close()
 
 
-async def test_where_files_have_one_name_only_the_version_before_is_a_copy(store: FileStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_files_have_one_name_only_the_version_before_is_a_copy(
+    store: FileStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def link(*arguments: object, **more: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "no links here")
 
@@ -210,7 +255,7 @@ async def test_where_files_have_one_name_only_the_version_before_is_a_copy(store
     assert (await live(store, 1)).version == 1
 
 
-# -- releases and logs ------------------------------------------------------------------------------------------------
+# -- releases and logs -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("other", "advice"), [(SCHEMA + 1, "newer release.*upgrade"), (2, "export")])
@@ -227,7 +272,11 @@ async def test_a_folder_of_another_layout_is_refused_by_name(folder: Path, other
 
 
 async def test_the_layout_on_disk_is_as_documented(store: FileStore, folder: Path) -> None:
-    await done(store, put(record(1, generation=0, texts={"content": "Zürich"}, fields={"type": "fact"})), RaiseGeneration(Partition("acme", "org")))
+    await done(
+        store,
+        put(record(1, generation=0, texts={"content": "Zürich"}, fields={"type": "fact"})),
+        RaiseGeneration(Partition("acme", "org")),
+    )
     assert {str(p.relative_to(folder)) for p in files_below(folder)} == {
         "store.json",
         "store.lock",

@@ -1,4 +1,6 @@
-"""Files and folders of somebody else in the store's folder: reported by name, and in nobody's way."""
+"""Files and folders of somebody else in the store's folder: reported by name, and in
+nobody's way.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def test_foreign_files_break_neither_opening_nor_erasure_and_are_reported(tmp_pa
     with BlockingMemory(url, embedder="none") as memory:
         (report,) = memory.admin.check()
         assert report.facts["foreign_files"] == sorted(FOREIGN), "nothing of somebody else's was removed"
-    assert "of Ada" not in "".join(path.read_text(errors="replace") for path in root.rglob("*") if path.is_file())
+    assert "of Ada" not in "".join(
+        path.read_text(errors="replace") for path in root.rglob("*") if path.is_file()
+    )
 
 
 def test_a_file_in_the_place_of_the_quarantine_is_reported(tmp_path: Path) -> None:

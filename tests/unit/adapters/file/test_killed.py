@@ -1,4 +1,6 @@
-"""Processes that are killed, frozen or many: nothing acknowledged is lost, nothing is half, and nobody waits for good."""
+"""Processes that are killed, frozen or many: nothing acknowledged is lost, nothing is
+half, and nobody waits for good.
+"""
 
 from __future__ import annotations
 
@@ -72,13 +74,19 @@ def _written_until_killed(folder: Path, first: int) -> int:
 
 
 @pytest.mark.nightly
-async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_nothing_half(folder: Path) -> None:
+async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_nothing_half(
+    folder: Path,
+) -> None:
     store = await opened(folder)
     for first in (0, 1000, 2000, 3000):
         last = await asyncio.to_thread(_written_until_killed, folder, first)
         began = time.monotonic()
         for n in range(first, last + 2):
-            other, stands, beside = await found(store, n, collection=MORE_SAMPLES), await found(store, n), await found(store, n + 100_000)
+            other, stands, beside = (
+                await found(store, n, collection=MORE_SAMPLES),
+                await found(store, n),
+                await found(store, n + 100_000),
+            )
             after = await found(store, n + 1)
             if n == last + 1 and stands is None:
                 assert [other, beside] == [None, None], "a batch is kept whole or not at all"
@@ -95,7 +103,9 @@ async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_noth
     assert len(await asked(store)) > 3 * KILLED_AFTER
     await store.close()
     await store.open((SAMPLES,))
-    assert list((folder / "staging.d").iterdir()) == [], "what dead writers staged is cleaned when the store is opened"
+    assert list((folder / "staging.d").iterdir()) == [], (
+        "what dead writers staged is cleaned when the store is opened"
+    )
     await store.close()
 
 
@@ -127,7 +137,9 @@ async def test_eight_processes_write_one_partition(store: FileStore) -> None:
     writers, each = 8, 15
     await done(store, put(record(999, body={"n": 0})))
     folder = store._config.path
-    outputs = await asyncio.to_thread(finished, [started(MANY, folder, w, each) for w in range(1, writers + 1)], 120)
+    outputs = await asyncio.to_thread(
+        finished, [started(MANY, folder, w, each) for w in range(1, writers + 1)], 120
+    )
 
     assert sum(map(int, outputs)) == each, "of those who create one record exactly one wins"
     assert dict((await live(store, 999)).body) == {"n": writers * each}, "no increment is lost"
@@ -137,7 +149,7 @@ async def test_eight_processes_write_one_partition(store: FileStore) -> None:
     assert len(await asked(store)) == each + 1
 
 
-# -- a process that is frozen -----------------------------------------------------------------------------------------
+# -- a process that is frozen ----------------------------------------------------------
 
 HOLDER = (
     HEAD
@@ -151,7 +163,9 @@ with Lock("holder", Path(sys.argv[1])).held(time.monotonic() + 10):
 )
 
 
-async def test_where_the_lock_is_not_to_be_had_a_damaged_record_waits_for_its_quarantine_and_its_neighbours_are_served(folder: Path) -> None:
+async def test_where_the_lock_is_not_to_be_had_a_damaged_record_waits_for_its_quarantine_and_its_neighbours_are_served(
+    folder: Path,
+) -> None:
     store = await opened(folder, lock_timeout=0.5)
     await done(store, *[put(record(n)) for n in range(3)])
     file_of(folder, 1).write_bytes(b"{ not whole")
@@ -159,11 +173,19 @@ async def test_where_the_lock_is_not_to_be_had_a_damaged_record_waits_for_its_qu
         try:
             assert holder.stdout is not None
             assert (await asyncio.to_thread(holder.stdout.readline)).strip() == "held"
-            assert [type(one) for one in await store.get(SAMPLES, [key_of(n) for n in range(3)])] == [Record, Corrupt, Record]
+            assert [type(one) for one in await store.get(SAMPLES, [key_of(n) for n in range(3)])] == [
+                Record,
+                Corrupt,
+                Record,
+            ]
             assert quarantined(folder) == []
         finally:
             holder.kill()
-    assert [type(one) for one in await store.get(SAMPLES, [key_of(n) for n in range(3)])] == [Record, Corrupt, Record]
+    assert [type(one) for one in await store.get(SAMPLES, [key_of(n) for n in range(3)])] == [
+        Record,
+        Corrupt,
+        Record,
+    ]
     assert [one.read_bytes() for one in quarantined(folder)] == [b"{ not whole"]
     await store.close()
 
@@ -192,7 +214,9 @@ async def test_who_holds_the_lock_for_too_long_is_named_and_reads_go_on(folder: 
             assert {type(f) for f in failed} == {StoreUnavailable}
             assert await asked(store) == [id_of(1)]
             assert not (await store.check()).ok
-            assert time.monotonic() - began < 10, "they wait together: one after the other would be fourteen seconds"
+            assert time.monotonic() - began < 10, (
+                "they wait together: one after the other would be fourteen seconds"
+            )
         finally:
             holder.kill()
     assert (await one(store, put(record(2)))).applied
@@ -201,7 +225,7 @@ async def test_who_holds_the_lock_for_too_long_is_named_and_reads_go_on(folder: 
     await store.close()
 
 
-# -- a change under way -----------------------------------------------------------------------------------------------
+# -- a change under way ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("changed", [(1, 2, 3), (3,)], ids=["several", "one"])
@@ -223,7 +247,10 @@ async def test_whoever_asks_while_a_change_is_under_way_sees_it_whole_and_later_
         genuine(self, steps)
 
     async def versions() -> list[int | None]:
-        return [getattr(r, "version", None) for r in (await reader.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))).records]
+        return [
+            getattr(r, "version", None)
+            for r in (await reader.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))).records
+        ]
 
     monkeypatch.setattr(Commits, "_do", slow)
     writing = asyncio.ensure_future(done(writer, *[put(record(n, version=2)) for n in changed]))
@@ -243,7 +270,7 @@ async def test_whoever_asks_while_a_change_is_under_way_sees_it_whole_and_later_
         await store.close()
 
 
-# -- cut off between any two steps ------------------------------------------------------------------------------------
+# -- cut off between any two steps -----------------------------------------------------
 
 
 class Killed(BaseException):
@@ -251,12 +278,16 @@ class Killed(BaseException):
 
 
 def _sealed(version: int, apart: bool) -> dict[str, FieldValue]:
-    """Bytes that differ from version to version: so many that they lie in a file of their own."""
+    """Bytes that differ from version to version: so many that they lie in a file of
+    their own.
+    """
     return {"seal": bytes([version]) * THRESHOLDS.bytes_apart} if apart else {}
 
 
 async def _cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, at: int, apart: bool) -> bool:
-    """Let a batch of several kinds of write end at the n-th call of this method. Whether it did."""
+    """Let a batch of several kinds of write end at the n-th call of this method.
+    Whether it did.
+    """
     store = await opened(folder)
     calls = 0
     genuine: Callable[..., object] = getattr(Disk, method)
@@ -285,7 +316,9 @@ async def _cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, a
 
 @pytest.mark.parametrize("apart", [False, True], ids=["in one file", "with bytes apart"])
 @pytest.mark.parametrize("method", ["write_new", "rename", "remove", "sync_folder", "copy"])
-async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, apart: bool) -> None:
+async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, apart: bool
+) -> None:
     for at in range(40):
         folder = tmp_path / str(at)
         store = await opened(folder)
@@ -334,7 +367,14 @@ async def test_an_error_of_a_full_disk_says_that_nothing_was_kept_only_where_not
             patch.setattr(Disk, method, full)
             error: BaseException | None = None
             try:
-                await store.apply([put(record(1, version=2, body={"v": 2})), put(record(2, version=2)), put(record(3)), RaiseGeneration(HERE)])
+                await store.apply(
+                    [
+                        put(record(1, version=2, body={"v": 2})),
+                        put(record(2, version=2)),
+                        put(record(3)),
+                        RaiseGeneration(HERE),
+                    ]
+                )
             except (StoreFull, StoreUnavailable) as exc:
                 error = exc
         again = await opened(folder)

@@ -1,4 +1,6 @@
-"""Names on disk: none meets another, none leads out of its folder, and any text can be one."""
+"""Names on disk: none meets another, none leads out of its folder, and any text can be
+one.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,13 @@ def test_what_is_no_name_of_ours_is_no_name(name: str) -> None:
 async def test_hostile_tenants_and_scopes_come_back_and_stay_in_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "data"
     store = await opened(folder)
-    partitions = dict.fromkeys(Partition(tenant, scope) for name in HOSTILE for tenant, scope in ((name, "s"), ("t", name)))
-    made = [Record(Key(p.tenant, new_id(p.tenant, p.scope, n)), p.scope, 1, T0, T0) for n, p in enumerate(partitions)]
+    partitions = dict.fromkeys(
+        Partition(tenant, scope) for name in HOSTILE for tenant, scope in ((name, "s"), ("t", name))
+    )
+    made = [
+        Record(Key(p.tenant, new_id(p.tenant, p.scope, n)), p.scope, 1, T0, T0)
+        for n, p in enumerate(partitions)
+    ]
     await done(store, *[put(r) for r in made])
     await done(store, *[RaiseGeneration(Partition("t", scope), 3) for scope in HOSTILE])
     await store.close()
@@ -63,7 +70,9 @@ async def test_hostile_tenants_and_scopes_come_back_and_stay_in_the_folder(tmp_p
     got = await store.get(SAMPLES, [r.key for r in made])
     assert [(r.key, r.scope) if isinstance(r, Record) else r for r in got] == [(r.key, r.scope) for r in made]
     for tenant in HOSTILE:
-        assert {r.key for r in (await store.query(Query(SAMPLES, Tenant(tenant)))).records} == {r.key for r in made if r.key.tenant == tenant}
+        assert {r.key for r in (await store.query(Query(SAMPLES, Tenant(tenant)))).records} == {
+            r.key for r in made if r.key.tenant == tenant
+        }
     everywhere = await store.query(Query(SAMPLES, Everywhere(), limit=MAX_LIMIT))
     assert (len(everywhere.records), everywhere.corrupt) == (len(made), ())
     outcomes = await store.apply([RaiseGeneration(Partition("t", scope), 0) for scope in HOSTILE])
@@ -76,7 +85,9 @@ async def test_hostile_tenants_and_scopes_come_back_and_stay_in_the_folder(tmp_p
 
 @pytest.mark.backend("file")
 @pytest.mark.parametrize("half", ["\ud800", "\udfff x"])
-async def test_what_holds_half_of_a_surrogate_pair_is_refused_and_leaves_nothing(tmp_path: Path, half: str) -> None:
+async def test_what_holds_half_of_a_surrogate_pair_is_refused_and_leaves_nothing(
+    tmp_path: Path, half: str
+) -> None:
     store = await opened(tmp_path)
     before = files_below(tmp_path)
     names = [
@@ -92,12 +103,17 @@ async def test_what_holds_half_of_a_surrogate_pair_is_refused_and_leaves_nothing
 async def test_partitions_of_long_names_keep_apart_and_are_found_again(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     partitions = [Partition("T" * 400, "x" * 5000 + end) for end in ("", "y", "z")]
-    made = [Record(Key(p.tenant, new_id(p.tenant, p.scope, n)), p.scope, 1, T0, T0) for n, p in enumerate(partitions)]
+    made = [
+        Record(Key(p.tenant, new_id(p.tenant, p.scope, n)), p.scope, 1, T0, T0)
+        for n, p in enumerate(partitions)
+    ]
     await done(store, *[put(r) for r in made])
     again: FileStore = await opened(tmp_path)
     for r in made:
         assert [f.key for f in (await again.query(Query(SAMPLES, within(r.partition)))).records] == [r.key]
-    assert [s.key if s else None for s in await again.get(SAMPLES, [r.key for r in made])] == [r.key for r in made]
+    assert [s.key if s else None for s in await again.get(SAMPLES, [r.key for r in made])] == [
+        r.key for r in made
+    ]
     assert not any("unseen.d" in path.parts for path in files_below(tmp_path))
     for opened_one in (store, again):
         await opened_one.close()

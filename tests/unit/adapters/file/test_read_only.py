@@ -63,7 +63,9 @@ def test_a_user_who_may_not_write_the_folder_reads_and_searches_it(tmp_path: Pat
     other = subprocess.run(command, capture_output=True, text=True, check=False)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755)
-    assert other.stdout.splitlines() == ["['Ada likes tea'] ['Ada likes tea']", "['hello'] [True]", "True"], other.stderr
+    assert other.stdout.splitlines() == ["['Ada likes tea'] ['Ada likes tea']", "['hello'] [True]", "True"], (
+        other.stderr
+    )
 
 
 async def test_damage_is_served_from_the_version_before_and_left_as_it_is(tmp_path: Path) -> None:
@@ -96,7 +98,9 @@ async def test_what_cannot_be_opened_to_read_only_says_why(tmp_path: Path) -> No
     await store.apply([put(record(1))])
     await store.close()
     (tmp_path / "data" / "staging.d" / "journal.json").write_bytes(_journal(store, tmp_path / "data"))
-    with pytest.raises(StoreUnavailable, match="a process died while it changed several files; open it to write once"):
+    with pytest.raises(
+        StoreUnavailable, match="a process died while it changed several files; open it to write once"
+    ):
         await FileStore(f"file:{tmp_path / 'data'}?mode=ro").open(DECLARED)
 
 

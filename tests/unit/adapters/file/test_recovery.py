@@ -1,4 +1,6 @@
-"""Files that are torn, blank, flipped or gone: restored from the version before where there is one, and never to what was undone (B63-B73)."""
+"""Files that are torn, blank, flipped or gone: restored from the version before where
+there is one, and never to what was undone (B63-B73).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ async def _edited(store: FileStore) -> None:
 
 
 @pytest.mark.behaviour("B66", "AC-B25")
-async def test_the_version_before_is_kept_and_the_first_write_has_none(store: FileStore, folder: Path) -> None:
+async def test_the_version_before_is_kept_and_the_first_write_has_none(
+    store: FileStore, folder: Path
+) -> None:
     await done(store, put(record(1, body={"v": 1})))
     assert [p.name for p in table_of(folder).iterdir()] == [f"{id_of(1)}.json"]
     for version in (2, 3):
@@ -93,9 +97,15 @@ async def test_a_bad_file_is_restored_from_the_version_before(
     with caplog.at_level(logging.WARNING):
         if by == "write":
             outcome = await one(store, put(record(1, version=3), AtVersion(2)))
-            assert (outcome.status, outcome.version) == (Status.CONFLICT, 1), "who knew the lost version is told what stands there"
+            assert (outcome.status, outcome.version) == (Status.CONFLICT, 1), (
+                "who knew the lost version is told what stands there"
+            )
         elif by in ("query", "reopened"):
-            assert [dict(r.body) for r in (await store.query(Query(SAMPLES, within(HERE)))).records if isinstance(r, Record)] == [{"v": 1}, {}]
+            assert [
+                dict(r.body)
+                for r in (await store.query(Query(SAMPLES, within(HERE)))).records
+                if isinstance(r, Record)
+            ] == [{"v": 1}, {}]
         elif by == "search":
             await hit_ids(store, "anything")
     assert dict((await live(store, 1)).body) == {"v": 1}
@@ -111,7 +121,9 @@ async def test_a_bad_file_is_restored_from_the_version_before(
 
 @pytest.mark.behaviour("B70", "AC-B27")
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_where_both_are_bad_the_record_is_corrupt_and_its_neighbours_are_served(store: FileStore, folder: Path, damage: str) -> None:
+async def test_where_both_are_bad_the_record_is_corrupt_and_its_neighbours_are_served(
+    store: FileStore, folder: Path, damage: str
+) -> None:
     await _edited(store)
     await done(store, put(record(3)))
     DAMAGE[damage](file_of(folder))
@@ -149,7 +161,9 @@ async def test_what_is_damaged_stays_where_it_stands_and_is_in_quarantine_once(
         else:
             assert (await store.audit()).damaged == (f"samples {id_of(1)} of tenant acme",)
         assert [p.read_bytes() for p in quarantined(folder)] == [file_of(folder).read_bytes()] == [bad]
-    assert len([r for r in caplog.records if "is not served" in r.getMessage()]) == 1, "said once, not by every reader"
+    assert len([r for r in caplog.records if "is not served" in r.getMessage()]) == 1, (
+        "said once, not by every reader"
+    )
     await done(store, put(record(1, version=9)))
     assert [p.read_bytes() for p in quarantined(folder)] == [bad], "kept for people, once"
     await done(store, delete(1))
@@ -183,7 +197,9 @@ async def test_a_corrupt_file_that_is_written_over_is_kept(store: FileStore, fol
 
 @pytest.mark.behaviour("B71", "B73")
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_a_deleted_record_never_comes_back_and_nothing_of_it_stays_on_the_disk(store: FileStore, folder: Path, damage: str) -> None:
+async def test_a_deleted_record_never_comes_back_and_nothing_of_it_stays_on_the_disk(
+    store: FileStore, folder: Path, damage: str
+) -> None:
     said = "the cormorant nests at dawn"
     for version in (1, 2):
         await done(store, put(record(1, version=version, body={"s": said})))
@@ -250,7 +266,7 @@ async def test_a_purge_takes_the_version_before_with_it(store: FileStore, folder
     assert await found(store, 1) is None
 
 
-# -- what is counted --------------------------------------------------------------------------------------------------
+# -- what is counted -------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("B73")
@@ -265,7 +281,9 @@ async def test_generations_never_go_back(store: FileStore, folder: Path, damage:
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 3
 
 
-async def test_without_what_is_counted_nothing_is_written_and_the_rest_is_read(store: FileStore, folder: Path) -> None:
+async def test_without_what_is_counted_nothing_is_written_and_the_rest_is_read(
+    store: FileStore, folder: Path
+) -> None:
     await done(store, put(record(1)), RaiseGeneration(HERE))
     for name in ("partition.json", "partition.json.bak"):
         _torn(folder / "acme" / "user%3aann" / name)
@@ -275,11 +293,21 @@ async def test_without_what_is_counted_nothing_is_written_and_the_rest_is_read(s
     await done(store, put(record(3, at=type(HERE)("acme", "user:bob"))))
 
 
-# -- many flips -------------------------------------------------------------------------------------------------------
+# -- many flips ------------------------------------------------------------------------
 
 
 async def test_of_a_thousand_flipped_bits_none_is_served(store: FileStore, folder: Path) -> None:
-    await done(store, put(record(1, fields={"type": "fact", "tags": ("a",)}, body={"text": "x" * 50}, texts={"content": "lantern"})))
+    await done(
+        store,
+        put(
+            record(
+                1,
+                fields={"type": "fact", "tags": ("a",)},
+                body={"text": "x" * 50},
+                texts={"content": "lantern"},
+            )
+        ),
+    )
     whole = await live(store, 1)
     content = file_of(folder).read_bytes()
     chance = random.Random(7)  # noqa: S311
@@ -292,7 +320,7 @@ async def test_of_a_thousand_flipped_bits_none_is_served(store: FileStore, folde
     assert await found(store, 1) == whole
 
 
-# -- people -----------------------------------------------------------------------------------------------------------
+# -- people ----------------------------------------------------------------------------
 
 
 async def test_an_edit_by_hand_is_told_how_to_be_accepted(store: FileStore, folder: Path) -> None:
@@ -310,7 +338,9 @@ async def test_an_edit_by_hand_is_told_how_to_be_accepted(store: FileStore, fold
 
 
 @pytest.mark.behaviour("B65", "B72")
-async def test_files_of_others_are_left_alone(store: FileStore, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_files_of_others_are_left_alone(
+    store: FileStore, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     await done(store, put(record(1)), put(record(1), collection=MORE_SAMPLES))
     table = table_of(folder)
     others = {
@@ -333,11 +363,19 @@ async def test_files_of_others_are_left_alone(store: FileStore, folder: Path, ca
 
 
 @pytest.mark.behaviour("B67", "AC-B25")
-async def test_fifty_writes_at_once_leave_the_last_value_and_no_file_beside(store: FileStore, folder: Path) -> None:
-    outcomes = await asyncio.gather(*(one(store, put(record(1, version=n, body={"n": n}), Newer())) for n in range(1, 51)))
+async def test_fifty_writes_at_once_leave_the_last_value_and_no_file_beside(
+    store: FileStore, folder: Path
+) -> None:
+    outcomes = await asyncio.gather(
+        *(one(store, put(record(1, version=n, body={"n": n}), Newer())) for n in range(1, 51))
+    )
     assert outcomes[-1].applied
     assert dict((await live(store, 1)).body) == {"n": 50}
-    assert [p.name for p in table_of(folder).iterdir() if p.name not in (f"{id_of(1)}.json", f"{id_of(1)}.json.bak")] == []
+    assert [
+        p.name
+        for p in table_of(folder).iterdir()
+        if p.name not in (f"{id_of(1)}.json", f"{id_of(1)}.json.bak")
+    ] == []
     assert list((folder / "staging.d").iterdir()) == []
 
 
@@ -349,8 +387,12 @@ async def test_a_mark_is_read_back_as_it_was(store: FileStore) -> None:
     assert isinstance(await found(store, 1), Mark)
 
 
-async def test_a_put_that_erases_leaves_nothing_to_restore_and_nothing_for_people(store: FileStore, folder: Path) -> None:
-    """Neither the version before nor what was quarantined as damaged; and the text does not come back where the file is lost then."""
+async def test_a_put_that_erases_leaves_nothing_to_restore_and_nothing_for_people(
+    store: FileStore, folder: Path
+) -> None:
+    """Neither the version before nor what was quarantined as damaged; and the text does
+    not come back where the file is lost then.
+    """
     await done(store, put(record(1, version=1, body={"said": "secret"})))
     _torn(file_of(folder))
     await done(store, put(record(1, version=2, body={"said": "secret"}), Newer()))

@@ -1,4 +1,6 @@
-"""Upkeep of a folder: audit and repair, partitions in which nothing stands, and room given back."""
+"""Upkeep of a folder: audit and repair, partitions in which nothing stands, and room
+given back.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,31 @@ import pytest
 from memory.adapters.file.codec import seal
 from memory.adapters.file.store import FileStore
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
+from memory.ports.contract.support import (
+    HERE,
+    delete,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    searched,
+)
 from memory.ports.query import Query, within
 from memory.ports.record import Partition, Record, Tombstone
 from memory.ports.writes import Absent, Delete, Newer, Purge, RaiseGeneration, Release
-from tests.unit.adapters.file.helping import backup_of, everything_below, file_of, files_below, opened, table_of
+from tests.unit.adapters.file.helping import (
+    backup_of,
+    everything_below,
+    file_of,
+    files_below,
+    opened,
+    table_of,
+)
 
 pytestmark = pytest.mark.backend("file")
 
@@ -40,8 +62,15 @@ def said(n: int, text: str, version: int = 1, at: Partition = HERE) -> Record:
 
 
 async def test_an_audit_of_what_everyday_use_leaves_finds_nothing(store: FileStore) -> None:
-    await done(store, RaiseGeneration(HERE, 2), *[put(said(n, "common")) for n in range(4)], put(said(1, "common", 2), Newer()))
-    await done(store, delete(2), Release(SAMPLES, key_of(3), 1, "long"), put(record(5), Absent(), MORE_SAMPLES))
+    await done(
+        store,
+        RaiseGeneration(HERE, 2),
+        *[put(said(n, "common")) for n in range(4)],
+        put(said(1, "common", 2), Newer()),
+    )
+    await done(
+        store, delete(2), Release(SAMPLES, key_of(3), 1, "long"), put(record(5), Absent(), MORE_SAMPLES)
+    )
     assert len(await searched(store, "common")) == 2
     await done(store, put(said(6, "common")), put(said(0, "common", 2), Newer()))
     assert await store.audit(repair=True) == await store.audit()
@@ -50,8 +79,12 @@ async def test_an_audit_of_what_everyday_use_leaves_finds_nothing(store: FileSto
 
 
 @pytest.mark.parametrize("repair", [False, True])
-async def test_what_is_kept_in_memory_is_compared_with_the_files_and_dropped_where_it_differs(store: FileStore, folder: Path, repair: bool) -> None:
-    """An audit goes through everything in the end, as any question does: so it is right then."""
+async def test_what_is_kept_in_memory_is_compared_with_the_files_and_dropped_where_it_differs(
+    store: FileStore, folder: Path, repair: bool
+) -> None:
+    """An audit goes through everything in the end, as any question does: so it is right
+    then.
+    """
     await done(store, put(said(1, "common")), put(said(2, "common")))
     assert len(await searched(store, "common")) == 2
     file_of(folder, 2).unlink()  # as if nobody had said so
@@ -61,7 +94,9 @@ async def test_what_is_kept_in_memory_is_compared_with_the_files_and_dropped_whe
     assert await hit_ids(store, "common") == {id_of(1)}
 
 
-async def test_a_partition_that_this_process_does_not_know_of_is_found(store: FileStore, folder: Path) -> None:
+async def test_a_partition_that_this_process_does_not_know_of_is_found(
+    store: FileStore, folder: Path
+) -> None:
     await done(store, put(said(1, "common")))
     assert isinstance(await found(store, 1), Record)
     assert len(await searched(store, "common")) == 1
@@ -76,7 +111,9 @@ async def test_a_partition_that_this_process_does_not_know_of_is_found(store: Fi
 
 @pytest.mark.parametrize("damage", ["missing", "unreadable", "behind"])
 @pytest.mark.parametrize("name", ["partition.json", "partition.json.bak"])
-async def test_the_two_copies_of_what_is_counted_are_made_the_same_and_never_go_back(store: FileStore, folder: Path, name: str, damage: str) -> None:
+async def test_the_two_copies_of_what_is_counted_are_made_the_same_and_never_go_back(
+    store: FileStore, folder: Path, name: str, damage: str
+) -> None:
     await done(store, RaiseGeneration(HERE, 5))
     copy = table_of(folder).parent / name
     if damage == "missing":
@@ -86,7 +123,9 @@ async def test_the_two_copies_of_what_is_counted_are_made_the_same_and_never_go_
     else:
         copy.write_bytes(seal({"tenant": HERE.tenant, "scope": HERE.scope, "generation": 3}))
     await mended(store, "of the two copies of what is counted there")
-    counted = [json.loads((copy.with_name(each)).read_text()) for each in ("partition.json", "partition.json.bak")]
+    counted = [
+        json.loads((copy.with_name(each)).read_text()) for each in ("partition.json", "partition.json.bak")
+    ]
     assert counted[0] == counted[1]
     assert counted[0]["generation"] == 5
 
@@ -104,7 +143,9 @@ async def test_files_left_of_what_was_deleted_are_removed(store: FileStore, fold
     assert not [file for file in files_below(folder) if b"secret" in file.read_bytes()]
 
 
-async def test_what_a_dead_process_staged_is_found_by_the_audit_and_its_room_given_back_by_a_vacuum(store: FileStore, folder: Path) -> None:
+async def test_what_a_dead_process_staged_is_found_by_the_audit_and_its_room_given_back_by_a_vacuum(
+    store: FileStore, folder: Path
+) -> None:
     left = folder / "staging.d" / "77-left.tmp"
     left.write_bytes(b"x" * 12_345)
     assert len(await problems(store)) == 1
@@ -122,7 +163,9 @@ async def test_a_forgotten_partition_leaves_no_file_and_begins_anew(store: FileS
     assert await store.forget_partitions([(EAST, 1), (HERE, 0)]) == 0
     assert await store.forget_partitions([(EAST, 2), (EAST, 2)]) == 1
     assert not [path for path in everything_below(folder) if "eastern/user" in str(path)]
-    assert isinstance(await found(store, 1, EAST), Tombstone), "what was deleted is known to be, whatever is forgotten"
+    assert isinstance(await found(store, 1, EAST), Tombstone), (
+        "what was deleted is known to be, whatever is forgotten"
+    )
     await done(store, Purge(SAMPLES, key_of(1, EAST), 2))
     assert not [path for path in files_below(folder) if "eastern" in str(path)]
     assert await store.idle_partitions() == []
@@ -133,9 +176,17 @@ async def test_a_forgotten_partition_leaves_no_file_and_begins_anew(store: FileS
     assert await problems(store) == ()
 
 
-async def test_another_process_finds_what_is_written_into_a_partition_that_was_forgotten(store: FileStore, folder: Path) -> None:
+async def test_another_process_finds_what_is_written_into_a_partition_that_was_forgotten(
+    store: FileStore, folder: Path
+) -> None:
     beside = await opened(folder)
-    await done(beside, put(said(1, "common", at=EAST)), delete(1, at=EAST), Purge(SAMPLES, key_of(1, EAST), 100), RaiseGeneration(EAST, 2))
+    await done(
+        beside,
+        put(said(1, "common", at=EAST)),
+        delete(1, at=EAST),
+        Purge(SAMPLES, key_of(1, EAST), 100),
+        RaiseGeneration(EAST, 2),
+    )
     assert await searched(beside, "common", within(EAST)) == []
     assert await found(beside, 1, EAST) is None
     assert await store.forget_partitions(await store.idle_partitions()) == 1
@@ -152,7 +203,12 @@ async def test_a_partition_with_a_mark_or_files_that_cannot_be_read_is_not_idle_
 ) -> None:
     names = ("moved", "beside", "damaged", "raised")
     moved, beside, damaged, raised = (Partition(f"tenant-{name}", f"user:{name}") for name in names)
-    await done(store, put(said(1, "x", at=moved)), Release(SAMPLES, key_of(1, moved), 1, "long"), Delete(SAMPLES, key_of(1, beside), 2, Newer()))
+    await done(
+        store,
+        put(said(1, "x", at=moved)),
+        Release(SAMPLES, key_of(1, moved), 1, "long"),
+        Delete(SAMPLES, key_of(1, beside), 2, Newer()),
+    )
     await done(store, *[RaiseGeneration(partition, 1) for partition in (moved, beside, damaged, raised)])
     for copy in ("partition.json", "partition.json.bak"):
         (folder / "tenant-damaged" / "user%3adamaged" / copy).write_bytes(b"{")

@@ -29,7 +29,11 @@ _databases = itertools.count()
 def backend(name: str) -> list[pytest.MarkDecorator]:
     """The marks of a test on that backend."""
     reason = BACKENDS[name].missing()
-    return [pytest.mark.backend(name), pytest.mark.server, pytest.mark.skipif(reason is not None, reason=str(reason))]
+    return [
+        pytest.mark.backend(name),
+        pytest.mark.server,
+        pytest.mark.skipif(reason is not None, reason=str(reason)),
+    ]
 
 
 ALONE = backend("mongo")
@@ -40,7 +44,11 @@ BOTH = [pytest.param(name, marks=backend(name), id=name) for name in ("mongo", "
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Mongo:
     """The server on its own; with the parameter `mongo_replica_set` the replica set."""
-    return mongo_servers.replica_set() if getattr(request, "param", "") == "mongo_replica_set" else mongo_servers.alone()
+    return (
+        mongo_servers.replica_set()
+        if getattr(request, "param", "") == "mongo_replica_set"
+        else mongo_servers.alone()
+    )
 
 
 @pytest.fixture
@@ -58,7 +66,9 @@ def raw(server: Mongo, database: str) -> Iterator[Raw]:
 
 @pytest.fixture
 def build(server: Mongo, database: str) -> Callable[..., MongoStore]:
-    """Unopened stores on the test's database. Where many call at once, the last waits long on a busy machine."""
+    """Unopened stores on the test's database. Where many call at once, the last waits
+    long on a busy machine.
+    """
     return lambda **options: MongoStore(server.url(database), **{"timeout": 120, **options})
 
 
@@ -86,7 +96,9 @@ async def other(store: MongoStore, build: Callable[[], MongoStore]) -> AsyncIter
 class Held:
     """Holds the first call of `name` back: before it begins, or `after` it ended."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool = False) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool = False
+    ) -> None:
         self.reached, self.let_go = asyncio.Event(), asyncio.Event()
         held = getattr(owner, name)
 

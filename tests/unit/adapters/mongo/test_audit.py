@@ -15,8 +15,14 @@ pytestmark = ALONE
 
 DAMAGE: dict[str, tuple[dict[str, Any], Any]] = {
     "records lost their words": ({"type": "record"}, {"$unset": {"words": "", "stems": ""}}),
-    "a record has a word twice": ({"id": id_of(1)}, [{"$set": {"stems": {"$concatArrays": ["$stems", "$stems"]}}}]),
-    "a record has another's words": ({"id": id_of(1)}, {"$set": {"stems": ["banana"], "words": b"1;1 banana"}}),
+    "a record has a word twice": (
+        {"id": id_of(1)},
+        [{"$set": {"stems": {"$concatArrays": ["$stems", "$stems"]}}}],
+    ),
+    "a record has another's words": (
+        {"id": id_of(1)},
+        {"$set": {"stems": ["banana"], "words": b"1;1 banana"}},
+    ),
     "counts are wrong": ({"id": id_of(1)}, {"$set": {"words": b'[40,{"appl":40}]'}}),
     "lengths are wrong": ({"type": "record"}, {"$inc": {"length": 100}}),
     "dead documents have words": ({"type": "tombstone"}, {"$set": {"stems": ["appl"], "length": 1}}),
@@ -28,7 +34,9 @@ async def test_nothing_is_found_where_nothing_is_wrong(store: MongoStore) -> Non
 
 
 @pytest.mark.parametrize("what", list(DAMAGE))
-async def test_damage_is_named_and_mended_beside_running_writers(store: MongoStore, raw: Raw, what: str) -> None:
+async def test_damage_is_named_and_mended_beside_running_writers(
+    store: MongoStore, raw: Raw, what: str
+) -> None:
     async def damage() -> None:
         assert raw["memory_samples"].update_many(*DAMAGE[what]).modified_count > 0
 

@@ -1,4 +1,6 @@
-"""Documents: the layout on disk is pinned, values come back exactly, and what MongoDB cannot hold is refused by name."""
+"""Documents: the layout on disk is pinned, values come back exactly, and what MongoDB
+cannot hold is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from memory.ports.storable import Unstorable
 
 FULL = record(
     generation=2,
-    fields={"type": "fact", "tags": ("b", "a"), "confidence": -0.5, "number": 2**60, "pinned": True, "seal": b"\x00", "valid_from": T0},
+    fields={
+        "type": "fact",
+        "tags": ("b", "a"),
+        "confidence": -0.5,
+        "number": 2**60,
+        "pinned": True,
+        "seal": b"\x00",
+        "valid_from": T0,
+    },
     body={"": {"$ne": 1}, "a.b": "\x00"},
     texts={"title": "Deploying deploys", "content": "the lantern"},
     vector=pack_vector([1.0]),
@@ -71,21 +81,39 @@ def test_the_layout_of_a_record_is_pinned() -> None:
 
 def test_marks_and_tombstones_have_nothing_of_a_record_that_a_filter_could_ask_for() -> None:
     mark = document_of(row_of(SAMPLES, Mark(key_of(1), "user:ann", 3, "mid", (), T0)))
-    assert mark.keys() == {"_id", "tenant", "id", "type", "version", "scope", "to", "discard_at", "token", "checksum"}
+    assert mark.keys() == {
+        "_id",
+        "tenant",
+        "id",
+        "type",
+        "version",
+        "scope",
+        "to",
+        "discard_at",
+        "token",
+        "checksum",
+    }
     tombstone = document_of(row_of(SAMPLES, Tombstone(key_of(1), 4, (), {"k": [1]})))
     assert tombstone.keys() == {"_id", "tenant", "id", "type", "version", "note", "token", "checksum"}
 
 
 @pytest.mark.parametrize(
     "standing",
-    [FULL, Mark(key_of(1), "user:ann", 3, "mid", (Owed("x", "x"),), T0), Tombstone(key_of(1), 4, (), {"k": [1]}, T0), Tombstone(key_of(1), 4)],
+    [
+        FULL,
+        Mark(key_of(1), "user:ann", 3, "mid", (Owed("x", "x"),), T0),
+        Tombstone(key_of(1), 4, (), {"k": [1]}, T0),
+        Tombstone(key_of(1), 4),
+    ],
     ids=lambda s: type(s).__name__,
 )
 def test_what_stands_comes_back_as_it_was(standing: Standing) -> None:
     assert held_in(_stored(standing)).row == row_of(SAMPLES, standing)
 
 
-@pytest.mark.parametrize("name", [name for name in _stored(FULL) if name not in ("token", "words", "stems", "length")])
+@pytest.mark.parametrize(
+    "name", [name for name in _stored(FULL) if name not in ("token", "words", "stems", "length")]
+)
 def test_any_change_of_what_a_document_says_is_told(name: str) -> None:
     document = _stored(FULL)
     for changed in (
@@ -131,7 +159,7 @@ def test_what_mongodb_cannot_hold_is_refused_by_name(why: str) -> None:
         document_of(row_of(SAMPLES, REFUSED[why]))
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------
 
 
 def test_a_collection_without_texts_has_no_words() -> None:
@@ -149,7 +177,10 @@ def test_of_too_many_words_those_of_the_first_part_are_found() -> None:
 
 
 def test_stems_are_those_of_the_packed_words_and_none_is_a_path_or_an_operator() -> None:
-    texts = {"title": 'a.b $where {$ne: 1} x\x00y "quoted" back\\slash', "content": "東京 Ünïcode ﷺ " + "n" * 5_000}
+    texts = {
+        "title": 'a.b $where {$ne: 1} x\x00y "quoted" back\\slash',
+        "content": "東京 Ünïcode ﷺ " + "n" * 5_000,
+    }
     document = document_of(row_of(SAMPLES, record(texts=texts)))
     assert document["stems"] == lexical.tokens(document["words"])
     assert not [stem for stem in document["stems"] if set(stem) & set('.$\x00"\\')]

@@ -17,7 +17,12 @@ SECRET = "hun%2Fter2"  # noqa: S105
 
 def test_a_url_alone_is_enough() -> None:
     config = parse("mid", "mongodb://db.example", {})
-    assert (config.database, config.prefix, config.timeout, config.connections) == ("agent_memory", "memory_", 10.0, 32)
+    assert (config.database, config.prefix, config.timeout, config.connections) == (
+        "agent_memory",
+        "memory_",
+        10.0,
+        32,
+    )
     assert config.place == "db.example/agent_memory, collections memory_*"
     assert config.uri == "mongodb://db.example/?"
 
@@ -25,8 +30,13 @@ def test_a_url_alone_is_enough() -> None:
 def test_the_database_stands_in_the_path_and_an_option_wins_over_it() -> None:
     assert parse("mid", "mongodb://db/notes", {}).database == "notes"
     assert parse("mid", "mongodb://db/notes?database=query", {}).database == "query"
-    assert parse("mid", "mongodb://db/notes?prefix=q_", {"database": "option", "prefix": "q_"}).database == "option"
-    with pytest.raises(ConfigError, match="the option database has one value in the URL and another in options"):
+    assert (
+        parse("mid", "mongodb://db/notes?prefix=q_", {"database": "option", "prefix": "q_"}).database
+        == "option"
+    )
+    with pytest.raises(
+        ConfigError, match="the option database has one value in the URL and another in options"
+    ):
         parse("mid", "mongodb://db/notes?database=query", {"database": "option"})
 
 
@@ -37,8 +47,14 @@ def test_options_of_ours_leave_the_url_and_those_of_mongodb_stay() -> None:
 
 
 def test_a_user_is_looked_up_where_the_url_says_also_when_an_option_names_another_database() -> None:
-    assert parse("mid", "mongodb://u:p@db/users", {"database": "notes"}).uri == "mongodb://u:p@db/?authSource=users"
-    assert parse("mid", "mongodb://u:p@db/users?authSource=admin", {}).uri == "mongodb://u:p@db/?authSource=admin"
+    assert (
+        parse("mid", "mongodb://u:p@db/users", {"database": "notes"}).uri
+        == "mongodb://u:p@db/?authSource=users"
+    )
+    assert (
+        parse("mid", "mongodb://u:p@db/users?authSource=admin", {}).uri
+        == "mongodb://u:p@db/?authSource=admin"
+    )
     assert "authSource" not in parse("mid", "mongodb://u:p@db", {"database": "notes"}).uri
 
 
@@ -62,7 +78,10 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "reads from secondaries": (f"mongodb://u:{SECRET}@db?readPreference=secondary", {}),
     "a timeout of the driver's": (f"mongodb://u:{SECRET}@db?socketTimeoutMS=0", {}),
     "a port that is none": (f"mongodb://u:{SECRET}@db:99999", {}),
-    "an option the driver does not know in that form": (f"mongodb://u:{SECRET}@db?authMechanism=TELEPATHY", {}),
+    "an option the driver does not know in that form": (
+        f"mongodb://u:{SECRET}@db?authMechanism=TELEPATHY",
+        {},
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""The driver's errors as ours: which kind, and that what a server quotes is not passed on."""
+"""The driver's errors as ours: which kind, and that what a server quotes is not passed
+on.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from bson.errors import InvalidDocument
 from pymongo import errors as driver
 
 from memory.adapters.mongo.errors import is_refused, translate
-from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.domain.errors import (
+    ConfigError,
+    InvalidInput,
+    StoreError,
+    StoreFull,
+    StoreTimeout,
+    StoreUnavailable,
+)
 
 QUOTED = "dup key: { body: 'what a record said' }"
 
@@ -31,8 +40,16 @@ CASES: list[tuple[BaseException, type[Exception], bool]] = [
     (driver.OperationFailure(QUOTED, 14031), StoreFull, False),
     (driver.OperationFailure(QUOTED, 10107), StoreUnavailable, True),
     (_labelled("TransientTransactionError"), StoreUnavailable, True),
-    (driver.BulkWriteError({"writeErrors": [{"index": 0, "code": 14031, "errmsg": QUOTED}]}), StoreFull, False),
-    (driver.BulkWriteError({"writeErrors": [], "writeConcernErrors": [{"code": 91, "errmsg": QUOTED}]}), StoreUnavailable, True),
+    (
+        driver.BulkWriteError({"writeErrors": [{"index": 0, "code": 14031, "errmsg": QUOTED}]}),
+        StoreFull,
+        False,
+    ),
+    (
+        driver.BulkWriteError({"writeErrors": [], "writeConcernErrors": [{"code": 91, "errmsg": QUOTED}]}),
+        StoreUnavailable,
+        True,
+    ),
     (driver.OperationFailure(QUOTED, 9), StoreError, False),
     (driver.PyMongoError(QUOTED), StoreError, False),
     (InvalidDocument(QUOTED), StoreError, False),
@@ -40,8 +57,14 @@ CASES: list[tuple[BaseException, type[Exception], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "kind", "retryable"), CASES, ids=lambda v: type(v).__name__ if isinstance(v, BaseException) else None)
-def test_each_error_of_the_driver_is_one_of_ours(error: BaseException, kind: type[Exception], retryable: bool) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable"),
+    CASES,
+    ids=lambda v: type(v).__name__ if isinstance(v, BaseException) else None,
+)
+def test_each_error_of_the_driver_is_one_of_ours(
+    error: BaseException, kind: type[Exception], retryable: bool
+) -> None:
     ours = translate("mid", "db/notes", error)
     assert type(ours) is kind
     assert getattr(ours, "retryable", False) is retryable

@@ -1,4 +1,6 @@
-"""A replica set of three whose primary dies: what was acknowledged is there, numbers are given once, and an erasure holds."""
+"""A replica set of three whose primary dies: what was acknowledged is there, numbers
+are given once, and an erasure holds.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ async def opened(members: list[Member]) -> AsyncIterator[MongoStore]:
 
 
 class Writers:
-    """They write new records of their own all the time, and remember what was acknowledged."""
+    """They write new records of their own all the time, and remember what was
+    acknowledged.
+    """
 
     def __init__(self, store: MongoStore, first: int) -> None:
         self._store = store
@@ -148,7 +152,9 @@ async def test_nothing_acknowledged_is_lost_when_primaries_die(members: list[Mem
     assert [dict(r.body)["n"] if isinstance(r, Record) else r for r in found] == sorted(writers.acknowledged)
 
 
-async def test_an_erasure_and_its_repeat_hold_whatever_was_under_way_when_the_primary_died(members: list[Member]) -> None:
+async def test_an_erasure_and_its_repeat_hold_whatever_was_under_way_when_the_primary_died(
+    members: list[Member],
+) -> None:
     async with AsyncExitStack() as stack:
         store, eraser = [await stack.enter_async_context(opened(members)) for _ in range(2)]
         async with Writers(store, 100_000) as writers:
@@ -163,7 +169,9 @@ async def test_an_erasure_and_its_repeat_hold_whatever_was_under_way_when_the_pr
                 except StoreUnavailable:
                     raised = None
             await writers.more()
-        await eraser.delete_matching(Query(SAMPLES, within(HERE), Lt("generation", raised)), 2**62)  # who lost the server may not have looked again
+        await eraser.delete_matching(
+            Query(SAMPLES, within(HERE), Lt("generation", raised)), 2**62
+        )  # who lost the server may not have looked again
         left = (await eraser.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))).records
         assert all(isinstance(r, Record) and (r.generation or 0) >= raised for r in left)
         assert left, "it was written after the erasure"

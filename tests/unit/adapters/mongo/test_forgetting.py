@@ -22,12 +22,18 @@ pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
 
 async def test_dead_scopes_leave_no_document_behind(store: MongoStore, raw: Raw) -> None:
     async def counted() -> object:
-        return {name: count for name in sorted(raw.list_collection_names()) if (count := raw[name].count_documents({}))}
+        return {
+            name: count
+            for name in sorted(raw.list_collection_names())
+            if (count := raw[name].count_documents({}))
+        }
 
     await forgetting.dead_scopes_leave_nothing_behind(store, counted)
 
 
-async def test_a_writer_who_begins_in_a_partition_that_is_just_forgotten_loses_nothing(store: MongoStore, build: Callable[[], MongoStore]) -> None:
+async def test_a_writer_who_begins_in_a_partition_that_is_just_forgotten_loses_nothing(
+    store: MongoStore, build: Callable[[], MongoStore]
+) -> None:
     other = build()
     await other.open(DECLARED)
     try:
@@ -37,7 +43,9 @@ async def test_a_writer_who_begins_in_a_partition_that_is_just_forgotten_loses_n
 
 
 class LandsLate(monitoring.CommandListener):
-    """Does something once a command has succeeded, as others may: stores what the server had looked at before a partition's document was deleted."""
+    """Does something once a command has succeeded, as others may: stores what the
+    server had looked at before a partition's document was deleted.
+    """
 
     def __init__(self) -> None:
         self.late: Callable[[], object] | None = None
@@ -68,9 +76,15 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> LandsLate:
 
 
 async def _taken_out(store: MongoStore, raw: Raw) -> Callable[[], object]:
-    """Puts a record of generation 2 and takes its document out again: who puts that back."""
+    """Puts a record of generation 2 and takes its document out again: who puts that
+    back.
+    """
     await done(store, RaiseGeneration(HERE), RaiseGeneration(HERE), put(record(1)))
-    ((name, document),) = [(name, found) for name in raw.list_collection_names() if (found := raw[name].find_one({"role": "home"})) is not None]
+    ((name, document),) = [
+        (name, found)
+        for name in raw.list_collection_names()
+        if (found := raw[name].find_one({"role": "home"})) is not None
+    ]
     raw[name].delete_one({"_id": document["_id"]})
     return lambda: raw[name].insert_one(document)
 
@@ -90,7 +104,9 @@ async def test_who_begins_anew_in_a_partition_that_is_just_forgotten_begins_at_z
 ) -> None:
     await _taken_out(store, raw)
     table = next(name for name in raw.list_collection_names() if name.endswith(SAMPLES.name))
-    listener.late = lambda: raw[table].insert_one({"_id": "begun", "tenant": HERE.tenant, "scope": HERE.scope, "type": "record", "generation": 0})
+    listener.late = lambda: raw[table].insert_one(
+        {"_id": "begun", "tenant": HERE.tenant, "scope": HERE.scope, "type": "record", "generation": 0}
+    )
     assert await other.forget_partitions([(HERE, 2)]) == 1
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
 

@@ -1,4 +1,6 @@
-"""A write that is under way when a generation is raised: refused by the server, or taken back by who brought it, or taken by the erasure's repeat."""
+"""A write that is under way when a generation is raised: refused by the server, or
+taken back by who brought it, or taken by the erasure's repeat.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,41 @@ from memory.adapters.mongo.batch import WriteBatch
 from memory.adapters.mongo.partitions import LEAVING
 from memory.adapters.mongo.store import MongoStore
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, key_of, live, one, put, record
+from memory.ports.contract.support import (
+    HERE,
+    asked,
+    delete,
+    done,
+    found,
+    hit_ids,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+)
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Record, Role, Tombstone
-from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Purge, Put, RaiseGeneration, Status, When, Write
+from memory.ports.writes import (
+    Absent,
+    Always,
+    Annotate,
+    AtVersion,
+    Newer,
+    Purge,
+    Put,
+    RaiseGeneration,
+    Status,
+    When,
+    Write,
+)
 from tests.support.mongo_servers import Mongo
 from tests.unit.adapters.mongo.conftest import BOTH, Held, Raw, directory_of, erased
 
 pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
 
 
-# -- one put ----------------------------------------------------------------------------------------------------------
+# -- one put ---------------------------------------------------------------------------
 
 CASES: dict[str, tuple[list[Write], When]] = {
     "absent": ([], Absent()),
@@ -74,11 +100,14 @@ async def test_a_put_of_a_record_as_large_as_the_store_takes_is_one_command_too(
     assert (await live(store)).body == large.body
 
 
-# -- several ----------------------------------------------------------------------------------------------------------
+# -- several ---------------------------------------------------------------------------
 
 
 def _several(*generations: int | None) -> list[Put]:
-    return [put(record(n, version=90, generation=generation), Newer()) for n, generation in enumerate(generations, 1)]
+    return [
+        put(record(n, version=90, generation=generation), Newer())
+        for n, generation in enumerate(generations, 1)
+    ]
 
 
 @pytest.mark.parametrize("standing", [(), (1, 2)], ids=["nothing there", "records there"])
@@ -98,13 +127,21 @@ async def test_writes_that_arrive_after_an_erasure_leave_nothing_of_the_erased_g
     assert (await live(other, 2)).generation == 1
 
 
-async def test_what_was_taken_back_lets_stand_what_stood_before(store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_taken_back_lets_stand_what_stood_before(
+    store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A generation may be raised by who erases nothing."""
     await done(store, put(record(1)), put(record(2)))
     stood = await store.get(SAMPLES, [key_of(1), key_of(2)])
     held = Held(monkeypatch, directory_of(store), "generations_now")
     late = asyncio.ensure_future(
-        store.apply([*_several(0, 0, 0), put(record(1, version=91, generation=0), Newer()), Annotate(SAMPLES, key_of(3), 90, tier="mid")])
+        store.apply(
+            [
+                *_several(0, 0, 0),
+                put(record(1, version=91, generation=0), Newer()),
+                Annotate(SAMPLES, key_of(3), 90, tier="mid"),
+            ]
+        )
     )
     await held.reached.wait()
     assert (await live(other, 2)).version == 90
@@ -116,7 +153,9 @@ async def test_what_was_taken_back_lets_stand_what_stood_before(store: MongoStor
     assert await other.get(SAMPLES, [key_of(1), key_of(2), key_of(3)]) == [*stood, None]
 
 
-async def test_what_an_erasure_has_taken_was_applied_before_it(store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_an_erasure_has_taken_was_applied_before_it(
+    store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = Held(monkeypatch, directory_of(store), "generations_now")
     late = asyncio.ensure_future(store.apply(_several(0, None)))
     await held.reached.wait()
@@ -132,7 +171,9 @@ async def test_a_call_that_raises_the_generation_itself_takes_nothing_back(store
     assert [(await live(store, n)).generation for n in (1, 2)] == [0, 0]
 
 
-async def test_an_edit_of_what_is_purged_meanwhile_makes_nothing_new(store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_edit_of_what_is_purged_meanwhile_makes_nothing_new(
+    store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await done(store, delete(1, version=5), delete(2, version=5))
     held = Held(monkeypatch, WriteBatch, "store")
     late = asyncio.ensure_future(store.apply([put(record(n, version=6), AtVersion(5)) for n in (1, 2)]))
@@ -143,10 +184,12 @@ async def test_an_edit_of_what_is_purged_meanwhile_makes_nothing_new(store: Mong
     assert await found(other, 1) is None
 
 
-# -- many at once, processes that die ---------------------------------------------------------------------------------
+# -- many at once, processes that die --------------------------------------------------
 
 
-async def test_of_many_writers_beside_many_raises_nothing_stands_that_was_erased(store: MongoStore, other: MongoStore) -> None:
+async def test_of_many_writers_beside_many_raises_nothing_stands_that_was_erased(
+    store: MongoStore, other: MongoStore
+) -> None:
     """One put a call and several, fresh ones and copies of what was read."""
     stop = asyncio.Event()
     generation = 0
@@ -155,7 +198,9 @@ async def test_of_many_writers_beside_many_raises_nothing_stands_that_was_erased
         n = 1000 * worker
         while not stop.is_set():
             carried = generation if n % 2 else None
-            writes = [put(record(n + i, version=2, generation=carried), Newer()) for i in range(1 if n % 3 else 3)]
+            writes = [
+                put(record(n + i, version=2, generation=carried), Newer()) for i in range(1 if n % 3 else 3)
+            ]
             await store.apply(writes)
             n += 5
 
@@ -202,7 +247,12 @@ async def test_what_a_process_brought_that_was_killed_before_it_looked_again_is_
     store: MongoStore, server: Mongo, database: str
 ) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", KILLED, server.url(database), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        KILLED,
+        server.url(database),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -218,11 +268,13 @@ async def test_what_a_process_brought_that_was_killed_before_it_looked_again_is_
     assert await store.delete_matching(older, 99) == 0
 
 
-# -- forgotten meanwhile ----------------------------------------------------------------------------------------------
+# -- forgotten meanwhile ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 2])
-async def test_whoever_writes_where_a_partition_is_about_to_be_forgotten_keeps_it(store: MongoStore, raw: Raw, count: int) -> None:
+async def test_whoever_writes_where_a_partition_is_about_to_be_forgotten_keeps_it(
+    store: MongoStore, raw: Raw, count: int
+) -> None:
     await erased(store)
     raw["memory_store.partitions"].update_one({}, {"$set": {LEAVING: "of one who forgets"}})
     outcomes = await done(store, *[put(record(n), Absent()) for n in range(count)])

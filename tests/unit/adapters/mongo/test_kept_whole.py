@@ -20,7 +20,9 @@ ELSEWHERE = Partition("acme", "user:bob")
 
 
 def _together(generation: int | None) -> list[Write]:
-    """A record of a partition whose generation is raised, among changes of every kind elsewhere."""
+    """A record of a partition whose generation is raised, among changes of every kind
+    elsewhere.
+    """
     return [
         put(record(10, ELSEWHERE, generation=0), Absent()),
         put(record(11, ELSEWHERE, version=90, generation=0), Newer()),
@@ -43,7 +45,9 @@ async def late(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> Held:
     return Held(monkeypatch, directory_of(store), "generations_now")
 
 
-async def test_of_a_call_with_a_record_of_an_erased_generation_nothing_is_kept(store: MongoStore, other: MongoStore, late: Held) -> None:
+async def test_of_a_call_with_a_record_of_an_erased_generation_nothing_is_kept(
+    store: MongoStore, other: MongoStore, late: Held
+) -> None:
     stood = await _standing(other)
     call = asyncio.ensure_future(store.apply(_together(0), together=True))
     await late.reached.wait()
@@ -56,7 +60,9 @@ async def test_of_a_call_with_a_record_of_an_erased_generation_nothing_is_kept(s
     assert await _standing(other) == stood
 
 
-async def test_a_call_of_fresh_records_is_done_again_under_the_new_generation(store: MongoStore, other: MongoStore, late: Held) -> None:
+async def test_a_call_of_fresh_records_is_done_again_under_the_new_generation(
+    store: MongoStore, other: MongoStore, late: Held
+) -> None:
     call = asyncio.ensure_future(store.apply(_together(None), together=True))
     await late.reached.wait()
     await done(other, RaiseGeneration(HERE))
@@ -67,7 +73,9 @@ async def test_a_call_of_fresh_records_is_done_again_under_the_new_generation(st
     assert (await live(other, 11, ELSEWHERE)).version == 91
 
 
-async def test_a_call_whose_records_the_erasure_has_taken_was_before_it(store: MongoStore, other: MongoStore, late: Held) -> None:
+async def test_a_call_whose_records_the_erasure_has_taken_was_before_it(
+    store: MongoStore, other: MongoStore, late: Held
+) -> None:
     call = asyncio.ensure_future(store.apply(_together(0), together=True))
     await late.reached.wait()
     await erased(other)

@@ -1,4 +1,6 @@
-"""MongoDB as platform teams run it: databases shared with other programs, URLs of theirs, replica sets named wrongly."""
+"""MongoDB as platform teams run it: databases shared with other programs, URLs of
+theirs, replica sets named wrongly.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ FOREIGN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("server", BOTH, indirect=True)
-async def test_documents_of_another_program_are_skipped_named_and_left(server: Mongo, raw: Raw, database: str) -> None:
+async def test_documents_of_another_program_are_skipped_named_and_left(
+    server: Mongo, raw: Raw, database: str
+) -> None:
     async with Memory(server.url(database)) as memory:
         entry = await memory.write("Ada likes tea", scope="user:ada")
         await memory.session("s", user="ada").append({"role": "user", "content": "tea"})
@@ -37,7 +41,11 @@ async def test_documents_of_another_program_are_skipped_named_and_left(server: M
         assert [e.id async for e in memory.entries.all()] == [entry.id]
         assert sum(tier.entries for tier in (await memory.admin.stats()).tiers) == 1
         (audit,) = await memory.admin.audit(repair=True)
-        assert [problem for problem in audit.problems if "4 documents in 'memory_entries' are not of this program" in problem]
+        assert [
+            problem
+            for problem in audit.problems
+            if "4 documents in 'memory_entries' are not of this program" in problem
+        ]
         assert (await memory.admin.sweep()).ran
 
         await memory.admin.erase("user:ada")
@@ -56,12 +64,16 @@ async def test_a_replica_set_named_wrongly_is_told_at_once(server: Mongo, databa
     assert time.monotonic() - begun < 60, "before the time limit"
 
 
-@pytest.mark.parametrize("said", ["w=majority", "w=majority&journal=true", "readPreference=primary&retryWrites=true"])
+@pytest.mark.parametrize(
+    "said", ["w=majority", "w=majority&journal=true", "readPreference=primary&retryWrites=true"]
+)
 def test_a_url_may_say_what_the_store_does_anyway(said: str) -> None:
     assert "majority" not in parse("m", f"mongodb://host/db?{said}", {}).uri
 
 
-@pytest.mark.parametrize("said", ["w=1", "w=0", "journal=false", "readPreference=secondary", "readConcernLevel=local"])
+@pytest.mark.parametrize(
+    "said", ["w=1", "w=0", "journal=false", "readPreference=secondary", "readConcernLevel=local"]
+)
 def test_a_url_may_not_say_otherwise(said: str) -> None:
     with pytest.raises(ConfigError, match=said.partition("=")[0]):
         parse("m", f"mongodb://host/db?{said}", {})

@@ -1,4 +1,6 @@
-"""What only a real server shows: injection, indexes in use, colliding upserts, settings read at open, damage, and callers that give up."""
+"""What only a real server shows: injection, indexes in use, colliding upserts, settings
+read at open, damage, and callers that give up.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,33 @@ from memory.adapters.mongo.store import MongoStore
 from memory.domain.errors import ConfigError
 from memory.domain.ids import derived_id
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
-from memory.ports.contract.support import HERE, T0, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
-from memory.ports.query import Eq, Everywhere, Filter, Has, In, Not, Order, Query, Tenant, decode_cursor, within
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    asked,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+)
+from memory.ports.query import (
+    Eq,
+    Everywhere,
+    Filter,
+    Has,
+    In,
+    Not,
+    Order,
+    Query,
+    Tenant,
+    decode_cursor,
+    within,
+)
 from memory.ports.record import Corrupt, Key, Partition, Record, Role
 from memory.ports.writes import Absent, Always, Newer, Put, Status
 from tests.support.mongo_servers import Mongo
@@ -25,10 +52,21 @@ from tests.unit.adapters.mongo.conftest import BOTH, Raw
 
 pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
 
-OPERATORS = ['{"$ne": 1}', "$where", "$gt", "{$ne: null}", "function() { return true }", "fields.type", "$$ROOT", "a.b", "\x00", "$literal"]
+OPERATORS = [
+    '{"$ne": 1}',
+    "$where",
+    "$gt",
+    "{$ne: null}",
+    "function() { return true }",
+    "fields.type",
+    "$$ROOT",
+    "a.b",
+    "\x00",
+    "$literal",
+]
 
 
-# -- text is text -----------------------------------------------------------------------------------------------------
+# -- text is text ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", OPERATORS)
@@ -47,8 +85,16 @@ async def test_operators_are_only_text_wherever_they_stand(store: MongoStore, te
     )
     await done(store, put(record(1, fields={"type": "plain"})), put(strange))
 
-    assert (await store.get(SAMPLES, [strange.key, Key("acme", strange.key.id), Key(text, id_of(1))]))[1:] == [None, None]
-    for part in (Eq("type", text), In("type", (text, "x")), Has("tags", text), Eq("tier", text), Not(Eq("type", "plain"))):
+    assert (await store.get(SAMPLES, [strange.key, Key("acme", strange.key.id), Key(text, id_of(1))]))[
+        1:
+    ] == [None, None]
+    for part in (
+        Eq("type", text),
+        In("type", (text, "x")),
+        Has("tags", text),
+        Eq("tier", text),
+        Not(Eq("type", "plain")),
+    ):
         assert await asked(store, Tenant(text), part) == [strange.key.id]
         assert await asked(store, within(HERE), part) == []
     await done(store, put(Record(strange.key, text, 2, T0, T0, body={text: text}), Newer()))
@@ -59,7 +105,7 @@ async def test_operators_are_only_text_wherever_they_stand(store: MongoStore, te
     await live(store, 1)
 
 
-# -- indexes ----------------------------------------------------------------------------------------------------------
+# -- indexes ---------------------------------------------------------------------------
 
 
 def _stages(plan: Any) -> list[tuple[str, str]]:
@@ -76,14 +122,22 @@ def _explained(raw: Raw, store: MongoStore, query: Query) -> list[tuple[str, str
     table = store._table(query.collection)
     wanted = table.conditions.query(query)
     if query.cursor is not None:
-        wanted = both(wanted, table.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
+        wanted = both(
+            wanted, table.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where)
+        )
     sort = table.conditions.ordering(query.order, query.where)
     found = {"find": table.name, "filter": wanted, "sort": sort, "limit": 21}
     return _stages(raw.command("explain", found, verbosity="queryPlanner")["queryPlanner"]["winningPlan"])
 
 
-async def test_the_newest_of_a_partition_come_from_an_index_in_order_on_every_page(store: MongoStore, raw: Raw) -> None:
-    await done(store, *[put(record(n)) for n in range(60)], *[put(record(n, Partition("acme", f"s{n}"))) for n in range(40)])
+async def test_the_newest_of_a_partition_come_from_an_index_in_order_on_every_page(
+    store: MongoStore, raw: Raw
+) -> None:
+    await done(
+        store,
+        *[put(record(n)) for n in range(60)],
+        *[put(record(n, Partition("acme", f"s{n}"))) for n in range(40)],
+    )
     query = Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)
     first = await store.query(query)
     second = Query(SAMPLES, within(HERE), order=query.order, limit=20, cursor=first.cursor)
@@ -93,13 +147,25 @@ async def test_the_newest_of_a_partition_come_from_an_index_in_order_on_every_pa
         assert not [stage for stage, _ in stages if stage in ("SORT", "COLLSCAN")]
 
 
-async def test_what_changed_last_of_a_tenant_comes_from_an_index_in_order_on_every_page(store: MongoStore, raw: Raw) -> None:
+async def test_what_changed_last_of_a_tenant_comes_from_an_index_in_order_on_every_page(
+    store: MongoStore, raw: Raw
+) -> None:
     await done(
-        store, *[put(record(n, Partition("acme", f"s{n % 7}"))) for n in range(60)], *[put(record(n, Partition("other", "s"))) for n in range(40)]
+        store,
+        *[put(record(n, Partition("acme", f"s{n % 7}"))) for n in range(60)],
+        *[put(record(n, Partition("other", "s"))) for n in range(40)],
     )
-    query = Query(SAMPLES, Tenant("acme"), order=(Order("updated_at", True),), limit=20, roles=frozenset({Role.HOME, Role.ARRIVING}))
+    query = Query(
+        SAMPLES,
+        Tenant("acme"),
+        order=(Order("updated_at", True),),
+        limit=20,
+        roles=frozenset({Role.HOME, Role.ARRIVING}),
+    )
     first = await store.query(query)
-    assert [row.key for row in first.records] == [key_of(n, Partition("acme", f"s{n % 7}")) for n in range(59, 39, -1)]
+    assert [row.key for row in first.records] == [
+        key_of(n, Partition("acme", f"s{n % 7}")) for n in range(59, 39, -1)
+    ]
     for page in (query, replace(query, cursor=first.cursor)):
         stages = _explained(raw, store, page)
         assert ("IXSCAN", "order_updated_at") in stages
@@ -107,7 +173,9 @@ async def test_what_changed_last_of_a_tenant_comes_from_an_index_in_order_on_eve
 
 
 @pytest.mark.parametrize("part", [None, Eq("tier", "mid")], ids=str)
-async def test_pages_over_everything_come_from_an_index_in_order(store: MongoStore, raw: Raw, part: Filter | None) -> None:
+async def test_pages_over_everything_come_from_an_index_in_order(
+    store: MongoStore, raw: Raw, part: Filter | None
+) -> None:
     """As maintenance asks for them."""
     records = [put(record(n, Partition(f"tenant {n % 3}", f"s{n % 5}"), tier="mid")) for n in range(200)]
     await done(store, *records)
@@ -128,16 +196,24 @@ async def test_pages_over_everything_come_from_an_index_in_order(store: MongoSto
     assert all(one["docsExamined"] <= 2 * 20 + 2 for one in asked)
 
 
-@pytest.mark.parametrize("where", [within(HERE), Tenant("acme"), within(HERE, Partition("acme", "other"))], ids=str)
+@pytest.mark.parametrize(
+    "where", [within(HERE), Tenant("acme"), within(HERE, Partition("acme", "other"))], ids=str
+)
 @pytest.mark.parametrize("part", [None, Eq("type", "common")], ids=str)
 async def test_a_question_about_a_place_is_not_answered_by_what_serves_everything(
     store: MongoStore, raw: Raw, where: Any, part: Filter | None
 ) -> None:
     """In a small scope of a large collection that would read nearly all of it."""
     fields = {"type": "common"}
-    await done(store, *[put(record(n, Partition(f"tenant {n}", "s"), fields=fields)) for n in range(300)], put(record(999, fields=fields)))
+    await done(
+        store,
+        *[put(record(n, Partition(f"tenant {n}", "s"), fields=fields)) for n in range(300)],
+        put(record(999, fields=fields)),
+    )
     for order in ((), (Order("id", True),), (Order("created_at"),)):
-        assert not {"everywhere", "passing"} & {index for _, index in _explained(raw, store, Query(SAMPLES, where, part, order, limit=20))}
+        assert not {"everywhere", "passing"} & {
+            index for _, index in _explained(raw, store, Query(SAMPLES, where, part, order, limit=20))
+        }
 
 
 BY_INDEX: list[tuple[Any, Filter, str]] = [
@@ -148,21 +224,41 @@ BY_INDEX: list[tuple[Any, Filter, str]] = [
 
 
 @pytest.mark.parametrize(("where", "part", "index"), BY_INDEX, ids=str)
-async def test_what_is_declared_as_indexed_is_found_by_its_index(store: MongoStore, raw: Raw, where: Any, part: Filter, index: str) -> None:
+async def test_what_is_declared_as_indexed_is_found_by_its_index(
+    store: MongoStore, raw: Raw, where: Any, part: Filter, index: str
+) -> None:
     fields = {"type": "common", "tags": ("common",)}
-    await done(store, *[put(record(n, fields=fields if n else {"type": "rare", "tags": ("rare",)})) for n in range(200)])
+    await done(
+        store,
+        *[put(record(n, fields=fields if n else {"type": "rare", "tags": ("rare",)})) for n in range(200)],
+    )
     assert ("IXSCAN", index) in _explained(raw, store, Query(SAMPLES, where, part))
 
 
-async def test_words_are_found_by_their_index_and_lengths_are_summed_without_reading_records(store: MongoStore, raw: Raw) -> None:
+async def test_words_are_found_by_their_index_and_lengths_are_summed_without_reading_records(
+    store: MongoStore, raw: Raw
+) -> None:
     await done(store, *[put(record(n, texts={"content": f"word{n} common"})) for n in range(200)])
-    there = {"tenant": {"$eq": "acme"}, "scope": {"$eq": HERE.scope}, "type": {"$eq": "record"}, "role": {"$eq": "home"}}
+    there = {
+        "tenant": {"$eq": "acme"},
+        "scope": {"$eq": HERE.scope},
+        "type": {"$eq": "record"},
+        "role": {"$eq": "home"},
+    }
     found_ = {"find": "memory_samples", "filter": {**there, "stems": {"$in": ["word7"]}}}
-    assert ("IXSCAN", "stems") in _stages(raw.command("explain", found_, verbosity="queryPlanner")["queryPlanner"]["winningPlan"])
+    assert ("IXSCAN", "stems") in _stages(
+        raw.command("explain", found_, verbosity="queryPlanner")["queryPlanner"]["winningPlan"]
+    )
     summed = [{"$match": there}, {"$group": {"_id": None, "n": {"$sum": 1}, "words": {"$sum": "$length"}}}]
     stages = [
         stage
-        for stage, _ in _stages(raw.command("explain", {"aggregate": "memory_samples", "pipeline": summed, "cursor": {}}, verbosity="queryPlanner"))
+        for stage, _ in _stages(
+            raw.command(
+                "explain",
+                {"aggregate": "memory_samples", "pipeline": summed, "cursor": {}},
+                verbosity="queryPlanner",
+            )
+        )
     ]
     assert "IXSCAN" in stages
     assert "FETCH" not in stages
@@ -171,10 +267,13 @@ async def test_words_are_found_by_their_index_and_lengths_are_summed_without_rea
 async def test_every_index_begins_with_the_tenant_or_serves_maintenance(store: MongoStore, raw: Raw) -> None:
     for collection in DECLARED:
         for name, index in raw[f"memory_{collection.name}"].index_information().items():
-            assert name in ("_id_", "passing", "owing", "expires", "discarded", "everywhere", "age") or index["key"][0][0] == "tenant"
+            assert (
+                name in ("_id_", "passing", "owing", "expires", "discarded", "everywhere", "age")
+                or index["key"][0][0] == "tenant"
+            )
 
 
-# -- at once ----------------------------------------------------------------------------------------------------------
+# -- at once ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("when", [Newer(), Always()], ids=str)
@@ -195,9 +294,13 @@ async def test_batches_that_meet_on_the_same_keys_give_each_key_one_winner(store
         assert dict((await live(store, n)).body) == {"by": winners[0]}
 
 
-async def test_a_caller_that_gives_up_leaves_the_connections_and_transactions_clean(store: MongoStore) -> None:
+async def test_a_caller_that_gives_up_leaves_the_connections_and_transactions_clean(
+    store: MongoStore,
+) -> None:
     for turn in range(30):
-        call = asyncio.ensure_future(store.apply([put(record(n, version=turn + 1), Newer()) for n in range(5)]))
+        call = asyncio.ensure_future(
+            store.apply([put(record(n, version=turn + 1), Newer()) for n in range(5)])
+        )
         for _ in range(turn):
             await asyncio.sleep(0)
         call.cancel()
@@ -206,10 +309,12 @@ async def test_a_caller_that_gives_up_leaves_the_connections_and_transactions_cl
     await store.close()
 
 
-# -- limits -----------------------------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------
 
 
-async def test_a_record_over_what_a_document_holds_is_rejected_and_its_neighbours_are_kept(store: MongoStore) -> None:
+async def test_a_record_over_what_a_document_holds_is_rejected_and_its_neighbours_are_kept(
+    store: MongoStore,
+) -> None:
     whole = record(2, body={"said": "y" * (8 * 2**20 - 2_000)})
     many_tags = record(3, fields={"tags": ("",) * 1_500_000})
     outcomes = await store.apply([put(record(1)), put(whole), put(many_tags), put(record(4))])
@@ -233,10 +338,12 @@ async def test_text_that_is_no_text_is_rejected_by_name(store: MongoStore) -> No
     assert await store.get(SAMPLES, [Key(half, id_of(1))]) == [None]
 
 
-# -- damage -----------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------
 
 
-async def test_a_damaged_document_is_quarantined_with_a_copy_that_erasure_reaches(store: MongoStore, raw: Raw) -> None:
+async def test_a_damaged_document_is_quarantined_with_a_copy_that_erasure_reaches(
+    store: MongoStore, raw: Raw
+) -> None:
     await done(store, *[put(record(n, texts={"content": "lantern"}, body={"said": n})) for n in range(3)])
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": '{"said":9}'}})
 
@@ -252,15 +359,26 @@ async def test_a_damaged_document_is_quarantined_with_a_copy_that_erasure_reache
     assert raw["memory_store.quarantine"].count_documents({}) == 0
 
 
-async def test_a_document_of_which_nothing_is_left_is_corrupt_and_raises_nothing(store: MongoStore, raw: Raw) -> None:
+async def test_a_document_of_which_nothing_is_left_is_corrupt_and_raises_nothing(
+    store: MongoStore, raw: Raw
+) -> None:
     await done(store, *[put(record(n)) for n in range(4)])
-    changes: list[dict[str, Any]] = [{"$unset": {"version": ""}}, {"$set": {"fields": 5}}, {"$set": {"created_at": "x", "checksum": None}}]
+    changes: list[dict[str, Any]] = [
+        {"$unset": {"version": ""}},
+        {"$set": {"fields": 5}},
+        {"$set": {"created_at": "x", "checksum": None}},
+    ]
     for n, change in enumerate(changes):
         raw["memory_samples"].update_one({"id": id_of(n)}, change)
-    assert [isinstance(s, Corrupt) for s in await store.get(SAMPLES, [key_of(n) for n in range(4)])] == [True, True, True, False]
+    assert [isinstance(s, Corrupt) for s in await store.get(SAMPLES, [key_of(n) for n in range(4)])] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
-# -- what is found at open --------------------------------------------------------------------------------------------
+# -- what is found at open -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("other", "advice"), [(SCHEMA + 1, "upgrade"), (SCHEMA - 1, "export")])
@@ -273,7 +391,9 @@ async def test_data_of_another_layout_is_refused_by_name(
     assert not (await store.check()).ok
 
 
-async def test_a_collection_that_takes_twins_for_one_is_refused(build: Callable[[], MongoStore], raw: Raw) -> None:
+async def test_a_collection_that_takes_twins_for_one_is_refused(
+    build: Callable[[], MongoStore], raw: Raw
+) -> None:
     raw.create_collection("memory_samples", collation={"locale": "en", "strength": 1})
     with pytest.raises(ConfigError, match="memory_samples"):
         await build().open(DECLARED)
@@ -289,7 +409,9 @@ async def test_prefixes_keep_stores_of_one_database_apart(build: Callable[..., M
     await other.close()
 
 
-async def test_many_processes_may_open_an_empty_database_at_once(build: Callable[..., MongoStore], raw: Raw) -> None:
+async def test_many_processes_may_open_an_empty_database_at_once(
+    build: Callable[..., MongoStore], raw: Raw
+) -> None:
     stores = [build() for _ in range(4)]
     await asyncio.gather(*(store.open(DECLARED) for store in stores))
     await done(stores[0], put(record(1), collection=PLAIN))
@@ -307,8 +429,24 @@ async def test_check_says_what_the_server_is(store: MongoStore, server: Mongo) -
 
 
 async def test_a_person_who_opens_the_database_can_read_it(store: MongoStore, raw: Raw) -> None:
-    await done(store, put(record(1, fields={"type": "fact", "tags": ("a",), "confidence": 0.5}, texts={"title": "A lantern"}, role=Role.HOME)))
-    document = raw["memory_samples"].find_one({"tenant": "acme", "scope": HERE.scope, "fields.type": "fact", "fields.confidence": {"$gt": 0.4}})
+    await done(
+        store,
+        put(
+            record(
+                1,
+                fields={"type": "fact", "tags": ("a",), "confidence": 0.5},
+                texts={"title": "A lantern"},
+                role=Role.HOME,
+            )
+        ),
+    )
+    document = raw["memory_samples"].find_one(
+        {"tenant": "acme", "scope": HERE.scope, "fields.type": "fact", "fields.confidence": {"$gt": 0.4}}
+    )
     assert document is not None
-    assert (document["texts"], document["fields"]["tags"], document["role"]) == ({"title": "A lantern"}, ["a"], "home")
+    assert (document["texts"], document["fields"]["tags"], document["role"]) == (
+        {"title": "A lantern"},
+        ["a"],
+        "home",
+    )
     assert T0 + timedelta(seconds=1) == record(1).created_at

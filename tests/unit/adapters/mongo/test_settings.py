@@ -25,7 +25,9 @@ def careless() -> Iterator[Mongo]:
     server.stop()
 
 
-async def test_a_server_without_a_journal_is_used_but_not_called_durable(careless: Mongo, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_without_a_journal_is_used_but_not_called_durable(
+    careless: Mongo, caplog: pytest.LogCaptureFixture
+) -> None:
     store = MongoStore(careless.url())
     with caplog.at_level(logging.WARNING):
         await store.open(DECLARED)

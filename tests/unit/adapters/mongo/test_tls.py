@@ -1,4 +1,6 @@
-"""TLS: the server's certificate is checked against the CA that the URL names, and its host name too."""
+"""TLS: the server's certificate is checked against the CA that the URL names, and its
+host name too.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,21 @@ from tests.unit.adapters.mongo.conftest import ALONE
 
 pytestmark = [
     *ALONE,
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="the command 'openssl', which makes the certificate, is not here"),
+    pytest.mark.skipif(
+        shutil.which("openssl") is None,
+        reason="the command 'openssl', which makes the certificate, is not here",
+    ),
 ]
 
 
-TLS = ("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", "/given/both.pem", "--tlsCAFile", "/given/cert.pem")
+TLS = (
+    "--tlsMode",
+    "requireTLS",
+    "--tlsCertificateKeyFile",
+    "/given/both.pem",
+    "--tlsCAFile",
+    "/given/cert.pem",
+)
 PASSWORDS_WILL_DO = "--tlsAllowConnectionsWithoutCertificates"
 
 
@@ -40,16 +52,27 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
 
     def shakes_hands(port: int) -> None:
         context = ssl.create_default_context(cafile=str(certificate))
-        with socket.create_connection(("localhost", port), timeout=2) as bare, context.wrap_socket(bare, server_hostname="localhost"):
+        with (
+            socket.create_connection(("localhost", port), timeout=2) as bare,
+            context.wrap_socket(bare, server_hostname="localhost"),
+        ):
             pass
 
-    server = Server("mongo", shakes_hands, lambda port: ("mongod", "--port", str(port), *TLS, PASSWORDS_WILL_DO), folder=folder)
+    server = Server(
+        "mongo",
+        shakes_hands,
+        lambda port: ("mongod", "--port", str(port), *TLS, PASSWORDS_WILL_DO),
+        folder=folder,
+    )
     yield server, certificate
     server.stop()
 
 
 def store(host: str, port: int, patience: float, **asked_for: str) -> MongoStore:
-    return MongoStore(f"mongodb://{host}:{port}/tls?{'&'.join(f'{name}={quote(value)}' for name, value in asked_for.items())}", timeout=patience)
+    return MongoStore(
+        f"mongodb://{host}:{port}/tls?{'&'.join(f'{name}={quote(value)}' for name, value in asked_for.items())}",
+        timeout=patience,
+    )
 
 
 async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Server, Path]) -> None:
@@ -64,7 +87,9 @@ async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Serv
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"], ids=["unknown certificate", "another host name"])
-async def test_a_certificate_that_proves_nothing_is_refused(certified: tuple[Server, Path], host: str) -> None:
+async def test_a_certificate_that_proves_nothing_is_refused(
+    certified: tuple[Server, Path], host: str
+) -> None:
     server, certificate = certified
     named = {} if host == "localhost" else {"tlsCAFile": str(certificate)}
     with pytest.raises(StoreUnavailable, match="tlsCAFile"):

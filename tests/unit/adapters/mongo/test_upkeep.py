@@ -17,7 +17,18 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, one, put, record
 from memory.ports.query import Eq, Everywhere, Filter, Order, Query, encode_cursor, within
 from memory.ports.record import Corrupt, Key, Role, Tombstone
-from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Purge, RaiseGeneration, Status, When, Write
+from memory.ports.writes import (
+    Absent,
+    Always,
+    AtVersion,
+    Delete,
+    Newer,
+    Purge,
+    RaiseGeneration,
+    Status,
+    When,
+    Write,
+)
 from tests.unit.adapters.mongo.conftest import BOTH, Raw
 
 pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
@@ -48,7 +59,9 @@ async def test_a_damaged_record_that_was_written_anew_leaves_no_copy_once_it_is_
     assert raw["memory_store.quarantine"].count_documents({}) == 0
 
 
-async def test_a_copy_made_of_what_is_deleted_meanwhile_does_not_stay(store: MongoStore, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_made_of_what_is_deleted_meanwhile_does_not_stay(
+    store: MongoStore, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await done(store, put(record(1)))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
     copies = store._ready().quarantine.copies
@@ -111,7 +124,9 @@ async def test_what_maintenance_asks_for_everywhere_reads_only_what_it_finds(
     ],
     ids=lambda w: type(w).__name__,
 )
-async def test_what_no_document_holds_fails_its_write_and_not_the_call(store: MongoStore, write: Write) -> None:
+async def test_what_no_document_holds_fails_its_write_and_not_the_call(
+    store: MongoStore, write: Write
+) -> None:
     await done(store, put(record(1)))
     before = await found(store)
     alone = await one(store, write)
@@ -124,7 +139,9 @@ async def test_what_no_document_holds_fails_its_write_and_not_the_call(store: Mo
 
 
 @pytest.mark.parametrize("damaged", [{"created_at": "no moment"}, {"fields": "none"}], ids=str)
-async def test_pages_over_everything_go_past_a_damaged_value_that_they_are_sorted_by(store: MongoStore, raw: Raw, damaged: dict[str, object]) -> None:
+async def test_pages_over_everything_go_past_a_damaged_value_that_they_are_sorted_by(
+    store: MongoStore, raw: Raw, damaged: dict[str, object]
+) -> None:
     await done(store, *[put(record(n)) for n in range(10)])
     raw["memory_samples"].update_one({"id": id_of(3)}, {"$set": damaged})
     order = (Order("created_at"), Order("type"))
@@ -136,7 +153,16 @@ async def test_pages_over_everything_go_past_a_damaged_value_that_they_are_sorte
 
 async def test_an_unmanageable_number_in_a_condition_is_refused_as_ours(store: MongoStore) -> None:
     with pytest.raises(InvalidInput, match="cursor"):
-        await store.query(Query(SAMPLES, within(HERE), Eq("version", 1), (Order("version"),), 1, encode_cursor([2**70], id_of(1))))
+        await store.query(
+            Query(
+                SAMPLES,
+                within(HERE),
+                Eq("version", 1),
+                (Order("version"),),
+                1,
+                encode_cursor([2**70], id_of(1)),
+            )
+        )
 
 
 async def _by_key(store: MongoStore) -> None:
@@ -163,7 +189,9 @@ async def test_a_document_whose_tenant_is_damaged_is_corrupt_and_can_be_deleted(
 
 
 @pytest.mark.parametrize("when", [Newer(), Always()], ids=str)
-async def test_a_document_whose_tenant_is_damaged_is_repaired_by_what_is_written_in_its_place(store: MongoStore, raw: Raw, when: When) -> None:
+async def test_a_document_whose_tenant_is_damaged_is_repaired_by_what_is_written_in_its_place(
+    store: MongoStore, raw: Raw, when: When
+) -> None:
     await done(store, put(record(1)))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"tenant": "acmf"}})
     refused = await one(store, put(record(1, version=5), Absent()))

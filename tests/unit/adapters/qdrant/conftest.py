@@ -43,7 +43,9 @@ async def edge(folder: Path) -> AsyncIterator[QdrantStore]:
 async def either(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[QdrantStore]:
     """A store on each engine in turn."""
     edge = request.param == "qdrant_edge"
-    opened = QdrantStore(f"qdrant+edge:///{edge_folders.begun(folder, DECLARED)}" if edge else "qdrant://:memory:")
+    opened = QdrantStore(
+        f"qdrant+edge:///{edge_folders.begun(folder, DECLARED)}" if edge else "qdrant://:memory:"
+    )
     await opened.open(DECLARED)
     yield opened
     await opened.close()

@@ -20,13 +20,19 @@ async def _as_earlier_releases_wrote(store: QdrantStore, n: int) -> None:
     """Without the number of words."""
     point = record_point("samples", key_of(n))
     before = (await store._engine.retrieve([point]))[point]
-    earlier: dict[str, Any] = {name: value for name, value in before.items() if name not in ("length", "token", "lineage")}
+    earlier: dict[str, Any] = {
+        name: value for name, value in before.items() if name not in ("length", "token", "lineage")
+    }
     assert await store._engine.commit([Change(point, before, earlier)]) == set()
 
 
-async def test_statistics_are_right_also_of_what_has_no_number_of_words_until_an_audit_gives_it_one(either: QdrantStore) -> None:
+async def test_statistics_are_right_also_of_what_has_no_number_of_words_until_an_audit_gives_it_one(
+    either: QdrantStore,
+) -> None:
     said = ["lantern", "lantern", "lantern", "lantern harbour", "harbour lantern", ""]
-    await done(either, *[put(record(n, texts={"content": text} if text else {})) for n, text in enumerate(said)])
+    await done(
+        either, *[put(record(n, texts={"content": text} if text else {})) for n, text in enumerate(said)]
+    )
     assert (await either.candidates(ASKED)).statistics == FOUND
     for n in (0, 3, 5):
         await _as_earlier_releases_wrote(either, n)

@@ -1,4 +1,6 @@
-"""Payloads: their form is pinned, any change of a value shows, and ranks sort as ids do."""
+"""Payloads: their form is pinned, any change of a value shows, and ranks sort as ids
+do.
+"""
 
 from __future__ import annotations
 
@@ -77,10 +79,14 @@ PINNED: dict[str, Any] = {
 
 
 def test_the_form_of_a_payload_is_pinned() -> None:
-    """What is on disks out there must be read for good: a new form takes a new schema number, and this stays readable."""
+    """What is on disks out there must be read for good: a new form takes a new schema
+    number, and this stays readable.
+    """
     assert payload_of(SAMPLES, row_of(SAMPLES, WHOLE)) == PINNED
     assert stored_in(SAMPLES, PINNED) == WHOLE
-    assert stored_in(SAMPLES, {name: value for name, value in PINNED.items() if name != "length"}) == WHOLE, "as earlier releases wrote it"
+    assert stored_in(SAMPLES, {name: value for name, value in PINNED.items() if name != "length"}) == WHOLE, (
+        "as earlier releases wrote it"
+    )
     assert record_point("samples", WHOLE.key) == "42b010c7-2099-8b07-bb2b-4af50d738a75"
     assert generation_point(WHOLE.partition) == "47af676d-2a60-8fab-8b01-74aa50d78a98"
 
@@ -103,7 +109,11 @@ def test_fields_declared_later_leave_old_checksums_right() -> None:
     assert stored_in(SAMPLES, payload_of(older, row_of(older, plain))) == plain
 
 
-@pytest.mark.parametrize("standing", [Mark(WHOLE.key, "s", 3, "long", (), AT), Tombstone(WHOLE.key, 3, (Owed("x", "x"),), {"d": 1}, None)], ids=repr)
+@pytest.mark.parametrize(
+    "standing",
+    [Mark(WHOLE.key, "s", 3, "long", (), AT), Tombstone(WHOLE.key, 3, (Owed("x", "x"),), {"d": 1}, None)],
+    ids=repr,
+)
 def test_marks_and_tombstones_come_back(standing: Mark | Tombstone) -> None:
     payload = payload_of(SAMPLES, row_of(SAMPLES, standing))
     assert stored_in(SAMPLES, payload) == standing
@@ -118,7 +128,9 @@ def test_ranks_sort_as_ids_do(ids: list[str]) -> None:
 
 
 def test_ranks_tell_most_ids_of_an_import_apart() -> None:
-    """Two thousand records, sixteen milliseconds each: what falls together has to be read together."""
+    """Two thousand records, sixteen milliseconds each: what falls together has to be
+    read together.
+    """
     start = 1_714_979_289_000_000
     ranks = [rank(new_id("acme", "user:ann", start + n * 16_000)) for n in range(2000)]
     assert len(set(ranks)) > 1000

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from memory.adapters.qdrant import adapter
-from memory.adapters.qdrant.config import EDGE_CLAIMS, LOCAL_CLAIMS, SERVER_CLAIMS, EdgeConfig, ServerConfig, parse
+from memory.adapters.qdrant.config import (
+    EDGE_CLAIMS,
+    LOCAL_CLAIMS,
+    SERVER_CLAIMS,
+    EdgeConfig,
+    ServerConfig,
+    parse,
+)
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import ConfigError
 
@@ -23,10 +30,16 @@ KEY = "kept-to-ourselves"
         ("qdrant+edge:memory/edge", EdgeConfig(Path("memory/edge").absolute())),
         ("qdrant+edge:///var/memory", EdgeConfig(Path("/var/memory"))),
         ("qdrant+edge:////var/memory", EdgeConfig(Path("/var/memory"))),
-        ("qdrant:///var/my%20memory?log_bytes=2000000&reserve_bytes=0", EdgeConfig(Path("/var/my memory"), 2_000_000, 0)),
+        (
+            "qdrant:///var/my%20memory?log_bytes=2000000&reserve_bytes=0",
+            EdgeConfig(Path("/var/my memory"), 2_000_000, 0),
+        ),
         ("qdrant://db.example", ServerConfig("db.example")),
         ("qdrants://db.example:443/qdrant", ServerConfig("db.example", 443, True, "qdrant")),
-        ("qdrant://[::1]:7000?https=true&collection=agents", ServerConfig("::1", 7000, True, collection="agents")),
+        (
+            "qdrant://[::1]:7000?https=true&collection=agents",
+            ServerConfig("::1", 7000, True, collection="agents"),
+        ),
         ("qdrant://:memory:", ServerConfig(None)),
         (
             f"qdrant://h?api_key={KEY}&timeout=3&shard_key=eu&shard_number=2&replication_factor=3&write_consistency_factor=2&exact=yes",
@@ -39,7 +52,9 @@ def test_urls_say_where_and_how(url: str, config: object) -> None:
 
 
 def test_options_apart_from_the_url_count_as_well() -> None:
-    assert parse("q", "qdrant://h?timeout=3", {"timeout": 3.0, "exact": True}) == ServerConfig("h", timeout=3, exact=True)
+    assert parse("q", "qdrant://h?timeout=3", {"timeout": 3.0, "exact": True}) == ServerConfig(
+        "h", timeout=3, exact=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,9 +92,13 @@ def test_a_key_is_in_no_repr() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "claims"), [("qdrant+edge:///x", EDGE_CLAIMS), ("qdrant://h", SERVER_CLAIMS), ("qdrant://:memory:", LOCAL_CLAIMS)], ids=str
+    ("url", "claims"),
+    [("qdrant+edge:///x", EDGE_CLAIMS), ("qdrant://h", SERVER_CLAIMS), ("qdrant://:memory:", LOCAL_CLAIMS)],
+    ids=str,
 )
-def test_claims_follow_from_the_url_before_anything_is_opened(url: str, claims: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_follow_from_the_url_before_anything_is_opened(
+    url: str, claims: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert adapter.build("q", url, {}).capabilities == claims
     assert list(tmp_path.iterdir()) == []

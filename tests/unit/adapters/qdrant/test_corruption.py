@@ -1,4 +1,6 @@
-"""Damage: a record that is not as it was written is answered as corrupt, its neighbours are served, erasure reaches it."""
+"""Damage: a record that is not as it was written is answered as corrupt, its neighbours
+are served, erasure reaches it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,19 @@ from memory.adapters.qdrant.keys import generation_point, record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import CorruptRecord, StoreFull
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import (
+    HERE,
+    asked,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+)
 from memory.ports.query import Eq, Near, Order, Query, Search, within
 from memory.ports.record import Corrupt, Tombstone, pack_vector
 from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration, Status
@@ -34,7 +48,13 @@ async def _damage(store: QdrantStore, point: str, **values: Any) -> None:
 
 
 async def _three(store: QdrantStore) -> None:
-    await done(store, *[put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), fields={"type": "a"})) for n in (1, 2, 3)])
+    await done(
+        store,
+        *[
+            put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), fields={"type": "a"}))
+            for n in (1, 2, 3)
+        ],
+    )
     await _damage(store, record_point("samples", key_of(2)), body='{"not":"said"}')
 
 
@@ -79,9 +99,11 @@ async def test_what_was_met_is_in_quarantine_where_it_stands(either: QdrantStore
     else:
         assert (await either.audit()).damaged == (f"samples {id_of(2)} of tenant acme",)
     after = (await either._engine.retrieve([point]))[point]
-    assert {name: value for name, value in after.items() if name not in ("quarantined", "token", "lineage")} == {
-        name: value for name, value in before.items() if name not in ("token", "lineage")
-    }, "as it was, for people to look at"
+    assert {
+        name: value for name, value in after.items() if name not in ("quarantined", "token", "lineage")
+    } == {name: value for name, value in before.items() if name not in ("token", "lineage")}, (
+        "as it was, for people to look at"
+    )
     assert (await either.check()).quarantined == 1
     assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
     await done(either, put(record(2, version=2, texts={"content": "lantern"}), Newer()))
@@ -93,10 +115,15 @@ async def test_what_another_release_may_have_written_is_left_as_it_is(either: Qd
     await _damage(either, record_point("samples", key_of(2)), schema=99)
     assert isinstance(await found(either, 2), Corrupt)
     assert (await either.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(2),)
-    assert ((await either.check()).quarantined, (await either.audit()).damaged) == (0, (f"samples {id_of(2)} of tenant acme",))
+    assert ((await either.check()).quarantined, (await either.audit()).damaged) == (
+        0,
+        (f"samples {id_of(2)} of tenant acme",),
+    )
 
 
-async def test_what_cannot_be_quarantined_now_is_still_not_served(either: QdrantStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_quarantined_now_is_still_not_served(
+    either: QdrantStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await _three(either)
 
     async def full(changes: Sequence[Change]) -> set[str]:
@@ -112,7 +139,9 @@ async def test_what_cannot_be_quarantined_now_is_still_not_served(either: Qdrant
 async def test_a_payload_of_another_key_is_not_served(either: QdrantStore) -> None:
     await done(either, put(record(1)))
     engine: Any = either._engine
-    payload = (await engine.retrieve([record_point("samples", key_of(1))]))[record_point("samples", key_of(1))]
+    payload = (await engine.retrieve([record_point("samples", key_of(1))]))[
+        record_point("samples", key_of(1))
+    ]
     await done(either, put(record(2)))
     await _damage(either, record_point("samples", key_of(2)), **payload)
     assert isinstance(await found(either, 2), Corrupt)
@@ -138,11 +167,22 @@ def _flip(page: Path, chance: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(drawn(6, 1)))
 @pytest.mark.thorough
 async def test_flipped_bits_make_corrupt_records_and_never_wrong_ones(folder: Path, seed: int) -> None:
-    """Some of the payloads cannot even be unpacked any more: Edge then fails whole calls, and the adapter must not."""
+    """Some of the payloads cannot even be unpacked any more: Edge then fails whole
+    calls, and the adapter must not.
+    """
     chance = random.Random(seed)  # noqa: S311
     store = QdrantStore(f"qdrant+edge:///{folder}")
     await store.open(DECLARED)
-    wrote = [record(n, body={"n": n, "text": "x" * 300}, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), generation=0) for n in range(50)]
+    wrote = [
+        record(
+            n,
+            body={"n": n, "text": "x" * 300},
+            texts={"content": "lantern"},
+            vector=pack_vector([1.0, n]),
+            generation=0,
+        )
+        for n in range(50)
+    ]
     await done(store, *[put(r) for r in wrote])
     await store.close()
     _flip(next(folder.glob("shard/segments/*/payload_storage/page_0.dat")), chance)  # noqa: ASYNC240
@@ -160,7 +200,9 @@ async def test_flipped_bits_make_corrupt_records_and_never_wrong_ones(folder: Pa
             assert list(page.records) == sound
             assert len(page.corrupt) == len(damaged)
         assert {r.key.id for r in sound} <= await hit_ids(store, "lantern")
-        assert len(await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 60))) >= len(sound)
+        assert len(
+            await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 60))
+        ) >= len(sound)
         await done(store, put(replace(damaged[0], version=5), Newer()))
         assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 50
         page = await store.query(Query(SAMPLES, within(HERE)))

@@ -49,8 +49,12 @@ def _at(n: int) -> bytes:
     return pack_vector([math.cos(n / 1000), math.sin(n / 1000)])
 
 
-async def test_a_second_opener_is_told_who_has_the_folder_and_what_to_do(edge: QdrantStore, folder: Path) -> None:
-    with pytest.raises(StoreUnavailable, match=f"this process {os.getpid()} on .* since .*one opener.*qdrant://host") as caught:
+async def test_a_second_opener_is_told_who_has_the_folder_and_what_to_do(
+    edge: QdrantStore, folder: Path
+) -> None:
+    with pytest.raises(
+        StoreUnavailable, match=f"this process {os.getpid()} on .* since .*one opener.*qdrant://host"
+    ) as caught:
         await _store(folder).open(DECLARED)
     assert caught.value.store == "second"
     await done(edge, put(record()))
@@ -62,7 +66,9 @@ async def test_another_process_is_told_too(edge: QdrantStore, folder: Path) -> N
         from memory.adapters.qdrant.store import QdrantStore
         asyncio.run(QdrantStore("qdrant+edge:///{folder}").open(()))
     """
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", textwrap.dedent(code), stderr=subprocess.PIPE)
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", textwrap.dedent(code), stderr=subprocess.PIPE
+    )
     _, said = await child.communicate()
     assert child.returncode == 1
     assert f"is open in process {os.getpid()} on " in said.decode()
@@ -96,7 +102,9 @@ async def test_a_failed_open_lets_go_of_the_folder_and_can_be_repeated(folder: P
 
 
 async def test_a_disk_without_room_is_refused_before_edge_dies_of_it(small_disk: Path) -> None:
-    """On a full disk the system kills the process that runs Edge. This disk has three megabytes."""
+    """On a full disk the system kills the process that runs Edge. This disk has three
+    megabytes.
+    """
     store = _store(small_disk / "edge")
     with pytest.raises(StoreFull, match="reserve_bytes"):
         await store.open(DECLARED)
@@ -104,7 +112,9 @@ async def test_a_disk_without_room_is_refused_before_edge_dies_of_it(small_disk:
         await store.open(DECLARED)
 
 
-async def test_writes_stop_before_the_disk_is_full_and_reads_go_on(edge: QdrantStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_stop_before_the_disk_is_full_and_reads_go_on(
+    edge: QdrantStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await done(edge, put(record(1)))
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=100 * 2**20))
     with pytest.raises(StoreFull, match="reserve_bytes"):
@@ -114,7 +124,9 @@ async def test_writes_stop_before_the_disk_is_full_and_reads_go_on(edge: QdrantS
     await done(edge, put(record(2)))
 
 
-async def test_what_only_deletes_may_use_half_of_the_reserve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_only_deletes_may_use_half_of_the_reserve(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = _store(folder)
     await store.open(DECLARED)
     await done(store, put(record(1)), put(record(2)))
@@ -135,7 +147,14 @@ async def test_the_log_is_cut_when_it_is_long(folder: Path) -> None:
     store = _store(folder, log_bytes=4 * 2**20)
     await store.open(DECLARED)
     for n in range(60):
-        await done(store, put(record(n, body={"x": "y" * 100_000}, texts={"content": "lantern"}, vector=pack_vector([1.0, n]))))
+        await done(
+            store,
+            put(
+                record(
+                    n, body={"x": "y" * 100_000}, texts={"content": "lantern"}, vector=pack_vector([1.0, n])
+                )
+            ),
+        )
     assert len(await hit_ids(store, "lantern")) == 50
     assert dict((await live(store, 3)).body) == {"x": "y" * 100_000}
     await store.close()

@@ -1,4 +1,6 @@
-"""A process that holds the folder is killed while it writes: what it was told is kept is there afterwards."""
+"""A process that holds the folder is killed while it writes: what it was told is kept
+is there afterwards.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,11 @@ WRITER = """
 def _written_until_killed(folder: Path) -> int:
     """The number of the last batch that the writer was told is kept."""
     last = -1
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(WRITER.format(folder=folder))], stdout=subprocess.PIPE, text=True) as writer:
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER.format(folder=folder))],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
         assert writer.stdout is not None
         for line in writer.stdout:
             last = int(line)

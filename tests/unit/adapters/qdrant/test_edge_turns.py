@@ -1,4 +1,6 @@
-"""Calls on one folder that others have a turn amid: what is read, decided on and changed stays one thing; closing waits for it."""
+"""Calls on one folder that others have a turn amid: what is read, decided on and
+changed stays one thing; closing waits for it.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,23 @@ MANY = 40
 async def test_of_batches_at_once_exactly_one_creates_each_record(edge: QdrantStore) -> None:
     batches = [[put(record(n, body={"by": caller}), Absent()) for n in range(MANY)] for caller in range(5)]
     outcomes = await asyncio.gather(*(edge.apply(batch) for batch in batches))
-    applied = Counter(n for batch in outcomes for n, outcome in enumerate(batch) if outcome.status is Status.APPLIED)
+    applied = Counter(
+        n for batch in outcomes for n, outcome in enumerate(batch) if outcome.status is Status.APPLIED
+    )
     assert applied == Counter(range(MANY))
 
 
 async def test_an_erasure_and_a_batch_at_once_leave_no_record_that_stood_before(edge: QdrantStore) -> None:
     await edge.apply([put(record(n), Absent()) for n in range(MANY)])
     changing = [put(record(n, version=2), AtVersion(1)) for n in range(MANY)]
-    outcomes, deleted = await asyncio.gather(edge.apply(changing), edge.delete_matching(Query(SAMPLES, within(HERE)), 10))
+    outcomes, deleted = await asyncio.gather(
+        edge.apply(changing), edge.delete_matching(Query(SAMPLES, within(HERE)), 10)
+    )
     assert deleted == MANY
     assert len({outcome.status for outcome in outcomes}) == 1
-    assert all(isinstance(stored, Tombstone) for stored in await edge.get(SAMPLES, [key_of(n) for n in range(MANY)]))
+    assert all(
+        isinstance(stored, Tombstone) for stored in await edge.get(SAMPLES, [key_of(n) for n in range(MANY)])
+    )
 
 
 async def test_closing_amid_a_batch_waits_for_it(folder: Path) -> None:
@@ -46,7 +54,9 @@ async def test_closing_amid_a_batch_waits_for_it(folder: Path) -> None:
     await store.close()
     assert all(outcome.applied for outcome in await writing)
     await store.open(DECLARED)
-    assert all(isinstance(stored, Record) for stored in await store.get(SAMPLES, [key_of(n) for n in range(MANY)]))
+    assert all(
+        isinstance(stored, Record) for stored in await store.get(SAMPLES, [key_of(n) for n in range(MANY)])
+    )
     await store.close()
 
 
@@ -55,7 +65,9 @@ async def test_closing_amid_a_reading_waits_for_it(folder: Path) -> None:
     await store.open(DECLARED)
     for start in range(0, 1_200, 400):
         await store.apply([put(record(n), Newer()) for n in range(start, start + 400)])
-    reading = asyncio.create_task(store.query(Query(SAMPLES, within(HERE), order=(Order("type"),), limit=100)))
+    reading = asyncio.create_task(
+        store.query(Query(SAMPLES, within(HERE), order=(Order("type"),), limit=100))
+    )
     for _ in range(20):
         await asyncio.sleep(0)
     assert not reading.done()

@@ -1,6 +1,8 @@
-"""Several clients of one server that get in between each other's calls. The server is the client's local mode, whose every call is made to wait.
+"""Several clients of one server that get in between each other's calls. The server is
+the client's local mode, whose every call is made to wait.
 
-What is proved is the protocol of `client` and `applying`; that a real server compares and writes in one step is its own promise.
+What is proved is the protocol of `client` and `applying`; that a real server compares
+and writes in one step is its own promise.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ async def _clients(count: int, seed: int = 0) -> list[QdrantStore]:
 @pytest.mark.parametrize("seed", range(drawn(4, 1)))
 async def test_of_many_clients_that_create_one_record_exactly_one_wins(seed: int) -> None:
     stores = await _clients(WRITERS, seed)
-    outcomes = await asyncio.gather(*(one(s, put(record(version=n + 1, body={"by": n}), Absent())) for n, s in enumerate(stores)))
+    outcomes = await asyncio.gather(
+        *(one(s, put(record(version=n + 1, body={"by": n}), Absent())) for n, s in enumerate(stores))
+    )
     winners = [n for n, o in enumerate(outcomes) if o.applied]
     assert len(winners) == 1
     assert dict((await live(stores[0])).body) == {"by": winners[0]}
@@ -75,7 +79,15 @@ async def test_no_increment_of_many_clients_is_lost(seed: int) -> None:
         for _ in range(2):
             while True:
                 now = await live(store)
-                if (await one(store, put(record(version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version)))).applied:
+                if (
+                    await one(
+                        store,
+                        put(
+                            record(version=now.version + 1, body={"n": now.body["n"] + 1}),
+                            AtVersion(now.version),
+                        ),
+                    )
+                ).applied:
                     break
 
     await asyncio.gather(*map(increment, stores))
@@ -92,14 +104,18 @@ async def test_generations_raised_by_many_clients_are_each_given_once(seed: int)
 
 @pytest.mark.parametrize("seed", range(drawn(12, 1)))
 async def test_what_was_written_before_an_erasure_does_not_stand_after_it(seed: int) -> None:
-    """Records of the old generation on their way while the generation is raised and the partition erased."""
+    """Records of the old generation on their way while the generation is raised and the
+    partition erased.
+    """
     writer, eraser = await _clients(2, seed)
 
     async def erase() -> None:
         await done(eraser, RaiseGeneration(HERE))
         await eraser.delete_matching(Query(SAMPLES, within(HERE), roles=frozenset(Role)), 50)
 
-    writes = [one(writer, put(record(n, generation=0, texts={"content": "secret"}), Newer())) for n in range(12)]
+    writes = [
+        one(writer, put(record(n, generation=0, texts={"content": "secret"}), Newer())) for n in range(12)
+    ]
     outcomes, _ = await asyncio.gather(asyncio.gather(*writes), erase())
     assert {o.status for o in outcomes} <= {Status.APPLIED, Status.REJECTED}
     assert (await eraser.query(Query(SAMPLES, within(HERE), roles=frozenset(Role)))).records == ()
@@ -109,7 +125,10 @@ async def test_what_was_written_before_an_erasure_does_not_stand_after_it(seed: 
 @pytest.mark.parametrize("seed", range(drawn(6, 1)))
 async def test_a_write_and_a_deletion_at_once_leave_what_the_later_version_says(seed: int) -> None:
     stores = await _clients(6, seed)
-    writes: list[Write] = [delete(version=100), *[put(record(version=n + 1, body={"n": n}), Newer()) for n in range(5)]]
+    writes: list[Write] = [
+        delete(version=100),
+        *[put(record(version=n + 1, body={"n": n}), Newer()) for n in range(5)],
+    ]
     await asyncio.gather(*(one(s, w) for s, w in zip(stores, writes, strict=True)))
     assert not isinstance((await stores[0].get(SAMPLES, [key_of(1)]))[0], Record)
 
@@ -136,11 +155,15 @@ async def test_batches_of_many_clients_keep_each_write_apart() -> None:
     assert [r.key.id for r in page.records] == [id_of(n) for n in range(30)]
 
 
-async def test_a_write_that_so_many_others_wrote_over_that_nobody_can_tell_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_so_many_others_wrote_over_that_nobody_can_tell_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("memory.adapters.qdrant.client.LINEAGE", 1)
     stores = await _clients(12, 3)
     await done(stores[0], put(record()))
-    outcomes = await asyncio.gather(*(one(s, put(record(version=n + 2))) for n, s in enumerate(stores)), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(one(s, put(record(version=n + 2))) for n, s in enumerate(stores)), return_exceptions=True
+    )
     assert {type(o) for o in outcomes if isinstance(o, BaseException)} <= {StoreTimeout}
 
 
@@ -156,7 +179,9 @@ class Counted:
         return getattr(self._client, name)
 
 
-async def test_repeating_an_erasure_of_a_hundred_partitions_is_one_look_and_one_write_where_a_late_record_stands() -> None:
+async def test_repeating_an_erasure_of_a_hundred_partitions_is_one_look_and_one_write_where_a_late_record_stands() -> (
+    None
+):
     client = Counted(AsyncQdrantClient(":memory:"))
     store = QdrantStore("qdrant://:memory:", client=client)
     await store.open(DECLARED)
@@ -167,8 +192,13 @@ async def test_repeating_an_erasure_of_a_hundred_partitions_is_one_look_and_one_
     assert client.calls == {"scroll": 1}
 
     late = put(record(1, places[7], generation=0))
-    await done(store, late, RaiseGeneration(places[7]), put(record(2, places[7])))  # as it stands where its writer died before it looked again
+    await done(
+        store, late, RaiseGeneration(places[7]), put(record(2, places[7]))
+    )  # as it stands where its writer died before it looked again
     client.calls.clear()
     assert await store.delete_matching(erased, 50) == 1
     assert client.calls == {"scroll": 1, "batch_update_points": 1, "retrieve": 1}
-    assert [type(s) for s in await store.get(SAMPLES, [key_of(1, places[7]), key_of(2, places[7])])] == [Tombstone, Record]
+    assert [type(s) for s in await store.get(SAMPLES, [key_of(1, places[7]), key_of(2, places[7])])] == [
+        Tombstone,
+        Record,
+    ]

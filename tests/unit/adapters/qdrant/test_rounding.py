@@ -1,4 +1,6 @@
-"""The engine's own real numbers may be neighbours of those that were stored: nobody sees it."""
+"""The engine's own real numbers may be neighbours of those that were stored: nobody
+sees it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from memory.ports.query import MAX_LIMIT, Eq, Filter, Ge, Gt, Le, Lt, Not, Order
 from tests.unit.adapters.qdrant.conftest import ENGINES
 
 COUNTED = Collection("numbered", (Field("number", FieldType.INTEGER, indexed=True),))
-WHOLE = [sign * number for sign in (1, -1) for number in (2**63 - 1, 2**63 - 2, 2**63 - 513, 2**63 - 1025, 2**53 + 1, 2**53, 7)] + [0, -(2**63)]
+WHOLE = [
+    sign * number
+    for sign in (1, -1)
+    for number in (2**63 - 1, 2**63 - 2, 2**63 - 513, 2**63 - 1025, 2**53 + 1, 2**53, 7)
+] + [0, -(2**63)]
 MEASURED = Collection("measured", (Field("share", FieldType.REAL, indexed=True),))
 CENTRES = (0.0, 0.3, -0.3, 1e308, -1e308, 5e-324, 1e-300, 0.9786634085115272)
 COUNT = 10
@@ -43,10 +49,15 @@ VALUES = [value for centre in CENTRES for value in _neighbours(centre)]
 
 @pytest_asyncio.fixture(params=ENGINES)
 async def astray(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[QdrantStore]:
-    """A store of close numbers whose engine has each of them a few doubles off, in an order of its own."""
+    """A store of close numbers whose engine has each of them a few doubles off, in an
+    order of its own.
+    """
     store = QdrantStore(f"qdrant+edge:///{folder}" if request.param == "qdrant_edge" else "qdrant://:memory:")
     await store.open([MEASURED])
-    await done(store, *[put(record(n, fields={"share": value}), collection=MEASURED) for n, value in enumerate(VALUES)])
+    await done(
+        store,
+        *[put(record(n, fields={"share": value}), collection=MEASURED) for n, value in enumerate(VALUES)],
+    )
     chance = random.Random(5)  # noqa: S311
     for n, value in enumerate(VALUES):
         off = value
@@ -69,11 +80,15 @@ async def _set(store: QdrantStore, point: str, payload: dict[str, object]) -> No
 
 
 async def _found(store: QdrantStore, part: Filter) -> list[str]:
-    return [r.key.id for r in (await store.query(Query(MEASURED, within(HERE), part, limit=MAX_LIMIT))).records]
+    return [
+        r.key.id for r in (await store.query(Query(MEASURED, within(HERE), part, limit=MAX_LIMIT))).records
+    ]
 
 
 async def test_what_is_handed_back_is_what_was_written(astray: QdrantStore) -> None:
-    assert [repr((await live(astray, n, collection=MEASURED)).fields["share"]) for n in range(len(VALUES))] == [repr(v) for v in VALUES]
+    assert [
+        repr((await live(astray, n, collection=MEASURED)).fields["share"]) for n in range(len(VALUES))
+    ] == [repr(v) for v in VALUES]
 
 
 @pytest.mark.thorough
@@ -97,33 +112,55 @@ async def test_filters_decide_on_what_was_written(astray: QdrantStore) -> None:
 async def test_filters_decide_on_whole_numbers_up_to_the_last_there_is(engine: str, folder: Path) -> None:
     store = QdrantStore(f"qdrant+edge:///{folder}" if engine == "qdrant_edge" else "qdrant://:memory:")
     await store.open([COUNTED])
-    await done(store, *[put(record(n, fields={"number": number}), collection=COUNTED) for n, number in enumerate(WHOLE)])
+    await done(
+        store,
+        *[put(record(n, fields={"number": number}), collection=COUNTED) for n, number in enumerate(WHOLE)],
+    )
     for value in WHOLE:
         wanted: list[tuple[Filter, list[bool]]] = [
-            *((kind("number", value), [holds(n, value) for n in WHOLE]) for kind, holds in COMPARISONS.items()),
-            *((Not(kind("number", value)), [not holds(n, value) for n in WHOLE]) for kind, holds in COMPARISONS.items()),
+            *(
+                (kind("number", value), [holds(n, value) for n in WHOLE])
+                for kind, holds in COMPARISONS.items()
+            ),
+            *(
+                (Not(kind("number", value)), [not holds(n, value) for n in WHOLE])
+                for kind, holds in COMPARISONS.items()
+            ),
         ]
         for part, holding in wanted:
             found = await store.query(Query(COUNTED, within(HERE), part, limit=MAX_LIMIT))
-            assert [r.key.id for r in found.records] == [id_of(n) for n, held in enumerate(holding) if held], part
+            assert [r.key.id for r in found.records] == [
+                id_of(n) for n, held in enumerate(holding) if held
+            ], part
     await store.close()
 
 
-COMPARISONS: dict[type[Lt | Le | Gt | Ge], Callable[[int, int], bool]] = {Lt: operator.lt, Le: operator.le, Gt: operator.gt, Ge: operator.ge}
+COMPARISONS: dict[type[Lt | Le | Gt | Ge], Callable[[int, int], bool]] = {
+    Lt: operator.lt,
+    Le: operator.le,
+    Gt: operator.gt,
+    Ge: operator.ge,
+}
 
 
 @pytest.mark.parametrize("descending", [False, True])
 async def test_pages_walk_what_was_written(astray: QdrantStore, descending: bool) -> None:
-    """Three at a time, so that pages end among numbers that the engine has in another order."""
+    """Three at a time, so that pages end among numbers that the engine has in another
+    order.
+    """
     seen: list[str] = []
     cursor = None
     while True:
-        page = await astray.query(Query(MEASURED, within(HERE), order=(Order("share", descending),), limit=3, cursor=cursor))
+        page = await astray.query(
+            Query(MEASURED, within(HERE), order=(Order("share", descending),), limit=3, cursor=cursor)
+        )
         seen += [r.key.id for r in page.records]
         cursor = page.cursor
         if cursor is None:
             break
-    assert seen == [id_of(n) for n in sorted(range(len(VALUES)), key=lambda n: (VALUES[n], id_of(n)), reverse=descending)]
+    assert seen == [
+        id_of(n) for n in sorted(range(len(VALUES)), key=lambda n: (VALUES[n], id_of(n)), reverse=descending)
+    ]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.lists(st.booleans(), max_size=50))
@@ -137,7 +174,11 @@ def test_what_lies_within_some_doubles_is_within_the_bounds(number: float, steps
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_bounds_of_whole_numbers_let_in_what_is_rounded_to_them(number: int) -> None:
-    assert bound_beyond(number, FieldType.INTEGER, False) <= float(number) <= bound_beyond(number, FieldType.INTEGER, True)
+    assert (
+        bound_beyond(number, FieldType.INTEGER, False)
+        <= float(number)
+        <= bound_beyond(number, FieldType.INTEGER, True)
+    )
     if abs(number) < 2**53:
         assert bound_beyond(number, FieldType.INTEGER, True) == number
 

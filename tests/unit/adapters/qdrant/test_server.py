@@ -1,4 +1,6 @@
-"""A real Qdrant server that freezes, dies and comes back, and many clients of it. The contract on it is in `tests/contract`."""
+"""A real Qdrant server that freezes, dies and comes back, and many clients of it. The
+contract on it is in `tests/contract`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from tests.support import servers
 from tests.support.servers import Server
 
 WHY_NOT = servers.missing("qdrant")
-pytestmark = [pytest.mark.server, pytest.mark.backend("qdrant_server"), pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.backend("qdrant_server"),
+    pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or ""),
+]
 _NAMES = itertools.count()
 
 
@@ -39,7 +45,9 @@ async def store(server: Server) -> AsyncIterator[QdrantStore]:
     await opened.close()
 
 
-async def test_a_frozen_server_is_a_timeout_and_serves_again_when_it_wakes(store: QdrantStore, server: Server) -> None:
+async def test_a_frozen_server_is_a_timeout_and_serves_again_when_it_wakes(
+    store: QdrantStore, server: Server
+) -> None:
     await done(store, put(record()))
     server.freeze()
     try:
@@ -53,7 +61,9 @@ async def test_a_frozen_server_is_a_timeout_and_serves_again_when_it_wakes(store
     assert (await live(store)).key.id == id_of(1)
 
 
-async def test_what_a_server_acknowledged_before_it_died_is_there_when_it_is_back(store: QdrantStore, server: Server) -> None:
+async def test_what_a_server_acknowledged_before_it_died_is_there_when_it_is_back(
+    store: QdrantStore, server: Server
+) -> None:
     await done(store, *[put(record(n)) for n in range(20)])
     server.kill()
     try:
@@ -71,10 +81,14 @@ async def test_sixty_four_clients_write_at_once(server: Server) -> None:
     for store in stores:
         await store.open(DECLARED)
     try:
-        created = await asyncio.gather(*(one(s, put(record(version=n + 1), Absent())) for n, s in enumerate(stores)))
+        created = await asyncio.gather(
+            *(one(s, put(record(version=n + 1), Absent())) for n, s in enumerate(stores))
+        )
         assert sum(o.applied for o in created) == 1
         version = (await live(stores[0])).version
-        changed = await asyncio.gather(*(one(s, put(record(version=version + n + 1), AtVersion(version))) for n, s in enumerate(stores)))
+        changed = await asyncio.gather(
+            *(one(s, put(record(version=version + n + 1), AtVersion(version))) for n, s in enumerate(stores))
+        )
         assert sum(o.applied for o in changed) == 1
         raised = await asyncio.gather(*(one(s, RaiseGeneration(HERE)) for s in stores))
         assert sorted(o.number or 0 for o in raised) == list(range(1, 65))

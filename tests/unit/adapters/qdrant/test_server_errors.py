@@ -1,4 +1,6 @@
-"""A server that is dead, frozen, too slow, too old, or refuses: each is a failure of its kind, in time, and never shows the key."""
+"""A server that is dead, frozen, too slow, too old, or refuses: each is a failure of
+its kind, in time, and never shows the key.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from memory.adapters.qdrant.client_errors import Unconfirmed, translate_client
 from memory.adapters.qdrant.store import QdrantStore
-from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.domain.errors import (
+    ConfigError,
+    InvalidInput,
+    StoreError,
+    StoreFull,
+    StoreTimeout,
+    StoreUnavailable,
+)
 from memory.ports.contract.collections import DECLARED
 
 pytestmark = pytest.mark.backend("qdrant_local")
@@ -67,7 +76,11 @@ def _answering(status: int, body: object) -> Serve:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         said = json.dumps(body).encode()
-        writer.write(b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (status, len(said)) + said)
+        writer.write(
+            b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            % (status, len(said))
+            + said
+        )
         await writer.drain()
 
     return serve
@@ -114,7 +127,14 @@ async def test_a_server_too_old_to_keep_conditions_is_refused(version: str) -> N
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(401, StoreError), (403, StoreError), (429, StoreUnavailable), (503, StoreUnavailable), (504, StoreTimeout), (500, StoreError)],
+    [
+        (401, StoreError),
+        (403, StoreError),
+        (429, StoreUnavailable),
+        (503, StoreUnavailable),
+        (504, StoreTimeout),
+        (500, StoreError),
+    ],
 )
 async def test_refusals_are_told_apart(status: int, kind: type[StoreError]) -> None:
     async with _server(_answering(status, {"status": {"error": "no"}})) as port:
@@ -127,7 +147,9 @@ async def test_an_answer_that_is_no_answer_is_an_error() -> None:
 
 
 def _response(status: int, said: str) -> UnexpectedResponse:
-    return UnexpectedResponse(status, "reason", json.dumps({"status": {"error": said}}).encode(), httpx.Headers({"api-key": KEY}))
+    return UnexpectedResponse(
+        status, "reason", json.dumps({"status": {"error": said}}).encode(), httpx.Headers({"api-key": KEY})
+    )
 
 
 @pytest.mark.parametrize(

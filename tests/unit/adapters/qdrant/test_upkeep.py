@@ -1,4 +1,6 @@
-"""Upkeep: what is derived from records is made anew where it differs, partitions in which nothing stands are forgotten, and room is given back."""
+"""Upkeep: what is derived from records is made anew where it differs, partitions in
+which nothing stands are forgotten, and room is given back.
+"""
 
 from __future__ import annotations
 
@@ -41,35 +43,57 @@ from tests.support.depth import drawn
 EVERYBODY = (HERE, ELSEWHERE, FOREIGN)
 
 
-async def _tamper(store: QdrantStore, n: int, payload: dict[str, Any] | None = None, vectors: Vectors | None = None) -> None:
+async def _tamper(
+    store: QdrantStore, n: int, payload: dict[str, Any] | None = None, vectors: Vectors | None = None
+) -> None:
     """Change what is derived of the n-th record, and nothing that its checksum covers."""
     point = record_point("samples", key_of(n))
     before = (await store._engine.retrieve([point]))[point]
-    assert await store._engine.commit([Change(point, before, {**before, **(payload or {})}, vectors)]) == set()
+    assert (
+        await store._engine.commit([Change(point, before, {**before, **(payload or {})}, vectors)]) == set()
+    )
 
 
 @pytest.mark.parametrize(
     "others",
-    [{"a": 1, "b": "x"}, {"a": 1.0, "b": "x"}, {"a": True, "b": "x"}, {"a": [1, {"c": 1.0}], "b": "y"}, {"a": None}, {"b": "x", "z": 0}, {}],
+    [
+        {"a": 1, "b": "x"},
+        {"a": 1.0, "b": "x"},
+        {"a": True, "b": "x"},
+        {"a": [1, {"c": 1.0}], "b": "y"},
+        {"a": None},
+        {"b": "x", "z": 0},
+        {},
+    ],
     ids=repr,
 )
-async def test_a_payload_written_beside_the_same_vectors_is_all_that_stands_there(either: QdrantStore, others: dict[str, Any]) -> None:
+async def test_a_payload_written_beside_the_same_vectors_is_all_that_stands_there(
+    either: QdrantStore, others: dict[str, Any]
+) -> None:
     await done(either, put(record(vector=pack_vector([1.0, 0.0]))))
     point = record_point("samples", key_of(1))
     (first,) = (await either._engine.retrieve([point])).values()
     own = {name: value for name, value in first.items() if name not in ("token", "lineage")}
     payload = own
-    for more in ({"a": 1, "b": "x"}, others, {"a": [1, {"c": 1}], "b": "x"}, others, {"a": [1, {"c": 1}], "b": "x", "c": 5}):
+    for more in (
+        {"a": 1, "b": "x"},
+        others,
+        {"a": [1, {"c": 1}], "b": "x"},
+        others,
+        {"a": [1, {"c": 1}], "b": "x", "c": 5},
+    ):
         (before,) = (await either._engine.retrieve([point])).values()
         payload = {**own, **more}
         assert await either._engine.commit([Change(point, before, payload)]) == set()
         (now,) = (await either._engine.retrieve([point])).values()
-        assert repr(sorted((n, v) for n, v in now.items() if n not in ("token", "lineage"))) == repr(sorted(payload.items()))
+        assert repr(sorted((n, v) for n, v in now.items() if n not in ("token", "lineage"))) == repr(
+            sorted(payload.items())
+        )
     (whole, *_), _ = await either._engine.whole(10)
     assert whole.vectors
 
 
-# -- audit ------------------------------------------------------------------------------------------------------------
+# -- audit -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(drawn(2, 1)))
@@ -94,13 +118,23 @@ DAMAGE: dict[str, tuple[dict[str, Any] | None, Vectors | None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_what_is_derived_wrongly_is_told_and_made_anew_on_request(either: QdrantStore, damage: str) -> None:
-    whole = record(1, texts={"content": "cormorant"}, vector=pack_vector([1.0, 0.0]), fields={"confidence": 0.8}, generation=0)
+async def test_what_is_derived_wrongly_is_told_and_made_anew_on_request(
+    either: QdrantStore, damage: str
+) -> None:
+    whole = record(
+        1,
+        texts={"content": "cormorant"},
+        vector=pack_vector([1.0, 0.0]),
+        fields={"confidence": 0.8},
+        generation=0,
+    )
     await done(either, put(whole), put(record(2, texts={"content": "lantern"})))
     await _tamper(either, 1, *DAMAGE[damage])
 
     told = await either.audit()
-    assert (told.checked, len(told.problems)) == (2, len((await either.audit()).problems)), "without repair nothing is changed"
+    assert (told.checked, len(told.problems)) == (2, len((await either.audit()).problems)), (
+        "without repair nothing is changed"
+    )
     assert told.problems
     assert all(id_of(1) in problem for problem in told.problems)
     assert "cormorant" not in repr(told)
@@ -136,14 +170,19 @@ async def test_a_record_at_anothers_point_is_told_and_left_alone(either: QdrantS
     """It may be the only copy."""
     await done(either, put(record(1, texts={"content": "cormorant"})))
     payload = (await either._engine.retrieve([record_point("samples", key_of(1))])).popitem()[1]
-    astray = Change(record_point("samples", key_of(2)), None, {k: v for k, v in payload.items() if k not in ("token", "lineage")}, Vectors())
+    astray = Change(
+        record_point("samples", key_of(2)),
+        None,
+        {k: v for k, v in payload.items() if k not in ("token", "lineage")},
+        Vectors(),
+    )
     await either._engine.commit([astray])
     told = await either.audit(repair=True)
     assert told.problems == (f"samples {id_of(1)}: stands at another point than its own",)
     assert await either.audit() == told
 
 
-# -- partitions in which nothing stands -------------------------------------------------------------------------------
+# -- partitions in which nothing stands ------------------------------------------------
 
 
 async def _generation(store: QdrantStore, at: Partition) -> int | None:
@@ -151,7 +190,13 @@ async def _generation(store: QdrantStore, at: Partition) -> int | None:
 
 
 async def test_a_partition_that_died_is_idle_and_is_forgotten_at_its_generation(either: QdrantStore) -> None:
-    await done(either, put(record(1)), put(record(1, ELSEWHERE)), put(record(1, FOREIGN)), *[RaiseGeneration(at, 3) for at in EVERYBODY])
+    await done(
+        either,
+        put(record(1)),
+        put(record(1, ELSEWHERE)),
+        put(record(1, FOREIGN)),
+        *[RaiseGeneration(at, 3) for at in EVERYBODY],
+    )
     assert await either.idle_partitions() == []
     await either.delete_matching(Query(SAMPLES, within(HERE)), 50)
     await either.delete_matching(Query(SAMPLES, within(FOREIGN)), 50)
@@ -182,8 +227,12 @@ async def test_records_of_any_collection_and_marks_hold_a_partition(either: Qdra
 
 async def test_idle_partitions_are_found_among_many_in_use(edge: QdrantStore) -> None:
     at = [Partition("acme", f"session:{n}") for n in range(450)]
-    await done(edge, *[RaiseGeneration(p, 1) for p in at], *[put(record(1, p)) for n, p in enumerate(at) if n % 3])
-    assert sorted(p for p, _ in await edge.idle_partitions()) == sorted(p for n, p in enumerate(at) if not n % 3)
+    await done(
+        edge, *[RaiseGeneration(p, 1) for p in at], *[put(record(1, p)) for n, p in enumerate(at) if n % 3]
+    )
+    assert sorted(p for p, _ in await edge.idle_partitions()) == sorted(
+        p for n, p in enumerate(at) if not n % 3
+    )
 
 
 async def _clients() -> tuple[QdrantStore, QdrantStore]:
@@ -194,8 +243,12 @@ async def _clients() -> tuple[QdrantStore, QdrantStore]:
     return stores
 
 
-def _before_commit(store: QdrantStore, meanwhile: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, when the store has decided and is about to write, something else happens first."""
+def _before_commit(
+    store: QdrantStore, meanwhile: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, when the store has decided and is about to write, something else happens
+    first.
+    """
     commit = store._engine.commit
 
     async def late(changes: Sequence[Change], *asked: Any) -> set[str]:
@@ -207,7 +260,9 @@ def _before_commit(store: QdrantStore, meanwhile: Callable[[], Awaitable[object]
 
 
 @pytest.mark.backend("qdrant_local")
-async def test_a_generation_that_is_about_to_be_forgotten_comes_back_where_a_record_was_written_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_generation_that_is_about_to_be_forgotten_comes_back_where_a_record_was_written_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     forgetting, writing = await _clients()
     await done(writing, RaiseGeneration(HERE, 3))
     _before_commit(forgetting, lambda: done(writing, put(record())), monkeypatch)
@@ -216,7 +271,9 @@ async def test_a_generation_that_is_about_to_be_forgotten_comes_back_where_a_rec
 
 
 @pytest.mark.backend("qdrant_local")
-async def test_a_record_on_its_way_while_its_generation_is_forgotten_is_of_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_on_its_way_while_its_generation_is_forgotten_is_of_the_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     forgetting, writing = await _clients()
     await done(writing, RaiseGeneration(HERE, 3))
     _before_commit(writing, lambda: forgetting.forget_partitions([(HERE, 3)]), monkeypatch)
@@ -224,11 +281,15 @@ async def test_a_record_on_its_way_while_its_generation_is_forgotten_is_of_the_n
     assert (await live(forgetting)).generation == await _generation(writing, HERE) == 0
 
 
-# -- room -------------------------------------------------------------------------------------------------------------
+# -- room ------------------------------------------------------------------------------
 
 
 def _readable(folder: Path, text: bytes) -> list[str]:
-    return [str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file() and text in file.read_bytes()]
+    return [
+        str(file.relative_to(folder))
+        for file in folder.rglob("*")
+        if file.is_file() and text in file.read_bytes()
+    ]
 
 
 def _names(folder: Path) -> list[str]:
@@ -242,11 +303,23 @@ async def _half_deleted(store: QdrantStore, count: int = 400) -> None:
         texts = [f"{'cormorant' if n % 2 else 'lantern'} {chance.random()}" for n in numbers]
         roles = [Role.CACHED if n % 4 == 3 else Role.HOME for n in numbers]
         puts = [
-            put(record(n, role=r, texts={"content": t}, body={"much": "x" * 8000}, vector=pack_vector([float(n + 1), 1.0])))
+            put(
+                record(
+                    n,
+                    role=r,
+                    texts={"content": t},
+                    body={"much": "x" * 8000},
+                    vector=pack_vector([float(n + 1), 1.0]),
+                )
+            )
             for n, t, r in zip(numbers, texts, roles, strict=True)
         ]
         await done(store, *puts, RaiseGeneration(HERE))
-    await done(store, *[delete(n) for n in range(1, count, 4)], *[Purge(SAMPLES, key_of(n), 1) for n in range(3, count, 4)])
+    await done(
+        store,
+        *[delete(n) for n in range(1, count, 4)],
+        *[Purge(SAMPLES, key_of(n), 1) for n in range(3, count, 4)],
+    )
 
 
 @pytest.mark.backend("qdrant_edge")
@@ -304,8 +377,12 @@ async def test_calls_and_closing_wait_for_a_vacuum(edge: QdrantStore) -> None:
 
 @pytest.mark.backend("qdrant_edge")
 @pytest.mark.parametrize("stopped", ["before", "between", "after"])
-async def test_a_vacuum_that_died_anywhere_leaves_a_whole_shard(edge: QdrantStore, folder: Path, stopped: str) -> None:
-    """Before the new shard is in its place, between its two renames, and before the old one is removed."""
+async def test_a_vacuum_that_died_anywhere_leaves_a_whole_shard(
+    edge: QdrantStore, folder: Path, stopped: str
+) -> None:
+    """Before the new shard is in its place, between its two renames, and before the old
+    one is removed.
+    """
     await _half_deleted(edge, 100)
     before = await edge.get(SAMPLES, [key_of(n) for n in range(100)])
     assert isinstance(edge._engine, EdgeEngine)
@@ -328,10 +405,14 @@ async def test_a_vacuum_that_died_anywhere_leaves_a_whole_shard(edge: QdrantStor
 
 
 @pytest.mark.backend("qdrant_edge")
-async def test_a_new_shard_that_cannot_take_its_place_leaves_the_old_one(edge: QdrantStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_shard_that_cannot_take_its_place_leaves_the_old_one(
+    edge: QdrantStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await _half_deleted(edge, 100)
     assert isinstance(edge._engine, EdgeEngine)
-    monkeypatch.setattr(edge._engine._folder, "new", edge._engine._folder.shard.parent / "elsewhere" / "shard")
+    monkeypatch.setattr(
+        edge._engine._folder, "new", edge._engine._folder.shard.parent / "elsewhere" / "shard"
+    )
     with pytest.raises(Exception, match="edge_rewrite failed"):
         await edge.vacuum()
     assert isinstance(await found(edge, 2), Record)

@@ -1,6 +1,8 @@
-"""What goes over the wire to a server, and what is made of its answers (`tests.support.qdrant_wire`).
+"""What goes over the wire to a server, and what is made of its answers
+(`tests.support.qdrant_wire`).
 
-What a server does with it is for `test_server.py`, and for the contract on `qdrant_server`.
+What a server does with it is for `test_server.py`, and for the contract on
+`qdrant_server`.
 """
 
 from __future__ import annotations
@@ -27,8 +29,39 @@ from memory.ports.candidates import Candidates
 from memory.ports.collections import FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, asked, delete, done, id_of, key_of, live, put, record, searched
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Near, Not, Or, Order, Query, Search, within
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    asked,
+    delete,
+    done,
+    id_of,
+    key_of,
+    live,
+    put,
+    record,
+    searched,
+)
+from memory.ports.query import (
+    And,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Near,
+    Not,
+    Or,
+    Order,
+    Query,
+    Search,
+    within,
+)
 from memory.ports.record import Partition, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration
@@ -47,7 +80,9 @@ def server() -> StandIn:
 
 @pytest_asyncio.fixture
 async def store(server: StandIn) -> AsyncIterator[QdrantStore]:
-    opened = server.store("qdrant://stand.in?shard_key=eu&replication_factor=2&write_consistency_factor=2&exact=true")
+    opened = server.store(
+        "qdrant://stand.in?shard_key=eu&replication_factor=2&write_consistency_factor=2&exact=true"
+    )
     await opened.open(DECLARED)
     yield opened
     await opened.close()
@@ -60,12 +95,18 @@ def _token(server: StandIn) -> str:
     return str(payload["token"])
 
 
-# -- what is sent -----------------------------------------------------------------------------------------------------
+# -- what is sent ----------------------------------------------------------------------
 
 
-async def test_the_collection_is_made_as_configured_with_a_tenants_index(server: StandIn, store: QdrantStore) -> None:
+async def test_the_collection_is_made_as_configured_with_a_tenants_index(
+    server: StandIn, store: QdrantStore
+) -> None:
     made = server.params or {}
-    assert (made["replication_factor"], made["write_consistency_factor"], made["sharding_method"]) == (2, 2, "custom")
+    assert (made["replication_factor"], made["write_consistency_factor"], made["sharding_method"]) == (
+        2,
+        2,
+        "custom",
+    )
     assert made["shard_number"] == 1
     assert made["sparse_vectors"] == {"words": {"modifier": "idf"}}
     assert server.shard_keys == ["eu"]
@@ -85,16 +126,22 @@ async def test_a_new_record_is_inserted_only_where_nothing_is(server: StandIn, s
 
 
 async def test_a_write_takes_three_requests(server: StandIn, store: QdrantStore) -> None:
-    """One that reads, one that writes, and one that tells whether the write was made and whether the generation is still the one read."""
+    """One that reads, one that writes, and one that tells whether the write was made
+    and whether the generation is still the one read.
+    """
     await done(store, put(record(1)))
     server.requests.clear()
     await done(store, put(record(2)))
     assert [request.path for request in server.requests] == ["/points", "/points/batch", "/points"]
-    assert server.requests[0].body["ids"] == sorted([record_point("samples", key_of(2)), generation_point(HERE)])
+    assert server.requests[0].body["ids"] == sorted(
+        [record_point("samples", key_of(2)), generation_point(HERE)]
+    )
     assert server.requests[2].body["ids"] == [record_point("samples", key_of(2)), generation_point(HERE)]
 
 
-async def test_whatever_changes_a_record_is_conditional_on_its_token(server: StandIn, store: QdrantStore) -> None:
+async def test_whatever_changes_a_record_is_conditional_on_its_token(
+    server: StandIn, store: QdrantStore
+) -> None:
     await done(store, put(record(role=Role.CACHED)))
 
     def still(token: str) -> dict[str, Any]:
@@ -115,7 +162,9 @@ async def test_whatever_changes_a_record_is_conditional_on_its_token(server: Sta
     assert server.operations()[0]["delete"] == {"filter": still(third), "shard_key": "eu"}
 
 
-async def test_searches_ask_for_the_partitions_own_statistics_and_one_replica(server: StandIn, store: QdrantStore) -> None:
+async def test_searches_ask_for_the_partitions_own_statistics_and_one_replica(
+    server: StandIn, store: QdrantStore
+) -> None:
     await done(store, put(record(texts={"content": "lantern"}, vector=pack_vector([1.0]))))
     assert len(await searched(store, "lantern", limit=5)) == 1
     (asked,) = server.asked("/points/query/batch")[-1]["searches"]
@@ -123,7 +172,9 @@ async def test_searches_ask_for_the_partitions_own_statistics_and_one_replica(se
     assert asked["filter"]["must"][0] == {"key": "partition", "match": {"value": "samples/4/acme/user:ann"}}
     assert asked["shard_key"] == "eu"
     assert len(await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([2.0])), 5))) == 1
-    assert not any("consistency" in request.parameters for request in server.requests), "a majority fails while one of two is away"
+    assert not any("consistency" in request.parameters for request in server.requests), (
+        "a majority fails while one of two is away"
+    )
 
 
 async def test_whole_bounds_are_sent_as_whole_numbers(server: StandIn, store: QdrantStore) -> None:
@@ -132,20 +183,32 @@ async def test_whole_bounds_are_sent_as_whole_numbers(server: StandIn, store: Qd
     for digits in (3, 15, 16, 17, 18):
         number = chance.randrange(10 ** (digits - 1), 10**digits) * chance.choice((1, -1))
         moment = T0 + timedelta(microseconds=abs(number) % 10**15)
-        for part in (Ge("number", number), Gt("number", number), Le("number", number), Lt("number", number), Ge("valid_from", moment)):
+        for part in (
+            Ge("number", number),
+            Gt("number", number),
+            Le("number", number),
+            Lt("number", number),
+            Ge("valid_from", moment),
+        ):
             server.requests.clear()
             await store.query(Query(SAMPLES, within(HERE), part, order=(Order("valid_from"),)))
             sent = b"".join(request.sent for request in server.requests)
             assert b'"range"' in sent
             assert not re.search(rb"\d\.0\b", sent), sent
-    await done(store, *[put(record(n, fields={"valid_from": T0 + timedelta(microseconds=n)})) for n in range(3)])
+    await done(
+        store, *[put(record(n, fields={"valid_from": T0 + timedelta(microseconds=n)})) for n in range(3)]
+    )
     page = await store.query(Query(SAMPLES, within(HERE), order=(Order("valid_from"),), limit=2))
-    rest = await store.query(Query(SAMPLES, within(HERE), order=(Order("valid_from"),), limit=2, cursor=page.cursor))
+    rest = await store.query(
+        Query(SAMPLES, within(HERE), order=(Order("valid_from"),), limit=2, cursor=page.cursor)
+    )
     assert isinstance(server.asked("/points/scroll")[-1]["order_by"]["start_from"], int)
     assert [r.key for r in rest.records] == [key_of(2)]
 
 
-async def test_a_bound_of_real_numbers_has_room_for_one_that_is_read_one_step_off(server: StandIn, store: QdrantStore) -> None:
+async def test_a_bound_of_real_numbers_has_room_for_one_that_is_read_one_step_off(
+    server: StandIn, store: QdrantStore
+) -> None:
     await done(store, put(record(1, fields={"confidence": 0.1234567890123456})))
     await store.query(Query(SAMPLES, within(HERE), Ge("confidence", 0.1234567890123456)))
     (bound,) = re.findall(rb'"gte":([\d.e-]+)', server.requests[-1].sent)
@@ -164,7 +227,9 @@ _VALUES: dict[FieldType, Any] = {
 
 
 def _filters() -> Iterator[Filter]:
-    """Each field of the collection and of the system, compared in each way that suits it."""
+    """Each field of the collection and of the system, compared in each way that suits
+    it.
+    """
     for name, kind in [*SYSTEM_TYPES.items(), *[(f.name, f.type) for f in SAMPLES.fields]]:
         value = id_of(1) if name == "id" else _VALUES[kind]
         yield from (Eq(name, value), IsNull(name), In(name, (value,)))
@@ -179,15 +244,25 @@ async def test_in_strict_mode_whatever_is_asked_has_an_index() -> None:
     server = StandIn(strict=STRICT)
     store = server.store()
     await store.open(DECLARED)
-    await done(store, *[put(record(n, texts={"content": "lantern"}, fields={"confidence": n / 7})) for n in range(3)])
+    await done(
+        store, *[put(record(n, texts={"content": "lantern"}, fields={"confidence": n / 7})) for n in range(3)]
+    )
     await done(store, put(record(3, role=Role.CACHED)))
-    await done(store, Annotate(SAMPLES, key_of(1), 1, tier="x"), delete(2), RaiseGeneration(HERE), Purge(SAMPLES, key_of(3), 1))
+    await done(
+        store,
+        Annotate(SAMPLES, key_of(1), 1, tier="x"),
+        delete(2),
+        RaiseGeneration(HERE),
+        Purge(SAMPLES, key_of(3), 1),
+    )
     for part in _filters():
         await store.query(Query(SAMPLES, within(HERE), part))
     await store.count(Query(SAMPLES, Everywhere(), Eq("id", id_of(1))))
     for name in ("created_at", "updated_at", "expires_at", "valid_from", "confidence"):
         await store.query(Query(SAMPLES, within(HERE), order=(Order(name, descending=True),)))
-    await store.candidates(Candidates(SAMPLES, within(HERE), "lantern", among=(id_of(0),), counted=("lantern",)))
+    await store.candidates(
+        Candidates(SAMPLES, within(HERE), "lantern", among=(id_of(0),), counted=("lantern",))
+    )
     await store.due(T0, expired={SAMPLES: T0})
     await store.audit(repair=True)
     await store.delete_matching(Query(SAMPLES, within(HERE)), 9)
@@ -198,15 +273,25 @@ async def test_in_strict_mode_whatever_is_asked_has_an_index() -> None:
 
 
 async def test_filters_keep_within_the_sizes_that_strict_mode_sets() -> None:
-    """Long lists are split, and what is still too much for one filter is applied to what comes back."""
+    """Long lists are split, and what is still too much for one filter is applied to
+    what comes back.
+    """
     server = StandIn(strict={**STRICT, "condition_max_size": 64, "filter_max_conditions": 64})
     store = server.store()
     await store.open(DECLARED)
     elsewhere = [Partition("acme", f"user:{n}") for n in range(300)]
-    await done(store, *[put(record(n, texts={"content": "lantern"}, fields={"type": f"t{n}"}, vector=pack_vector([1.0]))) for n in range(4)])
+    await done(
+        store,
+        *[
+            put(record(n, texts={"content": "lantern"}, fields={"type": f"t{n}"}, vector=pack_vector([1.0])))
+            for n in range(4)
+        ],
+    )
     await done(store, put(record(4, elsewhere[299])))
     everywhere = within(HERE, *elsewhere)
-    assert sorted(await asked(store, everywhere)) == sorted([*[id_of(n) for n in range(4)], id_of(4, elsewhere[299])])
+    assert sorted(await asked(store, everywhere)) == sorted(
+        [*[id_of(n) for n in range(4)], id_of(4, elsewhere[299])]
+    )
     long = In("type", tuple(f"t{n}" for n in range(1, 200)))
     many = Or(tuple(And((Eq("type", f"t{n}"), IsNull("confidence"))) for n in range(1, 200)))
     for part in (long, many, Not(many), And((long, many))):
@@ -217,7 +302,9 @@ async def test_filters_keep_within_the_sizes_that_strict_mode_sets() -> None:
         near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 10, filter=part))
         assert {hit.head.key.id for hit in near} == wanted
     ids = tuple(id_of(n) for n in range(200))
-    await store.candidates(Candidates(SAMPLES, within(HERE), "lantern", among=ids, counted=("lantern",), filter=many))
+    await store.candidates(
+        Candidates(SAMPLES, within(HERE), "lantern", among=ids, counted=("lantern",), filter=many)
+    )
     assert await store.delete_matching(Query(SAMPLES, within(HERE), many), 9) == 3
     await store.close()
 
@@ -243,9 +330,13 @@ async def test_a_strict_mode_that_cannot_be_worked_with_is_named(setting: dict[s
     await off.close()
 
 
-# -- opening ----------------------------------------------------------------------------------------------------------
+# -- opening ---------------------------------------------------------------------------
 
-OURS: dict[str, Any] = {"sparse_vectors": {"words": {"modifier": "idf"}}, "shard_number": 1, "replication_factor": 1}
+OURS: dict[str, Any] = {
+    "sparse_vectors": {"words": {"modifier": "idf"}},
+    "shard_number": 1,
+    "replication_factor": 1,
+}
 
 
 @pytest.mark.parametrize(
@@ -260,7 +351,9 @@ OURS: dict[str, Any] = {"sparse_vectors": {"words": {"modifier": "idf"}}, "shard
         ({"sparse_vectors": {"text": {}}}, [], "", "was not made by this library"),
     ],
 )
-async def test_what_contradicts_the_collection_is_refused(has: dict[str, Any], keys: list[str], options: str, says: str) -> None:
+async def test_what_contradicts_the_collection_is_refused(
+    has: dict[str, Any], keys: list[str], options: str, says: str
+) -> None:
     server = StandIn(params={**OURS, **has})
     server.shard_keys = keys
     with pytest.raises(ConfigError, match=re.escape(says)):
@@ -277,13 +370,19 @@ async def test_a_crash_before_the_shard_key_was_made_is_mended() -> None:
 
 
 async def test_of_two_first_openings_at_once_both_succeed() -> None:
-    """The server answers one of them with status 500, and the collection may not be there yet."""
+    """The server answers one of them with status 500, and the collection may not be
+    there yet.
+    """
     server = StandIn()
     refused = iter([True, True, False])
 
     def failing(request: Request) -> httpx.Response | None:
         making = (request.method, request.path) == ("PUT", "")
-        return failure(500, "Service internal error: Collection is being made") if making and next(refused, False) else None
+        return (
+            failure(500, "Service internal error: Collection is being made")
+            if making and next(refused, False)
+            else None
+        )
 
     server.failing = failing
     stores = [server.store("qdrant://stand.in?shard_key=eu") for _ in range(2)]
@@ -303,7 +402,7 @@ async def test_with_several_shards_exact_statistics_are_not_claimed(caplog: pyte
     await store.close()
 
 
-# -- answers ----------------------------------------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------
 
 
 def _is_read_or_batch(request: Request) -> bool:
@@ -311,7 +410,9 @@ def _is_read_or_batch(request: Request) -> bool:
 
 
 @pytest.mark.parametrize("when", ["seconds", "date"])
-async def test_a_wait_that_the_server_asks_for_is_honoured(server: StandIn, store: QdrantStore, when: str) -> None:
+async def test_a_wait_that_the_server_asks_for_is_honoured(
+    server: StandIn, store: QdrantStore, when: str
+) -> None:
     asked: list[Request] = []
 
     def failing(request: Request) -> httpx.Response | None:
@@ -330,7 +431,10 @@ async def test_a_wait_that_the_server_asks_for_is_honoured(server: StandIn, stor
 _HTML = httpx.Response(200, content=b"<html>Sign in</html>", headers={"Content-Type": "text/html"})
 _FAILURES: dict[str, tuple[httpx.Response, type[StoreError]]] = {
     "a long wait": (failure(429, "Rate limiting exceeded", **{"Retry-After": "3600"}), StoreUnavailable),
-    "a wait until a far date": (failure(429, "x", **{"Retry-After": "Fri, 21 Oct 2163 07:28:00 GMT"}), StoreUnavailable),
+    "a wait until a far date": (
+        failure(429, "x", **{"Retry-After": "Fri, 21 Oct 2163 07:28:00 GMT"}),
+        StoreUnavailable,
+    ),
     "a wait that cannot be read": (failure(429, "x", **{"Retry-After": "soon"}), StoreUnavailable),
     "no wait": (failure(429, "Rate limiting exceeded"), StoreUnavailable),
     "a page": (_HTML, StoreError),
@@ -338,16 +442,30 @@ _FAILURES: dict[str, tuple[httpx.Response, type[StoreError]]] = {
     "no result": (httpx.Response(200, json={"status": "ok"}), StoreError),
     "another result": (httpx.Response(200, json={"status": "ok", "result": 5}), StoreError),
     "no replica": (
-        failure(500, "Service internal error: The replica set for shard 0 on peer 1 does not have enough active replicas"),
+        failure(
+            500,
+            "Service internal error: The replica set for shard 0 on peer 1 does not have enough active replicas",
+        ),
         StoreUnavailable,
     ),
     "an inconsistent update": (
-        failure(500, "Service internal error: Failed to apply operation to at least one `Active` replica. Please retry."),
+        failure(
+            500,
+            "Service internal error: Failed to apply operation to at least one `Active` replica. Please retry.",
+        ),
         StoreUnavailable,
     ),
-    "no leader": (failure(500, "Service internal error: Failed to propose operation: leader is not established within 10s"), StoreUnavailable),
+    "no leader": (
+        failure(
+            500, "Service internal error: Failed to propose operation: leader is not established within 10s"
+        ),
+        StoreUnavailable,
+    ),
     "consensus": (
-        failure(500, "Service internal error: Waiting for consensus operation commit failed. Timeout set at: 10 seconds"),
+        failure(
+            500,
+            "Service internal error: Waiting for consensus operation commit failed. Timeout set at: 10 seconds",
+        ),
         StoreTimeout,
     ),
     "a deadline": (failure(500, "Service internal error: Deadline Exceeded"), StoreTimeout),
@@ -357,10 +475,14 @@ _FAILURES: dict[str, tuple[httpx.Response, type[StoreError]]] = {
 
 
 @pytest.mark.parametrize("name", _FAILURES)
-async def test_every_failure_of_a_server_is_one_of_ours(server: StandIn, store: QdrantStore, name: str) -> None:
+async def test_every_failure_of_a_server_is_one_of_ours(
+    server: StandIn, store: QdrantStore, name: str
+) -> None:
     answer, kind = _FAILURES[name]
     await done(store, put(record(texts={"content": "lantern"})))
-    server.failing = lambda _request: httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
+    server.failing = lambda _request: httpx.Response(
+        answer.status_code, content=answer.content, headers=answer.headers
+    )
     calls = [
         store.get(SAMPLES, [key_of(1)]),
         store.apply([put(record(2))]),
@@ -406,7 +528,9 @@ async def test_a_batch_that_stops_in_the_middle_does_not_promise_that_nothing_wa
     assert all(outcome.applied for outcome in outcomes)
 
 
-async def test_a_deletion_that_stops_in_the_middle_does_not_either(server: StandIn, store: QdrantStore) -> None:
+async def test_a_deletion_that_stops_in_the_middle_does_not_either(
+    server: StandIn, store: QdrantStore
+) -> None:
     await done(store, *[put(record(n)) for n in range(9)])
     server.stops_at = 4
     with pytest.raises(StoreUnavailable, match="a part of it was kept"):
@@ -422,33 +546,53 @@ async def _closed_under(store: Store, calls: list[Any]) -> list[Any]:
     return list(await asyncio.gather(*tasks, return_exceptions=True))
 
 
-async def test_a_call_under_way_while_the_store_closes_ends_with_its_own_answer(server: StandIn, store: QdrantStore) -> None:
+async def test_a_call_under_way_while_the_store_closes_ends_with_its_own_answer(
+    server: StandIn, store: QdrantStore
+) -> None:
     await done(store, put(record(texts={"content": "lantern"})))
     answers = await _closed_under(
-        store, [store.apply([put(record(2))]), store.get(SAMPLES, [key_of(1)]), store.audit(), searched(store, "lantern"), store.check()]
+        store,
+        [
+            store.apply([put(record(2))]),
+            store.get(SAMPLES, [key_of(1)]),
+            store.audit(),
+            searched(store, "lantern"),
+            store.check(),
+        ],
     )
     assert not [answer for answer in answers if isinstance(answer, Exception)]
     with pytest.raises(NotOpen):
         await store.get(SAMPLES, [key_of(1)])
 
 
-# -- how much is sent -------------------------------------------------------------------------------------------------
+# -- how much is sent ------------------------------------------------------------------
 
 
 def _words(count: int) -> str:
-    """The shortest words that all differ: of all text they take the most, for what they are found by."""
+    """The shortest words that all differ: of all text they take the most, for what they
+    are found by.
+    """
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     return " ".join(letters[n // 1296 % 36] + letters[n // 36 % 36] + letters[n % 36] for n in range(count))
 
 
 async def test_no_request_is_larger_than_a_server_takes(server: StandIn, store: QdrantStore) -> None:
-    """What is sent is measured as it is sent: it takes many times a text's length. A server takes 32 MiB."""
+    """What is sent is measured as it is sent: it takes many times a text's length. A
+    server takes 32 MiB.
+    """
     limit = store.capabilities.max_record_bytes
     assert limit is not None
     chinese = "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(10_000))
-    wordy = [record(n, texts={"content": _words(10_000)}, vector=pack_vector([0.123] * 2_000)) for n in range(30)]
-    many = [record(n, texts={"content": chinese}, body={"said": chinese + '"\\\u0007' * 500}) for n in range(30)]
-    server.stops_at, server.full = 0, failure(429, "x")  # nothing is kept: what is sent is all that is looked at
+    wordy = [
+        record(n, texts={"content": _words(10_000)}, vector=pack_vector([0.123] * 2_000)) for n in range(30)
+    ]
+    many = [
+        record(n, texts={"content": chinese}, body={"said": chinese + '"\\\u0007' * 500}) for n in range(30)
+    ]
+    server.stops_at, server.full = (
+        0,
+        failure(429, "x"),
+    )  # nothing is kept: what is sent is all that is looked at
     for records in (wordy[:1], many):
         server.requests.clear()
         with pytest.raises(StoreUnavailable):
@@ -469,19 +613,35 @@ async def test_one_record_that_is_too_large_is_rejected_by_itself(store: QdrantS
     assert kept.applied
 
 
-# -- how often is asked -----------------------------------------------------------------------------------------------
+# -- how often is asked ----------------------------------------------------------------
 
 
 async def test_a_search_asks_three_times_in_two_rounds(server: StandIn, store: QdrantStore) -> None:
-    """All ways and the statistics at once, then the records of the hits; nothing is fetched to be counted."""
+    """All ways and the statistics at once, then the records of the hits; nothing is
+    fetched to be counted.
+    """
     words = ["lantern", "moor", "stork", "gull", "brook"]
     writes = [
-        put(record(n, texts={"content": " ".join(words[: 1 + n % 5]) + " x" * (n % 7)}, vector=pack_vector([1.0, float(n)]))) for n in range(60)
+        put(
+            record(
+                n,
+                texts={"content": " ".join(words[: 1 + n % 5]) + " x" * (n % 7)},
+                vector=pack_vector([1.0, float(n)]),
+            )
+        )
+        for n in range(60)
     ]
     await done(store, *writes)
     server.requests.clear()
     asked = Candidates(
-        SAMPLES, within(HERE), " ".join(words), pack_vector([1.0, 2.0]), 5, among=(id_of(3), id_of(4)), counted=tuple(words), roles=frozenset(Role)
+        SAMPLES,
+        within(HERE),
+        " ".join(words),
+        pack_vector([1.0, 2.0]),
+        5,
+        among=(id_of(3), id_of(4)),
+        counted=tuple(words),
+        roles=frozenset(Role),
     )
     found = await store.candidates(asked)
     assert sorted(request.path for request in server.requests) == ["/facet", "/points/query/batch"]
@@ -498,22 +658,40 @@ async def test_a_search_asks_three_times_in_two_rounds(server: StandIn, store: Q
 async def test_records_with_other_collections_between_them_are_counted_apart(store: QdrantStore) -> None:
     """What is counted by the score of one record is what the asked partitions hold."""
     await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(7)])
-    await done(store, *[put(record(n, texts={"content": "lantern"}), collection=MORE_SAMPLES) for n in range(30)])
+    await done(
+        store, *[put(record(n, texts={"content": "lantern"}), collection=MORE_SAMPLES) for n in range(30)]
+    )
     await done(store, delete(6))
     found = await store.candidates(Candidates(SAMPLES, within(HERE), counted=("lantern", "nowhere")))
-    assert (found.statistics.documents, dict(found.statistics.containing)) == (6, {"lantern": 6, "nowhere": 0})
+    assert (found.statistics.documents, dict(found.statistics.containing)) == (
+        6,
+        {"lantern": 6, "nowhere": 0},
+    )
 
 
-async def test_a_search_of_a_memory_asks_a_server_at_most_three_times(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_of_a_memory_asks_a_server_at_most_three_times(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = AsyncQdrantClient
     client = server.client()
-    monkeypatch.setattr("memory.adapters.qdrant.client.AsyncQdrantClient", lambda **options: made(**options) if "location" in options else client)
+    monkeypatch.setattr(
+        "memory.adapters.qdrant.client.AsyncQdrantClient",
+        lambda **options: made(**options) if "location" in options else client,
+    )
     stores = {"lite": {"url": f"sqlite:///{tmp_path}/memory.db"}, "far": {"url": "qdrant://stand.in"}}
     async with Memory({"stores": stores, "tiers": {"short": "lite", "mid": "lite", "long": "far"}}) as memory:
         for n in range(12):
-            await memory.write(f"The lantern number {n} hangs by the moor", scope="user:ada", type="reference")
-        await memory.search("lantern moor", scope="user:ada")  # what is pending since the writes is done by the first call
+            await memory.write(
+                f"The lantern number {n} hangs by the moor", scope="user:ada", type="reference"
+            )
+        await memory.search(
+            "lantern moor", scope="user:ada"
+        )  # what is pending since the writes is done by the first call
         server.requests.clear()
         assert len(await memory.search("lantern moor", scope="user:ada", limit=5)) == 5
-        reading = [r.path for r in server.requests if r.path in ("/points/query/batch", "/facet", "/points/scroll", "/points/count")]
+        reading = [
+            r.path
+            for r in server.requests
+            if r.path in ("/points/query/batch", "/facet", "/points/scroll", "/points/count")
+        ]
         assert 1 <= len(reading) <= 3, "besides what the memory does in the background"

@@ -38,7 +38,9 @@ def prefix() -> str:
 
 @pytest_asyncio.fixture
 async def store(server: Server, prefix: str) -> AsyncIterator[RedisStore]:
-    made = RedisStore(f"redis://127.0.0.1:{server.port}", prefix=prefix, timeout=60)  # where many call at once, the last waits long on a busy machine
+    made = RedisStore(
+        f"redis://127.0.0.1:{server.port}", prefix=prefix, timeout=60
+    )  # where many call at once, the last waits long on a busy machine
     await made.open(DECLARED)
     try:
         yield made

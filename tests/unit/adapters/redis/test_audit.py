@@ -51,10 +51,16 @@ DAMAGE: dict[str, Callable[[Any, str], object]] = {
     "the index over all lost a record": _one_member_less("a"),
     "the index of marks and tombstones lost one": _one_member_less("g"),
     "a partition's index is gone": lambda client, prefix: client.delete(_named(client, prefix, "t")),
-    "a partition's index is about to go": lambda client, prefix: client.expire(_named(client, prefix, "t"), 100),
+    "a partition's index is about to go": lambda client, prefix: client.expire(
+        _named(client, prefix, "t"), 100
+    ),
     "the names of partitions are gone": lambda client, prefix: client.delete(*client.keys(f"*{prefix}*:e")),
-    "a partition's collections are gone": lambda client, prefix: client.delete(*client.keys(f"*{prefix}*:s:*")),
-    "a partition's collections are about to go": lambda client, prefix: client.expire(client.keys(f"*{prefix}*:s:*")[0], 100),
+    "a partition's collections are gone": lambda client, prefix: client.delete(
+        *client.keys(f"*{prefix}*:s:*")
+    ),
+    "a partition's collections are about to go": lambda client, prefix: client.expire(
+        client.keys(f"*{prefix}*:s:*")[0], 100
+    ),
     "what is due lost one": lambda client, prefix: client.zpopmin(_due(client, prefix)),
     "what expires lost one": _one_member_less("x"),
     "what is not due stands among what is": _one_due_that_is_not,
@@ -69,12 +75,16 @@ async def test_nothing_is_found_where_nothing_is_wrong(store: RedisStore) -> Non
 
 
 @pytest.mark.parametrize("what", list(DAMAGE))
-async def test_damage_is_named_and_mended_beside_running_writers(store: RedisStore, server: Server, prefix: str, what: str) -> None:
+async def test_damage_is_named_and_mended_beside_running_writers(
+    store: RedisStore, server: Server, prefix: str, what: str
+) -> None:
     async def damage() -> None:
         with redis.Redis(port=server.port, socket_timeout=10) as client:
             DAMAGE[what](client, prefix)
 
-    await auditing.damage_is_named_and_mended(store, damage, by_readers=what == "a live record stands among the dead")
+    await auditing.damage_is_named_and_mended(
+        store, damage, by_readers=what == "a live record stands among the dead"
+    )
 
 
 async def test_ten_thousand_records_are_audited_page_by_page(store: RedisStore) -> None:

@@ -1,4 +1,6 @@
-"""A cluster of three nodes: records spread over them, and a slot that moves between them while the store is in use loses nothing."""
+"""A cluster of three nodes: records spread over them, and a slot that moves between
+them while the store is in use loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def _free_ports(count: int) -> list[int]:
 def nodes() -> Iterator[dict[int, Any]]:
     """The three nodes of a cluster, as any other program sees them, by port."""
     ports = _free_ports(6)
-    started = "\n".join(NODE.format(port=port, bus=bus) for port, bus in zip(ports[:3], ports[3:], strict=True))
+    started = "\n".join(
+        NODE.format(port=port, bus=bus) for port, bus in zip(ports[:3], ports[3:], strict=True)
+    )
 
     def ready(_: int) -> None:
         for port in ports[:3]:
@@ -70,16 +74,24 @@ async def store(nodes: dict[int, Any], prefix: str) -> AsyncIterator[RedisStore]
     await made.close()
 
 
-async def test_records_spread_over_the_nodes_and_are_found_together(store: RedisStore, nodes: dict[int, Any], prefix: str) -> None:
+async def test_records_spread_over_the_nodes_and_are_found_together(
+    store: RedisStore, nodes: dict[int, Any], prefix: str
+) -> None:
     scopes = [Partition("acme", f"user:{n}") for n in range(40)]
     await done(store, *[put(record(n, at)) for n, at in enumerate(scopes)])
     assert all(node.keys(f"*{prefix}*:r:*") for node in nodes.values())
-    assert set(await asked(store, Tenant("acme"))) == {id_of(n, at) for n, at in enumerate(scopes)} == set(await asked(store, Everywhere()))
+    assert (
+        set(await asked(store, Tenant("acme")))
+        == {id_of(n, at) for n, at in enumerate(scopes)}
+        == set(await asked(store, Everywhere()))
+    )
     assert (await store.check()).facts["servers"] == 3
     assert len(store.epoch.split("+")) == 3
 
 
-async def test_a_slot_on_its_way_refuses_for_now_and_loses_nothing(store: RedisStore, nodes: dict[int, Any], prefix: str) -> None:
+async def test_a_slot_on_its_way_refuses_for_now_and_loses_nothing(
+    store: RedisStore, nodes: dict[int, Any], prefix: str
+) -> None:
     await done(store, *[put(record(n)) for n in range(30)])
     everyone = Candidates(SAMPLES, within(HERE), among=tuple(id_of(n) for n in range(30)))
     slot = next(iter(nodes.values())).execute_command("CLUSTER KEYSLOT", tagged(prefix, home_bucket(HERE)))

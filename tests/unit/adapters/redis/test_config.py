@@ -1,4 +1,6 @@
-"""URLs and options: what is read from them, what is refused, and that no message tells a secret."""
+"""URLs and options: what is read from them, what is refused, and that no message tells
+a secret.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,25 @@ from memory.adapters.redis.config import RedisConfig, parse
 from memory.domain.errors import ConfigError
 
 READ: dict[str, dict[str, Any]] = {
-    "redis://localhost": {"kind": "single", "nodes": (("localhost", 6379),), "tls": False, "username": None, "password": None, "database": 0},
+    "redis://localhost": {
+        "kind": "single",
+        "nodes": (("localhost", 6379),),
+        "tls": False,
+        "username": None,
+        "password": None,
+        "database": 0,
+    },
     "redis://[::1]:7000/2": {"nodes": (("::1", 7000),), "database": 2},
     "valkey://db": {"kind": "single", "nodes": (("db", 6379),), "tls": False},
     "valkeys://db": {"tls": True},
     "rediss://ann:s%40cret@db:1": {"tls": True, "username": "ann", "password": "s@cret"},
     "redis://:pw@db": {"username": None, "password": "pw"},
-    "redis+sentinel://a,b:5/main/3": {"kind": "sentinel", "nodes": (("a", 26379), ("b", 5)), "service": "main", "database": 3},
+    "redis+sentinel://a,b:5/main/3": {
+        "kind": "sentinel",
+        "nodes": (("a", 26379), ("b", 5)),
+        "service": "main",
+        "database": 3,
+    },
     "redis+cluster://a:1,b:2": {"kind": "cluster", "nodes": (("a", 1), ("b", 2))},
     "rediss+cluster://a": {"kind": "cluster", "tls": True},
     "redis://db?prefix=p&timeout=1.5&connections=7&grace=0&tls_check_hostname=False": {
@@ -40,7 +54,9 @@ def test_a_url_says_where_the_server_is_and_how_it_is_used(url: str) -> None:
 
 def test_an_option_given_in_the_url_and_apart_says_the_same() -> None:
     assert parse("r", "redis://db?timeout=9", {"timeout": 9}).timeout == 9
-    with pytest.raises(ConfigError, match="the option timeout has one value in the URL and another in options"):
+    with pytest.raises(
+        ConfigError, match="the option timeout has one value in the URL and another in options"
+    ):
         parse("r", "redis://db?timeout=1", {"timeout": 9})
 
 
@@ -59,7 +75,13 @@ def test_what_is_wrong_is_refused_when_the_store_is_built(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["redis://ann:hunter2@db:99999", "redis://ann:hunter2@db?colour=1", "http://ann:hunter2@db", "redis://ann:hunter2@a b"]
+    "url",
+    [
+        "redis://ann:hunter2@db:99999",
+        "redis://ann:hunter2@db?colour=1",
+        "http://ann:hunter2@db",
+        "redis://ann:hunter2@a b",
+    ],
 )
 def test_no_complaint_repeats_a_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,6 @@
-"""Damage: no read serves wrong content, neighbours are served, and what is damaged can be looked at, replaced and erased."""
+"""Damage: no read serves wrong content, neighbours are served, and what is damaged can
+be looked at, replaced and erased.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 
 
 def damage(server: Server, prefix: str, n: int, at: int) -> bytes:
-    """Flip a bit of the n-th record's value; counts from the end where negative. Returns what stands there now."""
+    """Flip a bit of the n-th record's value; counts from the end where negative.
+    Returns what stands there now.
+    """
     with redis.Redis(port=server.port) as client:
         name = record_key(prefix, address_of("samples", key_of(n)))
         value = bytearray(client.get(name) or b"")
@@ -37,12 +41,15 @@ def quarantine(server: Server, prefix: str) -> list[Any]:
         return [value for name in client.keys(f"*{prefix}*:q:*") for value in client.hvals(name)]
 
 
-# the format, the seal, the kind, the role, the version, the creation, the partition, the digest, the sizes, the content
+# the format, the seal, the kind, the role, the version, the creation, the partition,
+# the digest, the sizes, the content
 PLACES = [0, 5, 17, 18, 25, 60, 80, 130, 140, 150, 175, -1]
 
 
 @pytest.mark.parametrize("at", PLACES)
-async def test_a_changed_byte_is_corrupt_and_its_neighbours_are_served(store: RedisStore, server: Server, prefix: str, at: int) -> None:
+async def test_a_changed_byte_is_corrupt_and_its_neighbours_are_served(
+    store: RedisStore, server: Server, prefix: str, at: int
+) -> None:
     await done(store, *[put(record(n, body={"n": n})) for n in range(3)])
     damaged = damage(server, prefix, 1, at)
     for _ in range(2):
@@ -59,7 +66,9 @@ async def test_a_changed_byte_is_corrupt_and_its_neighbours_are_served(store: Re
 
 @pytest.mark.parametrize("found_before", [False, True])
 @pytest.mark.parametrize("at", [5, 60, -1])
-async def test_what_writes_do_to_a_corrupt_record(store: RedisStore, server: Server, prefix: str, found_before: bool, at: int) -> None:
+async def test_what_writes_do_to_a_corrupt_record(
+    store: RedisStore, server: Server, prefix: str, found_before: bool, at: int
+) -> None:
     for when, status in ((Absent(), Status.CONFLICT), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
         await done(store, put(record(1), Always()))
         damage(server, prefix, 1, at)
@@ -75,7 +84,9 @@ async def test_what_writes_do_to_a_corrupt_record(store: RedisStore, server: Ser
 
 
 @pytest.mark.parametrize("at", [5, -1])
-async def test_a_write_at_the_version_of_what_is_corrupt_conflicts(store: RedisStore, server: Server, prefix: str, at: int) -> None:
+async def test_a_write_at_the_version_of_what_is_corrupt_conflicts(
+    store: RedisStore, server: Server, prefix: str, at: int
+) -> None:
     await done(store, put(record(1)))
     damage(server, prefix, 1, at)
     for _ in range(2):
@@ -99,7 +110,9 @@ async def test_erasure_reaches_what_cannot_be_read_whatever_the_filter(
     assert len((await store.query(Query(SAMPLES, within(HERE)))).records) == 2
 
 
-async def test_a_record_copied_over_another_is_not_served_as_that_one(store: RedisStore, server: Server, prefix: str) -> None:
+async def test_a_record_copied_over_another_is_not_served_as_that_one(
+    store: RedisStore, server: Server, prefix: str
+) -> None:
     await done(store, put(record(1)), put(record(2)))
     with redis.Redis(port=server.port) as client:
         names = [record_key(prefix, address_of("samples", key_of(n))) for n in (1, 2)]

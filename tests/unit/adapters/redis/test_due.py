@@ -1,4 +1,6 @@
-"""The sets of what is due and of what is old, over long histories: they say what questions about everything say, and no audit finds more."""
+"""The sets of what is due and of what is old, over long histories: they say what
+questions about everything say, and no audit finds more.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,19 @@ from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, done, ke
 from memory.ports.due import Due, DueRow, due_by_queries
 from memory.ports.query import And, Eq, Everywhere, Le, Lt, Or, Order, Query, within
 from memory.ports.record import Owed, Role, Standing
-from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, Write
+from memory.ports.writes import (
+    Absent,
+    Always,
+    Annotate,
+    AtVersion,
+    Delete,
+    Newer,
+    Purge,
+    Put,
+    RaiseGeneration,
+    Release,
+    Write,
+)
 from tests.support.depth import drawn
 from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 
@@ -54,16 +68,28 @@ class _Chance(random.Random):
                     updated_at=self.choice(MOMENTS),
                     expires_at=self.moment(),
                 )
-                return Put(collection, made, self.choice((Absent(), AtVersion(version), Newer(), Always())), settles)
+                return Put(
+                    collection, made, self.choice((Absent(), AtVersion(version), Newer(), Always())), settles
+                )
             case 3:
                 when = self.choice((AtVersion(version), Newer()))
-                return Delete(collection, key, version + 1, when, owed, discard_at=self.moment(), settles=settles)
+                return Delete(
+                    collection, key, version + 1, when, owed, discard_at=self.moment(), settles=settles
+                )
             case 4:
                 return Release(collection, key, version, "long", owed, self.moment(), settles)
             case 5 | 6:
                 settle = tuple(self.sample(["1", "2"], self.randrange(3)))
                 role = self.choice((None, Role.HOME, Role.ARRIVING))
-                return Annotate(collection, key, version, role=role, tier=self.choice((None, *TIERS)), settle=settle, discard_at=self.moment())
+                return Annotate(
+                    collection,
+                    key,
+                    version,
+                    role=role,
+                    tier=self.choice((None, *TIERS)),
+                    settle=settle,
+                    discard_at=self.moment(),
+                )
             case 7:
                 return Purge(collection, key, version, self.choice((None, Role.ARRIVING)), settles)
             case _:
@@ -75,10 +101,19 @@ async def test_after_every_history_the_set_says_what_questions_say(store: RedisS
     chance = _Chance(seed)
     told = old = 0
     for turn in range(27):
-        stands = {(c.name, s.key.id): s for c in DECLARED for s in await store.get(c, _KEYS) if s is not None and isinstance(s, Standing)}
-        await store.apply([chance.write(stands) for _ in range(chance.choice((1, 3, 12)))], together=chance.random() < 0.2)
+        stands = {
+            (c.name, s.key.id): s
+            for c in DECLARED
+            for s in await store.get(c, _KEYS)
+            if s is not None and isinstance(s, Standing)
+        }
+        await store.apply(
+            [chance.write(stands) for _ in range(chance.choice((1, 3, 12)))], together=chance.random() < 0.2
+        )
         if turn % 13 == 12:
-            await store.delete_matching(Query(SAMPLES, within(HERE)), 1, chance.moment(), frozenset({"deliver"}))
+            await store.delete_matching(
+                Query(SAMPLES, within(HERE)), 1, chance.moment(), frozenset({"deliver"})
+            )
         now = chance.choice(MOMENTS)
         expected = await due_by_queries(store.query, DECLARED, now, 10_000, None, EXPIRED)
         for limit in (500, 3):
@@ -94,7 +129,9 @@ async def test_after_every_history_the_set_says_what_questions_say(store: RedisS
 async def _old_ones(store: RedisStore, tier: str, at: datetime) -> int:
     """How many are old enough: the same by age and by going through all there are."""
     old = And((Eq("tier", tier), Or((Le("updated_at", at), And((Lt("created_at", at), Eq("owing", True)))))))
-    by_age = Query(SAMPLES, Everywhere(), old, (Order("created_at"),), roles=frozenset({Role.HOME, Role.ARRIVING}))
+    by_age = Query(
+        SAMPLES, Everywhere(), old, (Order("created_at"),), roles=frozenset({Role.HOME, Role.ARRIVING})
+    )
     assert aged_up_to(by_age) == (tier, at)
     found = sorted(record.key.id for record in (await store.query(by_age)).records)
     assert found == sorted(record.key.id for record in (await store.query(replace(by_age, order=()))).records)
@@ -102,8 +139,14 @@ async def _old_ones(store: RedisStore, tier: str, at: datetime) -> int:
     return len(found)
 
 
-async def test_where_nothing_is_old_nothing_is_read(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    await done(store, *[put(record(n, tier="short")) for n in range(5)], put(record(9, tier="mid", created_at=MOMENTS[0])))
+async def test_where_nothing_is_old_nothing_is_read(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await done(
+        store,
+        *[put(record(n, tier="short")) for n in range(5)],
+        put(record(9, tier="mid", created_at=MOMENTS[0])),
+    )
     asked: list[str] = []
     run = store._connections.run
 
@@ -112,7 +155,12 @@ async def test_where_nothing_is_old_nothing_is_read(store: RedisStore, monkeypat
         return await run(name, *rest, **options)
 
     monkeypatch.setattr(store._connections, "run", noted)
-    query = Query(SAMPLES, Everywhere(), And((Eq("tier", "short"), Le("updated_at", MOMENTS[0]))), (Order("created_at"),))
+    query = Query(
+        SAMPLES,
+        Everywhere(),
+        And((Eq("tier", "short"), Le("updated_at", MOMENTS[0]))),
+        (Order("created_at"),),
+    )
     assert (await store.query(query)).records == ()
     assert (await store.due(MOMENTS[0], expired=EXPIRED)).rows == ()
     assert asked == ["any", "any"]
@@ -125,12 +173,19 @@ async def test_what_cannot_be_read_is_named_among_what_is_old(store: RedisStore)
     address = address_of(SAMPLES.name, key_of(1))
     at = record_key(store._config.prefix, address)
     await store._connections.command("SETRANGE", at, 200, "damage")
-    query = Query(SAMPLES, Everywhere(), And((Eq("tier", "short"), Le("updated_at", MOMENTS[-1]))), (Order("created_at"),))
+    query = Query(
+        SAMPLES,
+        Everywhere(),
+        And((Eq("tier", "short"), Le("updated_at", MOMENTS[-1]))),
+        (Order("created_at"),),
+    )
     for _ in range(2):
         page = await store.query(query)
         assert page.corrupt == (key_of(1),)
         assert [record.key for record in page.records] == [key_of(2)]
-    assert (await store.query(replace(query, filter=And((Eq("tier", "mid"), Le("updated_at", T0)))))).corrupt == (key_of(1),)
+    assert (
+        await store.query(replace(query, filter=And((Eq("tier", "mid"), Le("updated_at", T0)))))
+    ).corrupt == (key_of(1),)
 
 
 _KEYS = [key_of(n, at) for at in (HERE, ELSEWHERE, FOREIGN) for n in range(6)]

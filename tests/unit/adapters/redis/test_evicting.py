@@ -1,4 +1,6 @@
-"""A server that evicts keys may drop an index and keep its records: what deletes, or asks for everything, finds them."""
+"""A server that evicts keys may drop an index and keep its records: what deletes, or
+asks for everything, finds them.
+"""
 
 from __future__ import annotations
 
@@ -39,24 +41,39 @@ def evicting() -> Iterator[Any]:
 
 def _config(server: Server, prefix: str) -> dict[str, Any]:
     url = f"redis://127.0.0.1:{server.port}?prefix={prefix}"
-    return {"stores": {"redis": {"url": url}}, "tiers": dict.fromkeys(("short", "mid", "long"), "redis"), "accept_loss": ["redis"]}
+    return {
+        "stores": {"redis": {"url": url}},
+        "tiers": dict.fromkeys(("short", "mid", "long"), "redis"),
+        "accept_loss": ["redis"],
+    }
 
 
 def evict(client: Any, prefix: str, letters: str) -> None:
     """Drop every index of these letters, as the server may."""
-    keys = [key for key in client.scan_iter(f"{{{prefix}:*") if key.partition(b"}:")[2][:1].decode() in letters]
+    keys = [
+        key for key in client.scan_iter(f"{{{prefix}:*") if key.partition(b"}:")[2][:1].decode() in letters
+    ]
     assert keys
     client.delete(*keys)
 
 
 def keys_with_text(client: Any, prefix: str) -> list[bytes]:
     keys = list(client.scan_iter(f"{{{prefix}:*}}:r:*"))
-    return [key for key, value in zip(keys, client.mget(keys), strict=True) if value and TEXT.encode() in value] if keys else []
+    return (
+        [key for key, value in zip(keys, client.mget(keys), strict=True) if value and TEXT.encode() in value]
+        if keys
+        else []
+    )
 
 
 @pytest.mark.parametrize("letters", EVICTED.values(), ids=EVICTED)
-async def test_an_erasure_leaves_no_text_whatever_index_was_evicted(evicting: Any, server: Server, prefix: str, letters: str) -> None:
-    async with Memory(_config(server, prefix)) as memory, Memory(_config(server, prefix), tenant="other") as other:
+async def test_an_erasure_leaves_no_text_whatever_index_was_evicted(
+    evicting: Any, server: Server, prefix: str, letters: str
+) -> None:
+    async with (
+        Memory(_config(server, prefix)) as memory,
+        Memory(_config(server, prefix), tenant="other") as other,
+    ):
         for scope in ("user:ada", "user:bob", "session:s"):
             await memory.write(f"{TEXT} {scope}", scope=scope)
         await memory.session("chat", user="ada").append({"role": "user", "content": TEXT})
@@ -74,7 +91,9 @@ async def test_an_erasure_leaves_no_text_whatever_index_was_evicted(evicting: An
         assert kept.id.encode() in left[0]
 
 
-async def test_an_audit_names_an_evicted_index_and_makes_it_anew(evicting: Any, server: Server, prefix: str) -> None:
+async def test_an_audit_names_an_evicted_index_and_makes_it_anew(
+    evicting: Any, server: Server, prefix: str
+) -> None:
     async with Memory(_config(server, prefix)) as memory:
         await memory.write(TEXT, scope="user:ada")
         evict(evicting, prefix, "te")

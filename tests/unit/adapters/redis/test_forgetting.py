@@ -19,14 +19,18 @@ pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 async def test_dead_scopes_leave_no_key_behind(store: RedisStore, server: Server, prefix: str) -> None:
     async def counted() -> object:
         with redis.Redis(port=server.port, socket_timeout=10) as client:
-            keys = client.keys(f"*{prefix}*")  # SCAN may name a key twice while the server makes its table smaller
+            keys = client.keys(
+                f"*{prefix}*"
+            )  # SCAN may name a key twice while the server makes its table smaller
             kinds = Counter(key.decode().split("}:")[1].split(":")[0] for key in keys)
             return kinds, sum(client.zcard(key) for key in keys if key.endswith((b":e", b":i")))
 
     await forgetting.dead_scopes_leave_nothing_behind(store, counted)
 
 
-async def test_a_writer_who_begins_in_a_partition_that_is_just_forgotten_loses_nothing(store: RedisStore, server: Server, prefix: str) -> None:
+async def test_a_writer_who_begins_in_a_partition_that_is_just_forgotten_loses_nothing(
+    store: RedisStore, server: Server, prefix: str
+) -> None:
     other = RedisStore(f"redis://127.0.0.1:{server.port}", prefix=prefix)
     await other.open(DECLARED)
     try:

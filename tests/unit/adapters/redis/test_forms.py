@@ -1,4 +1,6 @@
-"""What a process keeps of the partitions it searches: current after whatever any client did, read in one trip, never of a server that is another."""
+"""What a process keeps of the partitions it searches: current after whatever any client
+did, read in one trip, never of a server that is another.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ ASKED = Candidates(SAMPLES, within(HERE), "lantern", counted=("lantern",))
 
 
 @asynccontextmanager
-async def opened(server: Server, prefix: str, scheme: str = "redis", port: int | None = None, **options: Any) -> AsyncIterator[RedisStore]:
+async def opened(
+    server: Server, prefix: str, scheme: str = "redis", port: int | None = None, **options: Any
+) -> AsyncIterator[RedisStore]:
     store = RedisStore(f"{scheme}://127.0.0.1:{port or server.port}", prefix=prefix, **options)
     await store.open(DECLARED)
     try:
@@ -68,7 +72,7 @@ def ids(*numbers: int) -> set[str]:
     return {id_of(n) for n in numbers}
 
 
-# -- long histories ---------------------------------------------------------------------------------------------------
+# -- long histories --------------------------------------------------------------------
 
 
 class _Work(RandomWork):
@@ -77,31 +81,60 @@ class _Work(RandomWork):
     def candidates(self) -> Candidates:
         chance = self.chance
         where = chance.choice((within(HERE), within(HERE, ELSEWHERE), within(*PLACES[:3]), Tenant("acme")))
-        asked = Candidates(SAMPLES, where, self._words(4), self.vector(), chance.choice((2, 5, 100)), filter=self.maybe_filter(), roles=self.roles())
-        asked = replace(asked, counted=tuple(chance.sample(("deploi", "cafe", "東", "connect", "server"), 3)), dimensions=DIMENSIONS)
+        asked = Candidates(
+            SAMPLES,
+            where,
+            self._words(4),
+            self.vector(),
+            chance.choice((2, 5, 100)),
+            filter=self.maybe_filter(),
+            roles=self.roles(),
+        )
+        asked = replace(
+            asked,
+            counted=tuple(chance.sample(("deploi", "cafe", "東", "connect", "server"), 3)),
+            dimensions=DIMENSIONS,
+        )
         return chance.choice((asked, asked, replace(asked, text=""), replace(asked, near=None)))
 
 
 @pytest.mark.parametrize("scheme", SERVERS)
 @pytest.mark.parametrize("told", [3, 250])
 @pytest.mark.parametrize("seed", range(drawn(4, 1)))
-async def test_after_every_history_of_two_clients_both_answer_as_the_specification(scheme: str, prefix: str, told: int, seed: int) -> None:
-    """With few changes told, what was kept is mostly read anew; with many it is mostly brought up."""
+async def test_after_every_history_of_two_clients_both_answer_as_the_specification(
+    scheme: str, prefix: str, told: int, seed: int
+) -> None:
+    """With few changes told, what was kept is mostly read anew; with many it is mostly
+    brought up.
+    """
     server = redis_servers.cluster() if scheme == "redis+cluster" else redis_servers.durable()
-    thresholds, claims = replace(THRESHOLDS, changes_told=told, page=5), replace(RedisStore.claims, tenant_wide=False)
+    thresholds, claims = (
+        replace(THRESHOLDS, changes_told=told, page=5),
+        replace(RedisStore.claims, tenant_wide=False),
+    )
     work, specified = _Work(seed, claims), InMemoryStore()
     await specified.open(DECLARED)
     answered = 0
-    async with opened(server, prefix, scheme, thresholds=thresholds) as first, opened(server, prefix, scheme, thresholds=thresholds) as second:
+    async with (
+        opened(server, prefix, scheme, thresholds=thresholds) as first,
+        opened(server, prefix, scheme, thresholds=thresholds) as second,
+    ):
         for turn in range(drawn(150, 60)):
             for store in (first, second):
                 writes = [work.write() for _ in range(work.chance.choice((1, 2, 6)))]
-                if turn % 3 == 0:  # of low versions: else most keys would come to hold what hardly any write is newer than
-                    writes += [put(replace(work.record(), version=work.chance.randrange(1, 4)), Always()) for _ in range(3)]
+                if (
+                    turn % 3 == 0
+                ):  # of low versions: else most keys would come to hold what hardly any write is newer than
+                    writes += [
+                        put(replace(work.record(), version=work.chance.randrange(1, 4)), Always())
+                        for _ in range(3)
+                    ]
                 assert await store.apply(writes) == await specified.apply(writes)
                 if work.chance.random() < 0.05:
                     erased = Query(SAMPLES, within(HERE, ELSEWHERE), work.maybe_filter())
-                    assert await store.delete_matching(erased, 7, T0) == await specified.delete_matching(erased, 7, T0)
+                    assert await store.delete_matching(erased, 7, T0) == await specified.delete_matching(
+                        erased, 7, T0
+                    )
             asked = work.candidates()
             wanted = await specified.candidates(asked)
             for store in (first, second):
@@ -121,37 +154,59 @@ async def test_questions_and_writers_at_once_leave_what_is_true(store: RedisStor
     async def write(client: RedisStore, mine: range) -> None:
         for version in range(2, 12):
             n = chance.choice(mine)
-            await done(client, put(lantern(n, version=version), Newer()) if version % 3 else delete(n, version))
-            assert (id_of(n) in await lanterns(client)) is bool(version % 3), "every write is followed at once"
+            await done(
+                client, put(lantern(n, version=version), Newer()) if version % 3 else delete(n, version)
+            )
+            assert (id_of(n) in await lanterns(client)) is bool(version % 3), (
+                "every write is followed at once"
+            )
 
     async def ask(client: RedisStore) -> None:
         for _ in range(30):
             await client.candidates(
-                chance.choice((ASKED, replace(ASKED, where=within(ELSEWHERE, HERE)), replace(ASKED, where=within(HERE, ELSEWHERE))))
+                chance.choice(
+                    (
+                        ASKED,
+                        replace(ASKED, where=within(ELSEWHERE, HERE)),
+                        replace(ASKED, where=within(HERE, ELSEWHERE)),
+                    )
+                )
             )
 
-    await asyncio.gather(*[write(c, range(start, start + 10)) for start, c in ((0, store), (10, other), (20, store))], ask(store), ask(other))
+    await asyncio.gather(
+        *[write(c, range(start, start + 10)) for start, c in ((0, store), (10, other), (20, store))],
+        ask(store),
+        ask(other),
+    )
     assert await lanterns(store) == await lanterns(other)
     assert [(await client.audit()).problems for client in (store, other)] == [(), ()]
 
 
-# -- one change at a time ---------------------------------------------------------------------------------------------
+# -- one change at a time --------------------------------------------------------------
 
 CHANGES: dict[str, tuple[Callable[[RedisStore], Any], set[int]]] = {
     "a put": (lambda s: done(s, put(lantern(4))), {1, 2, 3, 4}),
-    "another text": (lambda s: done(s, put(record(1, version=2, texts={"content": "harbour"}), Newer())), {2, 3}),
+    "another text": (
+        lambda s: done(s, put(record(1, version=2, texts={"content": "harbour"}), Newer())),
+        {2, 3},
+    ),
     "a deletion": (lambda s: done(s, delete(1)), {2, 3}),
     "a departure": (lambda s: done(s, Release(SAMPLES, key_of(1), 1, "long")), {2, 3}),
     "an arrival": (lambda s: done(s, Annotate(SAMPLES, key_of(5), 1, role=Role.HOME)), {1, 2, 3, 5}),
     "a purge": (lambda s: done(s, Purge(SAMPLES, key_of(5), 1, Role.ARRIVING)), {1, 2, 3}),
-    "what is cached from now on": (lambda s: done(s, put(lantern(1, version=2, role=Role.CACHED), Newer())), {2, 3}),
+    "what is cached from now on": (
+        lambda s: done(s, put(lantern(1, version=2, role=Role.CACHED), Newer())),
+        {2, 3},
+    ),
     "an erasure": (lambda s: s.delete_matching(Query(SAMPLES, within(HERE)), 9), set()),
     "a generation": (lambda s: done(s, RaiseGeneration(HERE), put(lantern(4))), {1, 2, 3, 4}),
 }
 
 
 @pytest.mark.parametrize("what", CHANGES)
-async def test_what_another_client_did_is_followed_in_one_trip(server: Server, prefix: str, other: RedisStore, what: str) -> None:
+async def test_what_another_client_did_is_followed_in_one_trip(
+    server: Server, prefix: str, other: RedisStore, what: str
+) -> None:
     change, left = CHANGES[what]
     async with Counting(server.port) as way, opened(server, prefix, port=way.port) as store:
         await done(other, *[put(lantern(n)) for n in (1, 2, 3)], put(lantern(5, role=Role.ARRIVING)))
@@ -165,11 +220,16 @@ async def test_what_another_client_did_is_followed_in_one_trip(server: Server, p
 
 async def test_more_changes_than_are_told_in_one_call_are_all_seen(server: Server, prefix: str) -> None:
     few = replace(THRESHOLDS, changes_told=3)
-    async with opened(server, prefix, thresholds=few) as store, opened(server, prefix, thresholds=few) as other:
+    async with (
+        opened(server, prefix, thresholds=few) as store,
+        opened(server, prefix, thresholds=few) as other,
+    ):
         await done(store, *[put(lantern(n)) for n in range(8)])
         assert await lanterns(store) == ids(*range(8))
         for several in (2, 4, 3, 7):
-            await other.apply([put(record(n, version=several + 1, texts={"content": "harbour"})) for n in range(several)])
+            await other.apply(
+                [put(record(n, version=several + 1, texts={"content": "harbour"})) for n in range(several)]
+            )
             assert await lanterns(store) == ids(*range(several, 8))
             await other.apply([put(lantern(n, version=several + 2)) for n in range(8)])
             assert await lanterns(store) == ids(*range(8))
@@ -201,11 +261,15 @@ async def test_copies_that_the_server_forgets_are_found_only_while_they_stand(st
     both = replace(ASKED, roles=frozenset({Role.HOME, Role.CACHED}))
     assert set((await store.candidates(both)).ids) == ids(1, 2)
     assert await lanterns(store) == ids(1)
-    await done(store, put(lantern(2, version=2, role=Role.CACHED, expires_at=now - timedelta(days=1)), Newer()))
+    await done(
+        store, put(lantern(2, version=2, role=Role.CACHED, expires_at=now - timedelta(days=1)), Newer())
+    )
     assert set((await store.candidates(both)).ids) == await lanterns(store) == ids(1)
 
 
-async def test_questions_cut_off_anywhere_leave_what_is_kept_as_it_is(server: Server, prefix: str, other: RedisStore) -> None:
+async def test_questions_cut_off_anywhere_leave_what_is_kept_as_it_is(
+    server: Server, prefix: str, other: RedisStore
+) -> None:
     async with opened(server, prefix, thresholds=replace(THRESHOLDS, page=2, changes_told=4)) as store:
         for turn in range(1, 80):
             await done(other, *[put(lantern(n, version=2 * turn), Newer()) for n in range(turn % 9 + 1)])
@@ -231,11 +295,13 @@ async def test_a_full_server_is_asked_all_the_same(store: RedisStore, server: Se
         redis_servers.limit(server.port, None)
 
 
-# -- another server ---------------------------------------------------------------------------------------------------
+# -- another server --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("written", [0, 1])
-async def test_nothing_is_left_of_a_server_that_was_emptied(store: RedisStore, server: Server, written: int) -> None:
+async def test_nothing_is_left_of_a_server_that_was_emptied(
+    store: RedisStore, server: Server, written: int
+) -> None:
     await done(store, put(lantern(1)))
     assert await lanterns(store) == ids(1)
     redis_servers.emptied(server.port)
@@ -275,7 +341,9 @@ async def test_a_server_that_was_set_back_and_written_as_often_as_before_is_seen
     assert await lanterns(store) == ids(1, 4, 5)
 
 
-async def test_what_is_kept_outlives_a_lost_connection_and_not_the_store(server: Server, prefix: str, other: RedisStore) -> None:
+async def test_what_is_kept_outlives_a_lost_connection_and_not_the_store(
+    server: Server, prefix: str, other: RedisStore
+) -> None:
     async with opened(server, prefix) as store:
         await done(store, put(lantern(1)))
         assert await lanterns(store) == ids(1)
@@ -303,13 +371,17 @@ async def test_a_server_that_may_drop_anything_is_asked_anew_each_time(prefix: s
         server.stop()
 
 
-# -- damage -----------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at", [0, 18, 80, -1])
 @pytest.mark.parametrize("after", ["a put", "a deletion", "a question by id"])
-async def test_what_was_damaged_and_written_over_is_not_found_as_it_was(store: RedisStore, server: Server, prefix: str, at: int, after: str) -> None:
-    """Wherever it was damaged: of some it is not even known which partition they are of."""
+async def test_what_was_damaged_and_written_over_is_not_found_as_it_was(
+    store: RedisStore, server: Server, prefix: str, at: int, after: str
+) -> None:
+    """Wherever it was damaged: of some it is not even known which partition they are
+    of.
+    """
     await done(store, put(lantern(1)), put(lantern(2)))
     assert await lanterns(store) == ids(1, 2)
     name = record_key(prefix, address_of("samples", key_of(1)))
@@ -331,7 +403,9 @@ async def test_what_was_damaged_and_written_over_is_not_found_as_it_was(store: R
 
 
 @pytest.mark.parametrize("at", [0, 18, 80, -1])
-async def test_what_cannot_be_read_is_quarantined_on_the_way(store: RedisStore, server: Server, prefix: str, at: int) -> None:
+async def test_what_cannot_be_read_is_quarantined_on_the_way(
+    store: RedisStore, server: Server, prefix: str, at: int
+) -> None:
     await done(store, put(lantern(1)), put(lantern(2)))
     name = record_key(prefix, address_of("samples", key_of(1)))
     with redis.Redis(port=server.port) as client:
@@ -339,11 +413,15 @@ async def test_what_cannot_be_read_is_quarantined_on_the_way(store: RedisStore, 
         value[at] ^= 1
         client.set(name, bytes(value))
         assert await lanterns(store) == ids(2)
-        assert [kept for key in client.keys(f"*{prefix}*:q:*") for kept in client.hvals(key)] == [bytes(value)]
+        assert [kept for key in client.keys(f"*{prefix}*:q:*") for kept in client.hvals(key)] == [
+            bytes(value)
+        ]
     assert await lanterns(store) == ids(2)
 
 
-async def test_a_repaired_index_tells_what_it_had_lost(store: RedisStore, other: RedisStore, server: Server, prefix: str) -> None:
+async def test_a_repaired_index_tells_what_it_had_lost(
+    store: RedisStore, other: RedisStore, server: Server, prefix: str
+) -> None:
     await done(store, put(lantern(1)), put(lantern(2)))
     with redis.Redis(port=server.port) as client:
         index = client.keys(f"*{prefix}*:t:samples*")[0]
@@ -353,7 +431,9 @@ async def test_a_repaired_index_tells_what_it_had_lost(store: RedisStore, other:
     assert await lanterns(store) == ids(1, 2)
 
 
-async def test_a_record_that_is_gone_is_told_by_whoever_finds_it_missing(store: RedisStore, other: RedisStore, server: Server, prefix: str) -> None:
+async def test_a_record_that_is_gone_is_told_by_whoever_finds_it_missing(
+    store: RedisStore, other: RedisStore, server: Server, prefix: str
+) -> None:
     for find in (lambda: other.query(Query(SAMPLES, within(HERE))), lambda: other.audit(repair=True)):
         await done(store, put(lantern(1)), put(lantern(2)))
         assert await lanterns(store) == ids(1, 2)
@@ -363,7 +443,9 @@ async def test_a_record_that_is_gone_is_told_by_whoever_finds_it_missing(store: 
         assert await lanterns(store) == ids(2)
 
 
-async def test_the_audit_names_what_is_kept_otherwise_and_lets_go_of_it(store: RedisStore, server: Server, prefix: str) -> None:
+async def test_the_audit_names_what_is_kept_otherwise_and_lets_go_of_it(
+    store: RedisStore, server: Server, prefix: str
+) -> None:
     name = record_key(prefix, address_of("samples", key_of(1)))
     await done(store, put(lantern(1)))
     with redis.Redis(port=server.port) as client:
@@ -378,13 +460,17 @@ async def test_the_audit_names_what_is_kept_otherwise_and_lets_go_of_it(store: R
     assert await lanterns(store) == ids(1)
 
 
-# -- room -------------------------------------------------------------------------------------------------------------
+# -- room ------------------------------------------------------------------------------
 
 
-async def test_no_more_is_kept_than_there_is_room_for_the_longest_unasked_first(server: Server, prefix: str) -> None:
+async def test_no_more_is_kept_than_there_is_room_for_the_longest_unasked_first(
+    server: Server, prefix: str
+) -> None:
     async with (
         Counting(server.port) as way,
-        opened(server, prefix, port=way.port, cache_bytes=12_000, thresholds=replace(THRESHOLDS, page=1)) as store,
+        opened(
+            server, prefix, port=way.port, cache_bytes=12_000, thresholds=replace(THRESHOLDS, page=1)
+        ) as store,
     ):
         for place in PLACES[:3]:
             await done(store, *[put(lantern(n, place)) for n in range(2)])
@@ -401,11 +487,15 @@ async def test_no_more_is_kept_than_there_is_room_for_the_longest_unasked_first(
         assert (await trips(0), await trips(2)) == (1, 1)
         assert await trips(1) > 1, "the longest unasked had to go"
         await done(store, *[put(lantern(n)) for n in range(2, 40)])
-        assert len(await store.candidates(ASKED)) == 40, "what is too long to be kept is answered all the same"
+        assert len(await store.candidates(ASKED)) == 40, (
+            "what is too long to be kept is answered all the same"
+        )
         assert store._forms.bytes <= 12_000
 
 
-async def test_nothing_is_left_on_the_server_of_partitions_that_are_empty(store: RedisStore, server: Server, prefix: str) -> None:
+async def test_nothing_is_left_on_the_server_of_partitions_that_are_empty(
+    store: RedisStore, server: Server, prefix: str
+) -> None:
     for _ in range(2):
         await done(store, put(lantern(1)), put(lantern(2)))
         assert await lanterns(store) == ids(1, 2)

@@ -1,4 +1,6 @@
-"""A memory whose Redis is full: everything works that reads, opens, checks or makes room."""
+"""A memory whose Redis is full: everything works that reads, opens, checks or makes
+room.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ SESSIONS = ("s", "t")
 
 def _config(server: Server, scheme: str, prefix: str) -> dict[str, Any]:
     url = f"{scheme}://127.0.0.1:{server.port}?prefix={prefix}"
-    return {"stores": {"redis": {"url": url}}, "tiers": dict.fromkeys(("short", "mid", "long"), "redis"), "durations": {"sweep_every": "0s"}}
+    return {
+        "stores": {"redis": {"url": url}},
+        "tiers": dict.fromkeys(("short", "mid", "long"), "redis"),
+        "durations": {"sweep_every": "0s"},
+    }
 
 
 async def _fill(memory: Memory) -> None:
@@ -41,7 +47,9 @@ async def full(scheme: str, prefix: str) -> AsyncIterator[dict[str, Any]]:
         redis_servers.limit(server.port, 0)
         with pytest.raises(StoreFull, match="maxmemory"):
             await _fill(memory)
-    redis_servers.forget(server.port, f"{{{prefix}}}:format")  # as an earlier version leaves it: the opening cannot note it either
+    redis_servers.forget(
+        server.port, f"{{{prefix}}}:format"
+    )  # as an earlier version leaves it: the opening cannot note it either
     redis_servers.limit(server.port, -1)
     yield config
     redis_servers.limit(server.port, None)
@@ -52,7 +60,9 @@ async def test_a_memory_opens_reads_and_makes_room_in_a_full_server(full: dict[s
     async with Memory(full) as memory:
         assert all(report.ok for report in await memory.admin.check())
         assert [entry.content for entry in await memory.retrieve("user:ada")] == ["a fact of user:ada"]
-        assert [hit.entry.content for hit in await memory.search("fact", scope="user:ada")] == ["a fact of user:ada"]
+        assert [hit.entry.content for hit in await memory.search("fact", scope="user:ada")] == [
+            "a fact of user:ada"
+        ]
         assert (await memory.session("s").context()).messages[0].content == "hello"
         with pytest.raises(StoreFull):
             await memory.session("s").append({"role": "user", "content": "more " * 1000})

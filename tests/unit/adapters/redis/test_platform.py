@@ -1,4 +1,6 @@
-"""Redis as platform teams run it: replicas, failovers, users with few rights, TLS that is not there."""
+"""Redis as platform teams run it: replicas, failovers, users with few rights, TLS that
+is not there.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 
 
-# -- replicas ---------------------------------------------------------------------------------------------------------
+# -- replicas --------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -39,7 +41,9 @@ def _a_replica_of(server: Server) -> Iterator[None]:
         yield
 
 
-async def test_a_master_with_replicas_is_not_durable_by_a_plain_url_either(server: Server, prefix: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_master_with_replicas_is_not_durable_by_a_plain_url_either(
+    server: Server, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
     store = RedisStore(f"redis://127.0.0.1:{server.port}", prefix=prefix)
     with _a_replica_of(server), caplog.at_level(logging.WARNING):
         await store.open(DECLARED)
@@ -58,7 +62,9 @@ def test_a_master_that_stops_without_its_replicas_needs_no_advice_about_that() -
 
 @contextlib.asynccontextmanager
 async def _address(*servers: Server) -> AsyncIterator[tuple[int, list[Server]]]:
-    """A port that leads to the first server of the list, for each connection anew: an address that moves with a failover."""
+    """A port that leads to the first server of the list, for each connection anew: an
+    address that moves with a failover.
+    """
     leads_to = list(servers)
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,7 +90,9 @@ async def test_a_demoted_master_is_left_at_once(server: Server, prefix: str) -> 
         store = RedisStore(f"redis://127.0.0.1:{port}", prefix=prefix)
         await store.open(DECLARED)
         try:
-            await asyncio.gather(*(done(store, put(record(n))) for n in range(20)))  # over several connections
+            await asyncio.gather(
+                *(done(store, put(record(n))) for n in range(20))
+            )  # over several connections
             with redis.Redis(port=old.port) as client:
                 client.execute_command("REPLICAOF", "127.0.0.1", "1")
                 with pytest.raises(StoreUnavailable):
@@ -99,7 +107,7 @@ async def test_a_demoted_master_is_left_at_once(server: Server, prefix: str) -> 
             redis_servers.emptied(server.port)
 
 
-# -- rights -----------------------------------------------------------------------------------------------------------
+# -- rights ----------------------------------------------------------------------------
 
 COMMANDS = (
     "+get +set +mget +del +exists +eval +evalsha +scan +zadd +zrem +zrange +zremrangebylex +zscore +sadd +srem +smembers "
@@ -137,14 +145,29 @@ async def test_a_user_with_the_documented_rights_can_do_all(server: Server, pref
     redis_servers.emptied(server.port)
 
 
-@pytest.mark.parametrize("keys", [("~{PREFIX*",), ("~{PREFIX:*", "~{PREFIX}:*")], ids=["one-pattern", "exact"])
-async def test_a_memory_with_the_documented_rights_works(server: Server, prefix: str, keys: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "keys", [("~{PREFIX*",), ("~{PREFIX:*", "~{PREFIX}:*")], ids=["one-pattern", "exact"]
+)
+async def test_a_memory_with_the_documented_rights_works(
+    server: Server, prefix: str, keys: tuple[str, ...]
+) -> None:
     assert f"`{' '.join(keys)}`" in (Path(__file__).parents[4] / "docs" / "backends.md").read_text()
-    rules = (*(key.replace("PREFIX", prefix) for key in keys), "resetchannels", *COMMANDS.split(), "+info", "+config|get")
+    rules = (
+        *(key.replace("PREFIX", prefix) for key in keys),
+        "resetchannels",
+        *COMMANDS.split(),
+        "+info",
+        "+config|get",
+    )
     with _user(server, *rules) as url, redis.Redis(port=server.port) as client:
         client.set(f"{prefix}:of another", "kept")
         stores = {"redis": {"url": url, "options": {"prefix": prefix}}}
-        config = {"stores": stores, "tiers": dict.fromkeys(("short", "mid", "long"), "redis"), "accept_loss": ["redis"], "embedder": "none"}
+        config = {
+            "stores": stores,
+            "tiers": dict.fromkeys(("short", "mid", "long"), "redis"),
+            "accept_loss": ["redis"],
+            "embedder": "none",
+        }
         async with Memory(config) as memory:
             session = memory.session("s", user="ada")
             await session.append({"role": "user", "content": "Ada likes tea"})
@@ -169,7 +192,9 @@ async def test_a_memory_with_the_documented_rights_works(server: Server, prefix:
         (("~*", "+@all", "-get"), "command 'get'"),
     ],
 )
-async def test_a_missing_right_is_named(server: Server, prefix: str, rules: tuple[str, ...], said: str) -> None:
+async def test_a_missing_right_is_named(
+    server: Server, prefix: str, rules: tuple[str, ...], said: str
+) -> None:
     async def used(url: str) -> Any:
         store = RedisStore(url, prefix=prefix)
         await store.open(DECLARED)

@@ -1,4 +1,6 @@
-"""A server found through Sentinel: the store follows the service's name, and does not claim what a failover may lose."""
+"""A server found through Sentinel: the store follows the service's name, and does not
+claim what a failover may lose.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,16 @@ from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 
 WATCH = (
-    "printf 'port {port}\\nsentinel monitor main 127.0.0.1 {master} 1\\n' > /tmp/s.conf; exec redis-server /tmp/s.conf --sentinel --protected-mode no"
+    "printf 'port {port}\\nsentinel monitor main 127.0.0.1 {master} 1\\n' > /tmp/s.conf; "
+    "exec redis-server /tmp/s.conf --sentinel --protected-mode no"
 )
 
 
 @pytest.fixture(scope="module")
 def sentinel() -> Iterator[Server]:
-    """A sentinel that watches the durable server of this test process, both on the host's loopback interface."""
+    """A sentinel that watches the durable server of this test process, both on the
+    host's loopback interface.
+    """
     master = redis_servers.durable().port
     server = Server(
         "redis",

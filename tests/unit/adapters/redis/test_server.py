@@ -1,4 +1,6 @@
-"""What only a real server shows: frozen, dead, restarted, full, forbidding; expiry; settings read at open."""
+"""What only a real server shows: frozen, dead, restarted, full, forbidding; expiry;
+settings read at open.
+"""
 
 from __future__ import annotations
 
@@ -57,16 +59,21 @@ async def opened(server: Server, **options: Any) -> AsyncIterator[RedisStore]:
         await store.close()
 
 
-# -- no answer --------------------------------------------------------------------------------------------------------
+# -- no answer -------------------------------------------------------------------------
 
 
-async def test_a_frozen_server_times_every_call_out_and_works_again_when_it_thaws(store: RedisStore, server: Server, prefix: str) -> None:
+async def test_a_frozen_server_times_every_call_out_and_works_again_when_it_thaws(
+    store: RedisStore, server: Server, prefix: str
+) -> None:
     await done(store, put(record()))
     async with opened(server, prefix=prefix, timeout=0.5) as hurried:
 
         async def works() -> bool:
             try:
-                return isinstance(await found(hurried, 1), Record) and (await one(hurried, put(record(2)))).applied
+                return (
+                    isinstance(await found(hurried, 1), Record)
+                    and (await one(hurried, put(record(2)))).applied
+                )
             except StoreTimeout:  # a busy machine takes its time too
                 return False
 
@@ -85,7 +92,9 @@ async def test_a_frozen_server_times_every_call_out_and_works_again_when_it_thaw
         await _poll(works)
 
 
-async def test_more_callers_than_connections_wait_their_turn_and_no_longer_than_the_time_limit(server: Server, prefix: str) -> None:
+async def test_more_callers_than_connections_wait_their_turn_and_no_longer_than_the_time_limit(
+    server: Server, prefix: str
+) -> None:
     async with opened(server, prefix=prefix, timeout=60, connections=2) as patient:
         await asyncio.gather(*(done(patient, put(record(n))) for n in range(40)))
         assert len(await asked(patient)) == 40
@@ -130,7 +139,7 @@ async def test_closing_waits_for_the_calls_under_way(server: Server, prefix: str
     assert [(await call)[0].applied for call in calls] == [True] * 50
 
 
-# -- restarts ---------------------------------------------------------------------------------------------------------
+# -- restarts --------------------------------------------------------------------------
 
 
 async def test_a_restart_behind_an_open_store_is_noticed_and_costs_no_second_open(prefix: str) -> None:
@@ -143,7 +152,9 @@ async def test_a_restart_behind_an_open_store_is_noticed_and_costs_no_second_ope
             await store.apply([put(record(2))])
         server.revive()
         assert await found(store, 1) is None
-        assert store.epoch not in ("", before), "what was cached before the restart must not be taken for fresh"
+        assert store.epoch not in ("", before), (
+            "what was cached before the restart must not be taken for fresh"
+        )
         await done(store, put(record(2)))
         assert (await store.check()).epoch == store.epoch
 
@@ -156,7 +167,7 @@ async def test_scripts_the_server_forgot_are_sent_again(store: RedisStore, serve
     assert await asked(store) == [id_of(1), id_of(2)]
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------
 
 
 async def test_a_full_server_keeps_nothing_of_the_call_and_says_so(prefix: str) -> None:
@@ -168,7 +179,11 @@ async def test_a_full_server_keeps_nothing_of_the_call_and_says_so(prefix: str) 
             try:
                 with pytest.raises(StoreFull):
                     await store.apply([put(record(2)), put(record(3))])
-                assert await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3)]) == [await live(store, 1), None, None]
+                assert await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3)]) == [
+                    await live(store, 1),
+                    None,
+                    None,
+                ]
             finally:
                 client.config_set("maxmemory", 0)
     redis_servers.emptied(server.port)
@@ -182,11 +197,15 @@ async def test_a_wrong_password_is_refused_without_repeating_it(server: Server) 
     assert "hunter2" not in str(caught.value)
 
 
-async def test_a_user_who_may_not_read_settings_gets_a_store_that_does_not_claim_to_be_durable(server: Server, prefix: str) -> None:
+async def test_a_user_who_may_not_read_settings_gets_a_store_that_does_not_claim_to_be_durable(
+    server: Server, prefix: str
+) -> None:
     with raw(server) as client:
         client.execute_command("ACL", "SETUSER", "ann", "on", ">hunter2", "~*", "+@all", "-config")
         try:
-            async with opened(server, url=f"redis://ann:hunter2@127.0.0.1:{server.port}", prefix=prefix) as store:
+            async with opened(
+                server, url=f"redis://ann:hunter2@127.0.0.1:{server.port}", prefix=prefix
+            ) as store:
                 assert not store.capabilities.durable
                 assert store.capabilities.loss_window is None
                 assert store.epoch
@@ -211,10 +230,12 @@ async def test_a_cluster_is_not_opened_as_a_single_server_nor_the_other_way(serv
         await RedisStore(f"redis+cluster://127.0.0.1:{server.port}").open(DECLARED)
 
 
-# -- settings ---------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------
 
 
-async def test_opening_says_what_may_be_lost_and_what_to_change(prefix: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_opening_says_what_may_be_lost_and_what_to_change(
+    prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
     server = redis_servers.default()
     with raw(server) as client:
         client.config_set("appendonly", "yes")
@@ -243,7 +264,7 @@ async def test_settings_that_changed_since_opening_are_found_by_a_check(server: 
         assert health.facts["appendfsync"] == "everysec"
 
 
-# -- expiry -----------------------------------------------------------------------------------------------------------
+# -- expiry ----------------------------------------------------------------------------
 
 
 async def _poll(condition: Callable[[], Awaitable[bool]], within_seconds: float = 60) -> None:
@@ -254,7 +275,15 @@ async def _poll(condition: Callable[[], Awaitable[bool]], within_seconds: float 
 
 
 async def _cached(store: Store, where: Where | None = None) -> list[str]:
-    page = await store.query(Query(SAMPLES, where or within(HERE), roles=frozenset({Role.CACHED}), order=(Order("created_at"),), limit=MAX_LIMIT))
+    page = await store.query(
+        Query(
+            SAMPLES,
+            where or within(HERE),
+            roles=frozenset({Role.CACHED}),
+            order=(Order("created_at"),),
+            limit=MAX_LIMIT,
+        )
+    )
     return [r.key.id for r in page.records]
 
 
@@ -262,7 +291,9 @@ async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -
     async with opened(server, prefix=prefix, grace=0) as store:
         soon = datetime.now(UTC) + timedelta(seconds=2)
         await done(store, *[put(record(n, role=Role.CACHED, expires_at=soon)) for n in range(5)])
-        assert len(await _cached(store)) == 5 or datetime.now(UTC) > soon - timedelta(milliseconds=50), "before its time"
+        assert len(await _cached(store)) == 5 or datetime.now(UTC) > soon - timedelta(milliseconds=50), (
+            "before its time"
+        )
 
         async def gone() -> bool:
             return await store.get(SAMPLES, [key_of(n) for n in range(5)]) == [None] * 5
@@ -270,15 +301,17 @@ async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -
         await _poll(gone)
         assert await _cached(store, Tenant("acme")) == []
         with raw(server) as client:
-            assert set(client.keys(f"*{prefix}*")) <= {f"{{{prefix}}}:{name}".encode() for name in ("schema", "format", "mark")} | {
-                *client.keys(f"*{prefix}*:a:*")
-            }
+            assert set(client.keys(f"*{prefix}*")) <= {
+                f"{{{prefix}}}:{name}".encode() for name in ("schema", "format", "mark")
+            } | {*client.keys(f"*{prefix}*:a:*")}
 
 
 async def test_an_index_forgets_what_expired_and_keeps_what_did_not(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=0) as store:
         soon = datetime.now(UTC) + timedelta(seconds=0.3)
-        await done(store, *[put(record(n, role=Role.CACHED, expires_at=soon if n % 2 else None)) for n in range(10)])
+        await done(
+            store, *[put(record(n, role=Role.CACHED, expires_at=soon if n % 2 else None)) for n in range(10)]
+        )
 
         async def gone() -> bool:
             return await found(store, 1) is None
@@ -318,7 +351,7 @@ async def test_a_cached_copy_outlives_its_end_by_the_grace(server: Server, prefi
             assert 3500_000 < client.pttl(name) < 3600_000
 
 
-# -- round trips ------------------------------------------------------------------------------------------------------
+# -- round trips -----------------------------------------------------------------------
 
 
 async def test_each_operation_is_one_round_trip(store: RedisStore, server: Server) -> None:
@@ -340,7 +373,11 @@ async def test_each_operation_is_one_round_trip(store: RedisStore, server: Serve
         assert sent + direct == 1, name
 
 
-async def test_writers_at_one_version_from_many_stores_are_judged_one_by_one(server: Server, prefix: str) -> None:
+async def test_writers_at_one_version_from_many_stores_are_judged_one_by_one(
+    server: Server, prefix: str
+) -> None:
     async with opened(server, prefix=prefix) as one_store, opened(server, prefix=prefix) as other:
-        outcomes = await asyncio.gather(*(one([one_store, other][n % 2], put(record(version=n + 1), Absent())) for n in range(64)))
+        outcomes = await asyncio.gather(
+            *(one([one_store, other][n % 2], put(record(version=n + 1), Absent())) for n in range(64))
+        )
         assert sum(o.applied for o in outcomes) == 1

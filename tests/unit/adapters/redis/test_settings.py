@@ -8,7 +8,13 @@ import pytest
 
 from memory.adapters.redis.settings import Safety, judged, weakest
 
-SAFE = {"appendonly": "yes", "appendfsync": "always", "save": "", "maxmemory": "0", "maxmemory-policy": "noeviction"}
+SAFE = {
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "save": "",
+    "maxmemory": "0",
+    "maxmemory-policy": "noeviction",
+}
 EVERY_SECOND = {**SAFE, "appendfsync": "everysec"}
 TWO_SECONDS = timedelta(seconds=2)
 
@@ -17,10 +23,25 @@ MEANINGS: dict[str, tuple[dict[str, str], bool, timedelta | None, str]] = {
     "every write on disk": (SAFE, True, None, ""),
     "a policy without a limit evicts nothing": ({**SAFE, "maxmemory-policy": "allkeys-lru"}, True, None, ""),
     "a limit that refuses": ({**SAFE, "maxmemory": "1000"}, True, None, ""),
-    "a limit that evicts": ({**SAFE, "maxmemory": "1000", "maxmemory-policy": "allkeys-lru"}, False, None, "noeviction"),
-    "also of what expires": ({**SAFE, "maxmemory": "1000", "maxmemory-policy": "volatile-ttl"}, False, None, "noeviction"),
+    "a limit that evicts": (
+        {**SAFE, "maxmemory": "1000", "maxmemory-policy": "allkeys-lru"},
+        False,
+        None,
+        "noeviction",
+    ),
+    "also of what expires": (
+        {**SAFE, "maxmemory": "1000", "maxmemory-policy": "volatile-ttl"},
+        False,
+        None,
+        "noeviction",
+    ),
     "every second": (EVERY_SECOND, False, TWO_SECONDS, "appendfsync always"),
-    "every second and evicting": ({**EVERY_SECOND, "maxmemory": "1", "maxmemory-policy": "allkeys-lru"}, False, None, "noeviction"),
+    "every second and evicting": (
+        {**EVERY_SECOND, "maxmemory": "1", "maxmemory-policy": "allkeys-lru"},
+        False,
+        None,
+        "noeviction",
+    ),
     "when the system likes": ({**SAFE, "appendfsync": "no"}, False, None, "appendfsync always"),
     "snapshots alone": ({**SAFE, "appendonly": "no", "save": "3600 1"}, False, None, "appendonly yes"),
     "nothing known": ({}, False, None, "CONFIG is refused"),

@@ -1,4 +1,6 @@
-"""TLS: the server's certificate is checked against the CA that the options name, and its host name too."""
+"""TLS: the server's certificate is checked against the CA that the options name, and
+its host name too.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 pytestmark = [
     pytest.mark.backend("redis"),
     *NEEDS_SERVER,
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="the command 'openssl', which makes the certificate, is not here"),
+    pytest.mark.skipif(
+        shutil.which("openssl") is None,
+        reason="the command 'openssl', which makes the certificate, is not here",
+    ),
 ]
 
 
@@ -34,11 +39,26 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
 
     def shakes_hands(port: int) -> None:
         context = ssl.create_default_context(cafile=str(certificate))
-        with socket.create_connection(("localhost", port), timeout=2) as bare, context.wrap_socket(bare, server_hostname="localhost"):
+        with (
+            socket.create_connection(("localhost", port), timeout=2) as bare,
+            context.wrap_socket(bare, server_hostname="localhost"),
+        ):
             pass
 
-    tls = ("--tls-cert-file", "/given/cert.pem", "--tls-key-file", "/given/key.pem", "--tls-auth-clients", "no")
-    server = Server("redis", shakes_hands, lambda port: ("redis-server", "--port", "0", "--tls-port", str(port), *tls), folder=folder)
+    tls = (
+        "--tls-cert-file",
+        "/given/cert.pem",
+        "--tls-key-file",
+        "/given/key.pem",
+        "--tls-auth-clients",
+        "no",
+    )
+    server = Server(
+        "redis",
+        shakes_hands,
+        lambda port: ("redis-server", "--port", "0", "--tls-port", str(port), *tls),
+        folder=folder,
+    )
     yield server, certificate
     server.stop()
 
@@ -55,7 +75,9 @@ async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Serv
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"], ids=["unknown certificate", "another host name"])
-async def test_a_certificate_that_proves_nothing_is_refused(certified: tuple[Server, Path], host: str) -> None:
+async def test_a_certificate_that_proves_nothing_is_refused(
+    certified: tuple[Server, Path], host: str
+) -> None:
     server, certificate = certified
     known: dict[str, Any] = {} if host == "localhost" else {"tls_ca": str(certificate)}
     with pytest.raises(StoreUnavailable):

@@ -1,4 +1,6 @@
-"""Names and values: ids find their partition's bucket, no text of a user is in a key, and no changed byte is read as a record."""
+"""Names and values: ids find their partition's bucket, no text of a user is in a key,
+and no changed byte is read as a record.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,13 @@ def test_half_a_character_may_be_asked_for() -> None:
 
 
 @given(first=st.tuples(NAMES, NAMES), second=st.tuples(NAMES, NAMES))
-def test_two_keys_are_two_names_and_neither_holds_a_users_text(first: tuple[str, str], second: tuple[str, str]) -> None:
-    names = [record_key("memory", address_of("samples", Key(tenant, derived_id(tenant, "s", source)))) for tenant, source in (first, second)]
+def test_two_keys_are_two_names_and_neither_holds_a_users_text(
+    first: tuple[str, str], second: tuple[str, str]
+) -> None:
+    names = [
+        record_key("memory", address_of("samples", Key(tenant, derived_id(tenant, "s", source))))
+        for tenant, source in (first, second)
+    ]
     assert (names[0] == names[1]) is (first == second)
     for name in names:
         assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-:{}")
@@ -70,7 +77,11 @@ MARK = Mark(WHOLE.key, WHOLE.scope, 7, "long", WHOLE.owed, T0)
 TOMBSTONE = Tombstone(WHOLE.key, 2**62, WHOLE.owed, {"digest": ["d\n", None]}, T0)
 
 
-@pytest.mark.parametrize("standing", [WHOLE, record(generation=0), MARK, TOMBSTONE, Tombstone(WHOLE.key, 1)], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "standing",
+    [WHOLE, record(generation=0), MARK, TOMBSTONE, Tombstone(WHOLE.key, 1)],
+    ids=lambda s: type(s).__name__,
+)
 def test_what_stands_is_read_as_it_was_laid_out(standing: Standing) -> None:
     row = row_in(SAMPLES, value_of(standing))
     assert row == row_of(SAMPLES, standing)
@@ -93,7 +104,8 @@ def test_a_torn_value_is_damaged(cut: int) -> None:
         row_in(SAMPLES, value_of(WHOLE)[:cut])
 
 
-# What version 4 of the layout looks like: data in the field is read by every later release, or migrated.
+# What version 4 of the layout looks like: data in the field is read by every later
+# release, or migrated.
 RECORD_4 = (
     b"4ea7eba81232aeafcrh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003e"
     b'c4ce0f----------------f5c4327371f9ba70000000030000000080114dd53f570cc0mid["acme","00000000-0001-8000-9'

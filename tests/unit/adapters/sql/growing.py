@@ -1,4 +1,6 @@
-"""Tables with records that are given more fields, and an order more: what every dialect's tests ask of them."""
+"""Tables with records that are given more fields, and an order more: what every
+dialect's tests ask of them.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,28 @@ FILLED = 600
 
 
 async def fill(store: Store) -> list[tuple[str, float]]:
-    """Records of several kinds, some of them edited and deleted; what a search finds of them, with its scores."""
+    """Records of several kinds, some of them edited and deleted; what a search finds of
+    them, with its scores.
+    """
     fields = {"type": "fact", "tags": ("a", "b"), "confidence": 0.5}
     roles = [Role.HOME] * 9 + [Role.REPLICA]
     writes = [
-        put(record(n, fields=fields, texts={"title": f"number{n}", "content": "lantern " * (n % 7)}, role=roles[n % 10])) for n in range(FILLED)
+        put(
+            record(
+                n,
+                fields=fields,
+                texts={"title": f"number{n}", "content": "lantern " * (n % 7)},
+                role=roles[n % 10],
+            )
+        )
+        for n in range(FILLED)
     ]
-    await done(store, *writes, *[put(record(n, version=2, fields=fields, texts={"title": "edited"})) for n in range(0, 50, 5)], delete(7))
+    await done(
+        store,
+        *writes,
+        *[put(record(n, version=2, fields=fields, texts={"title": "edited"})) for n in range(0, 50, 5)],
+        delete(7),
+    )
     return await scores(store)
 
 
@@ -44,10 +61,22 @@ async def scores(store: Store) -> list[tuple[str, float]]:
 
 
 async def judge(store: Store, before: list[tuple[str, float]]) -> None:
-    """A store opened with `WIDE` on what `fill` wrote: nothing is lost, what is derived is right, new fields are filtered by."""
+    """A store opened with `WIDE` on what `fill` wrote: nothing is lost, what is derived
+    is right, new fields are filtered by.
+    """
     assert await scores(store) == before, "words and statistics are as they were"
-    assert (await store.count(Query(GROWN, within(HERE), IsNull("colour"), roles=frozenset(Role)))).records == FILLED - 1
-    await done(store, put(record(1_000, fields={"colour": "red", "weight": 0.1, "type": "fact"}, texts={"content": "lantern"}), collection=GROWN))
+    assert (
+        await store.count(Query(GROWN, within(HERE), IsNull("colour"), roles=frozenset(Role)))
+    ).records == FILLED - 1
+    await done(
+        store,
+        put(
+            record(
+                1_000, fields={"colour": "red", "weight": 0.1, "type": "fact"}, texts={"content": "lantern"}
+            ),
+            collection=GROWN,
+        ),
+    )
     assert await asked(store, part=Eq("colour", "red"), collection=GROWN) == [id_of(1_000)]
     assert await asked(store, part=Eq("weight", 0.1), collection=GROWN) == [id_of(1_000)]
     assert len(await asked(store, part=Eq("type", "fact"), collection=GROWN, limit=1_000)) > 500
@@ -57,15 +86,21 @@ async def judge(store: Store, before: list[tuple[str, float]]) -> None:
 
 
 async def judge_read_only(store: Store, before: list[tuple[str, float]]) -> None:
-    """A store opened with `WIDE` on what `fill` wrote, which may not add the fields: they are absent in every record."""
+    """A store opened with `WIDE` on what `fill` wrote, which may not add the fields:
+    they are absent in every record.
+    """
     assert getattr(store, "reads_only", False)
     assert await scores(store) == before
     assert (await store.get(GROWN, [record(1).key]))[0] is not None
     everybody = frozenset(Role)
-    assert (await store.count(Query(GROWN, within(HERE), IsNull("colour"), roles=everybody))).records == FILLED - 1
+    assert (
+        await store.count(Query(GROWN, within(HERE), IsNull("colour"), roles=everybody))
+    ).records == FILLED - 1
     assert await asked(store, part=Eq("colour", "red"), collection=GROWN) == []
     red = Or((Eq("type", "fact"), Eq("colour", "red")))
-    assert len(await asked(store, part=And((red, Not(Eq("weight", 0.1)))), collection=GROWN, limit=1_000)) > 500
+    assert (
+        len(await asked(store, part=And((red, Not(Eq("weight", 0.1)))), collection=GROWN, limit=1_000)) > 500
+    )
     for order in (Order("colour"), Order("weight", descending=True)):
         query = Query(GROWN, within(HERE), order=(order,), limit=100)
         first = await store.query(query)
@@ -73,14 +108,20 @@ async def judge_read_only(store: Store, before: list[tuple[str, float]]) -> None
         assert len({row.key for row in (*first.records, *second.records)}) == 200
         heads = (await store.query(replace(query, select=frozenset({"colour", "type"})))).heads
         assert {head.fields.get("colour") for head in heads} == {None}
-    found = await store.search(Search(GROWN, within(HERE), Words("lantern"), 5, filter=IsNull("colour"), select=frozenset({"colour"})))
+    found = await store.search(
+        Search(
+            GROWN, within(HERE), Words("lantern"), 5, filter=IsNull("colour"), select=frozenset({"colour"})
+        )
+    )
     assert len(found) == 5
     with pytest.raises(ConfigError, match=r"open to read only: its tables lack fields of this release"):
         await store.apply([put(record(1_000), collection=GROWN)])
 
 
 def rewound(table: str, registry: str) -> list[str]:
-    """The statements that leave the table of messages as a release had it that did not note who wrote them."""
+    """The statements that leave the table of messages as a release had it that did not
+    note who wrote them.
+    """
     earlier = replace(MESSAGES, fields=MESSAGES.fields[:-1])
     return [
         f"ALTER TABLE {table} DROP COLUMN {MESSAGES.fields[-1].name}",

@@ -1,4 +1,6 @@
-"""Filters that name very many values, on any dialect: the port's own judgement of each record is what has to come back."""
+"""Filters that name very many values, on any dialect: the port's own judgement of each
+record is what has to come back.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ FIELDS = pytest.mark.parametrize("field", list(_VALUES))
 async def every_record_is_judged_as_the_port_does(store: Store, field: str) -> None:
     """Half of the values there are named among very many others."""
     values = _VALUES[field]
-    records = [record(n, fields={field: value}, texts={"content": "word"}) for n, value in enumerate(values)] + [record(99)]
+    records = [
+        record(n, fields={field: value}, texts={"content": "word"}) for n, value in enumerate(values)
+    ] + [record(99)]
     await done(store, *[put(r, collection=MORE_SAMPLES) for r in records])
     for others in (600, MANY) if field == "type" else (600,):
         named = (*values[::2], *[_OTHERS[field](n) for n in range(others)])

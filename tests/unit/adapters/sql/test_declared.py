@@ -1,4 +1,6 @@
-"""What becomes of a table whose collection is declared in another way than it was made for: decided without a database."""
+"""What becomes of a table whose collection is declared in another way than it was made
+for: decided without a database.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from memory.ports.contract.collections import DECLARED
 
 WAS = Collection(
     "notes",
-    (Field("kind", FieldType.TEXT, indexed=True), Field("size", FieldType.INTEGER), Field("place", FieldType.INTEGER, required=True)),
+    (
+        Field("kind", FieldType.TEXT, indexed=True),
+        Field("size", FieldType.INTEGER),
+        Field("place", FieldType.INTEGER, required=True),
+    ),
     (TextPart("title", 2.0), TextPart("content", 1.0)),
     vector=True,
     indexes=(("kind", "place"),),
@@ -36,14 +42,23 @@ def test_fields_more_are_added_behind_those_that_are_there_whatever_their_place(
     (growth,) = _compared(replace(WAS, fields=(COLOUR, *WAS.fields[::-1], HUE))).grown
     assert [f.name for f in growth.collection.fields] == ["kind", "size", "place", "colour", "hue"]
     assert growth.fields == (COLOUR, HUE)
-    again = compared({"notes": declaration(growth.collection)}, "mid", (replace(WAS, fields=(HUE, *WAS.fields, COLOUR)),), "file")
+    again = compared(
+        {"notes": declaration(growth.collection)},
+        "mid",
+        (replace(WAS, fields=(HUE, *WAS.fields, COLOUR)),),
+        "file",
+    )
     assert again.is_ready
     assert again.tables["notes"] == growth.collection, "in one order for every program"
 
 
 def test_indexes_more_are_made() -> None:
     (growth,) = _compared(
-        replace(WAS, indexes=(("size", "kind"),), fields=(WAS.fields[0], replace(WAS.fields[1], indexed=True), WAS.fields[2]))
+        replace(
+            WAS,
+            indexes=(("size", "kind"),),
+            fields=(WAS.fields[0], replace(WAS.fields[1], indexed=True), WAS.fields[2]),
+        )
     ).grown
     assert growth.collection.indexes == (("kind", "place"), ("size", "kind"))
     assert growth.fields == ()
@@ -75,9 +90,18 @@ REFUSED = {
         replace(WAS, fields=(*WAS.fields[:1], Field("size", FieldType.REAL), WAS.fields[2])),
         "field 'size' is integer there and real here",
     ),
-    "an index less": (replace(WAS, fields=(Field("kind", FieldType.TEXT), *WAS.fields[1:])), "field 'kind' is indexed there and not here"),
-    "required no more": (replace(WAS, fields=(*WAS.fields[:2], Field("place", FieldType.INTEGER))), "field 'place' is required there only"),
-    "a required one more": (replace(WAS, fields=(*WAS.fields, Field("must", FieldType.TEXT, required=True))), "field 'must' is required, and the"),
+    "an index less": (
+        replace(WAS, fields=(Field("kind", FieldType.TEXT), *WAS.fields[1:])),
+        "field 'kind' is indexed there and not here",
+    ),
+    "required no more": (
+        replace(WAS, fields=(*WAS.fields[:2], Field("place", FieldType.INTEGER))),
+        "field 'place' is required there only",
+    ),
+    "a required one more": (
+        replace(WAS, fields=(*WAS.fields, Field("must", FieldType.TEXT, required=True))),
+        "field 'must' is required, and the",
+    ),
     "another field": (
         replace(WAS, fields=(*WAS.fields[1:], COLOUR), indexes=()),
         "it has 'kind' there and not here, and 'colour' here and not there",
@@ -93,7 +117,10 @@ def test_anything_else_is_refused_by_name_with_what_to_do(what: str) -> None:
     asked, problem = REFUSED[what]
     with pytest.raises(ConfigError, match=problem) as refused:
         _compared(asked)
-    assert all(said in str(refused.value) for said in ("store 'mid'", "'notes'", "export its records", "another file"))
+    assert all(
+        said in str(refused.value)
+        for said in ("store 'mid'", "'notes'", "export its records", "another file")
+    )
 
 
 def test_what_is_told_and_cannot_be_read_is_refused() -> None:

@@ -1,4 +1,6 @@
-"""Several stores in one database on a server, each with a prefix of its own, and databases from before there were prefixes."""
+"""Several stores in one database on a server, each with a prefix of its own, and
+databases from before there were prefixes.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Place:
                 await self.rename(table, "memory_numbers")
             elif bare not in names and not bare.startswith("words_"):
                 await self.rename(table, bare)
-        await self.raw(f"UPDATE {self.qualified('memory_schema_version')} SET version_num = '{BARE_FORM}' WHERE version_num NOT LIKE 'format %'")  # noqa: S608
+        await self.raw(
+            f"UPDATE {self.qualified('memory_schema_version')} SET version_num = '{BARE_FORM}' WHERE version_num NOT LIKE 'format %'"  # noqa: S608
+        )
 
     def qualified(self, table: str) -> str:
         return table
@@ -101,7 +105,10 @@ class PostgresPlace(Place):
         return store
 
     async def tables(self) -> list[str]:
-        return sorted(name for (name,) in await self.raw(f"SELECT tablename FROM pg_tables WHERE schemaname = '{self.name}'"))  # noqa: S608
+        return sorted(
+            name
+            for (name,) in await self.raw(f"SELECT tablename FROM pg_tables WHERE schemaname = '{self.name}'")  # noqa: S608
+        )
 
     async def rename(self, old: str, new: str) -> None:
         await self.raw(f"ALTER TABLE {self.qualified(old)} RENAME TO {new}")
@@ -116,7 +123,12 @@ class PostgresPlace(Place):
 MYSQL = "mysql" if BACKENDS["mysql"].missing() is None else "mariadb"
 
 
-@pytest_asyncio.fixture(params=[pytest.param(MySqlPlace, marks=marks_of(MYSQL), id=MYSQL), pytest.param(PostgresPlace, marks=marks_of("postgresql"))])
+@pytest_asyncio.fixture(
+    params=[
+        pytest.param(MySqlPlace, marks=marks_of(MYSQL), id=MYSQL),
+        pytest.param(PostgresPlace, marks=marks_of("postgresql")),
+    ]
+)
 async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     made: Place = request.param()
     kind = "DATABASE" if isinstance(made, MySqlPlace) else "SCHEMA"
@@ -134,9 +146,16 @@ async def _opened(store: Store, *collections: Collection) -> Store:
 
 
 async def test_stores_with_different_prefixes_do_not_see_each_other(place: Place) -> None:
-    stores = [await _opened(place.store(**options)) for options in ({}, {"prefix": "a_"}, {"prefix": "z" * LONGEST_PREFIX})]
+    stores = [
+        await _opened(place.store(**options))
+        for options in ({}, {"prefix": "a_"}, {"prefix": "z" * LONGEST_PREFIX})
+    ]
     for n, store in enumerate(stores):
-        await done(store, put(record(1, texts={"content": f"lantern{n}"})), put(record(10 + n, texts={"content": "lantern"})))
+        await done(
+            store,
+            put(record(1, texts={"content": f"lantern{n}"})),
+            put(record(10 + n, texts={"content": "lantern"})),
+        )
     for n, store in enumerate(stores):
         assert sorted(await asked(store)) == [id_of(1), id_of(10 + n)]
         assert (await live(store)).texts["content"] == f"lantern{n}"
@@ -178,41 +197,68 @@ async def test_a_database_from_before_prefixes_is_used_as_it_is(place: Place) ->
 async def test_a_table_of_a_store_with_another_prefix_is_refused_before_anything_is_made(
     place: Place, first: dict[str, str], second: dict[str, str], table: str
 ) -> None:
-    collections = {"a_b_": SAMPLES, "a_": Collection("b_samples", SAMPLES.fields, SAMPLES.texts, SAMPLES.vector, SAMPLES.indexes, SAMPLES.orders)}
+    collections = {
+        "a_b_": SAMPLES,
+        "a_": Collection(
+            "b_samples", SAMPLES.fields, SAMPLES.texts, SAMPLES.vector, SAMPLES.indexes, SAMPLES.orders
+        ),
+    }
     stands = place.store(**first)
     await stands.open((collections[first["prefix"]],))
     await stands.close()
     before = await place.tables()
-    with pytest.raises(ConfigError, match=f"has a table '{table}' of the store with the prefix '{first['prefix']}'; nothing was created"):
+    with pytest.raises(
+        ConfigError,
+        match=f"has a table '{table}' of the store with the prefix '{first['prefix']}'; nothing was created",
+    ):
         await place.store(**second).open((collections[second["prefix"]],))
     assert await place.tables() == before
 
 
 async def test_a_memory_lives_beside_tables_of_an_application(place: Place) -> None:
-    theirs = [f"CREATE TABLE {place.qualified(name)} (id INT PRIMARY KEY, theme VARCHAR(20))" for name in ("settings", "entries")]
+    theirs = [
+        f"CREATE TABLE {place.qualified(name)} (id INT PRIMARY KEY, theme VARCHAR(20))"
+        for name in ("settings", "entries")
+    ]
     for sql in theirs:
         await place.raw(sql)
     async with Memory(place.url()) as memory:
         await memory.write("Ada likes tea", scope="user:ada")
         assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada likes tea"]
-    assert {name for name in await place.tables() if not name.startswith("memory_")} == {"settings", "entries"}
-    assert [len(await place.raw(f"SELECT * FROM {place.qualified(name)}")) for name in ("settings", "entries")] == [0, 0]  # noqa: S608
+    assert {name for name in await place.tables() if not name.startswith("memory_")} == {
+        "settings",
+        "entries",
+    }
+    assert [
+        len(await place.raw(f"SELECT * FROM {place.qualified(name)}"))  # noqa: S608
+        for name in ("settings", "entries")
+    ] == [0, 0]
     await place.raw(f"CREATE TABLE {place.qualified('b_sagas')} (id INT)")
     await place.raw(f"CREATE TABLE {place.qualified('b_entries')} (id INT)")
     before = await place.tables()
-    with pytest.raises(ConfigError, match=r"has a table 'b_entries' that is not of this program.*nothing was created: use another prefix"):
+    with pytest.raises(
+        ConfigError,
+        match=r"has a table 'b_entries' that is not of this program.*nothing was created: use another prefix",
+    ):
         async with Memory(place.url(prefix="b_")):
             pass
     assert await place.tables() == before
-    await place.raw(f"CREATE VIEW {place.qualified('c_entries')} AS SELECT id FROM {place.qualified('settings')}")  # noqa: S608
+    await place.raw(
+        f"CREATE VIEW {place.qualified('c_entries')} AS SELECT id FROM {place.qualified('settings')}"  # noqa: S608
+    )
     before = await place.tables()
-    with pytest.raises(ConfigError, match=r"has a view 'c_entries' that is not of this program; nothing was created: use another prefix"):
+    with pytest.raises(
+        ConfigError,
+        match=r"has a view 'c_entries' that is not of this program; nothing was created: use another prefix",
+    ):
         async with Memory(place.url(prefix="c_")):
             pass
     assert await place.tables() == before
 
 
-@pytest.mark.parametrize("prefix", ["", "Memory_", "1_", "a-b", "a`b", 'a"b', "größe_", "x" * (LONGEST_PREFIX + 1), "a_\n"])
+@pytest.mark.parametrize(
+    "prefix", ["", "Memory_", "1_", "a-b", "a`b", 'a"b', "größe_", "x" * (LONGEST_PREFIX + 1), "a_\n"]
+)
 @pytest.mark.parametrize("url", ["mysql://localhost/app", "postgresql://localhost/app"])
 def test_a_prefix_that_no_table_can_have_is_refused(url: str, prefix: str) -> None:
     from memory.adapters.sql.mysql import config as mysql
@@ -223,7 +269,18 @@ def test_a_prefix_that_no_table_can_have_is_refused(url: str, prefix: str) -> No
         parse("store", url, {"prefix": prefix})
 
 
-@pytest.mark.parametrize("name", ["partitions", "quarantine", "collections", "schema_version", "record_numbers", "words_notes", "memory_notes"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "partitions",
+        "quarantine",
+        "collections",
+        "schema_version",
+        "record_numbers",
+        "words_notes",
+        "memory_notes",
+    ],
+)
 def test_a_collection_with_the_name_of_an_own_table_is_refused(name: str) -> None:
     assert TableNames().is_taken(name)
     assert TableNames(form=BARE_FORM).is_taken(name) == name.startswith("memory_")

@@ -26,7 +26,8 @@ class Lost(Exception):
 
 
 class Server:
-    """A store, the calls that were made of it, by the numbers of their records, and what goes wrong in those that hold a certain one.
+    """A store, the calls that were made of it, by the numbers of their records, and
+    what goes wrong in those that hold a certain one.
 
     Calls wait for the gate, and those that hold a certain one for a gate of its own.
     """
@@ -78,7 +79,9 @@ def test_only_a_single_put_where_nothing_stands_goes_with_others() -> None:
         assert not is_fresh(others)
 
 
-async def test_those_who_wait_go_together_in_the_order_they_came_and_each_is_answered_for_itself(server: Server) -> None:
+async def test_those_who_wait_go_together_in_the_order_they_came_and_each_is_answered_for_itself(
+    server: Server,
+) -> None:
     await server.store.apply([new(5)])
     tasks = await server.begun(range(14))
     assert len(server.calls) == AT_ONCE
@@ -86,10 +89,14 @@ async def test_those_who_wait_go_together_in_the_order_they_came_and_each_is_ans
     outcomes = await asyncio.gather(*tasks)
     assert server.calls == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
     assert [n for n, outcome in enumerate(outcomes) if not outcome.applied] == [5]
-    assert (await server.sharing.put(new(20))).applied, "whoever comes when nobody waits any more is not left waiting"
+    assert (await server.sharing.put(new(20))).applied, (
+        "whoever comes when nobody waits any more is not left waiting"
+    )
 
 
-async def test_who_is_cancelled_before_it_is_sent_leaves_nothing_and_later_nobody_else_is_cut_off(server: Server) -> None:
+async def test_who_is_cancelled_before_it_is_sent_leaves_nothing_and_later_nobody_else_is_cut_off(
+    server: Server,
+) -> None:
     tasks = await server.begun(range(12))
     for number in (1, 8, 11):
         tasks[number].cancel()
@@ -120,7 +127,9 @@ async def test_one_who_left_during_a_call_that_is_refused_is_not_put_again(serve
     assert await server.stand(range(8)) == [n not in (2, 3) for n in range(8)]
 
 
-async def test_what_may_have_been_kept_is_not_put_again_and_fails_those_alone_who_shared_the_call(server: Server) -> None:
+async def test_what_may_have_been_kept_is_not_put_again_and_fails_those_alone_who_shared_the_call(
+    server: Server,
+) -> None:
     server.fails[3] = Lost()
     tasks = await server.begun(range(12))
     tasks[2].cancel()
@@ -132,7 +141,9 @@ async def test_what_may_have_been_kept_is_not_put_again_and_fails_those_alone_wh
 
 
 @pytest.mark.parametrize("silent", [TimeoutError(), PoolTimeout()], ids=["no answer", "no connection"])
-async def test_of_a_silent_server_all_who_wait_are_told_and_who_comes_later_is_served(server: Server, silent: Exception) -> None:
+async def test_of_a_silent_server_all_who_wait_are_told_and_who_comes_later_is_served(
+    server: Server, silent: Exception
+) -> None:
     server.fails = dict.fromkeys(range(AT_ONCE * MOST), silent)
     tasks = await server.begun(range(12))
     tasks[10].cancel()
@@ -143,7 +154,9 @@ async def test_of_a_silent_server_all_who_wait_are_told_and_who_comes_later_is_s
     assert (await server.sharing.put(new(20))).applied
 
 
-async def test_where_the_server_answers_others_a_call_that_is_never_answered_fails_those_alone_who_shared_it(server: Server) -> None:
+async def test_where_the_server_answers_others_a_call_that_is_never_answered_fails_those_alone_who_shared_it(
+    server: Server,
+) -> None:
     server.fails[5] = TimeoutError()
     server.gates[5] = asyncio.Event()
     tasks = await server.begun(range(8))

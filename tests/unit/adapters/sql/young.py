@@ -1,4 +1,6 @@
-"""A tenant that was made a minute ago, in a table in which others have been for long: the servers have not counted what it has."""
+"""A tenant that was made a minute ago, in a table in which others have been for long:
+the servers have not counted what it has.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,16 @@ from memory.ports.writes import Absent, Put
 
 OLD, NEW = Partition("long-there", "user:ann"), Partition("new", "user:bob")
 PAIRS: Collection = replace(SAMPLES, indexes=(("source", "confidence"), ("source", "number")))
-VISIBLE: Filter = And((Or((IsNull("expires_at"), Ge("expires_at", T0))), Or((IsNull("valid_to"), Gt("valid_to", T0)))))
+VISIBLE: Filter = And(
+    (Or((IsNull("expires_at"), Ge("expires_at", T0))), Or((IsNull("valid_to"), Gt("valid_to", T0))))
+)
 QUESTIONS: dict[str, tuple[Query, str]] = {
     "newest": (Query(PAIRS, within(NEW), VISIBLE, (Order("created_at", True),), 21), "created_at"),
     "by a field": (Query(PAIRS, within(NEW), And((VISIBLE, Eq("type", "kind7")))), "field_type"),
-    "by two fields": (Query(PAIRS, within(NEW), And((Eq("source", "talk7"), Eq("confidence", 0.5)))), "several_0"),
+    "by two fields": (
+        Query(PAIRS, within(NEW), And((Eq("source", "talk7"), Eq("confidence", 0.5)))),
+        "several_0",
+    ),
 }
 """What is asked of the tenant, and the index that is to serve it."""
 CANDIDATES = Candidates(PAIRS, within(NEW), filter=VISIBLE, around=Around("source", "number", 2))
@@ -28,7 +35,12 @@ CANDIDATES = Candidates(PAIRS, within(NEW), filter=VISIBLE, around=Around("sourc
 
 def entries(at: Partition, count: int) -> Iterable[Put]:
     for n in range(count):
-        fields = {"type": f"kind{n % 500}", "source": f"talk{n % 200}", "confidence": (n % 40) / 40, "number": n // 200}
+        fields = {
+            "type": f"kind{n % 500}",
+            "source": f"talk{n % 200}",
+            "confidence": (n % 40) / 40,
+            "number": n // 200,
+        }
         texts = {"content": f"rare{n % 500} shared words number{n}"}
         yield put(record(n, at, fields=fields, texts=texts), Absent(), PAIRS)
 

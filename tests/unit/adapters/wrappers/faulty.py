@@ -1,4 +1,6 @@
-"""A store in memory whose calls fail when they are told to: before anything is done, or after all of it was."""
+"""A store in memory whose calls fail when they are told to: before anything is done, or
+after all of it was.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from memory.ports.writes import Outcome, Write
 
 
 class FaultyStore(InMemoryStore):
-    """`faults` is used up call by call: an error to raise before, `LOST` to do the work and raise, `HANG` never to end, None for nothing."""
+    """`faults` is used up call by call: an error to raise before, `LOST` to do the work
+    and raise, `HANG` never to end, None for nothing.
+    """
 
     LOST = "lost"
     HANG = "hang"
@@ -52,7 +56,9 @@ class FaultyStore(InMemoryStore):
         await self._meet(fault)
         return outcomes
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+    async def _delete_matching(
+        self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
+    ) -> int:
         await self._meet(self._fault())
         return await super()._delete_matching(query, version, discard_at, carry)
 

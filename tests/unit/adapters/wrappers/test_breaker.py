@@ -39,7 +39,9 @@ async def test_after_so_many_failures_in_a_row_calls_are_refused_without_asking(
     for _ in range(3):
         await fails(store)
     assert store.state == "open"
-    await fails(store, match=r"was unavailable 3 times in a row and is left alone; calls are tried again in 10\.0 s")
+    await fails(
+        store, match=r"was unavailable 3 times in a row and is left alone; calls are tried again in 10\.0 s"
+    )
     assert inner.calls == 3
 
 
@@ -85,8 +87,12 @@ async def test_only_one_call_tries_at_a_time_and_one_given_up_lets_the_next_try(
 
 
 @pytest.mark.parametrize(("waited", "state"), [(breaker.LATE, "open"), (0.1, "closed")])
-async def test_calls_given_up_late_are_failures_and_those_given_up_early_say_nothing(clock: list[float], waited: float, state: str) -> None:
-    """Readers have deadlines of their own: a frozen store is to be left alone also where its own limit of time is longer."""
+async def test_calls_given_up_late_are_failures_and_those_given_up_early_say_nothing(
+    clock: list[float], waited: float, state: str
+) -> None:
+    """Readers have deadlines of their own: a frozen store is to be left alone also
+    where its own limit of time is longer.
+    """
     store = CircuitBreaker(await opened(*[FaultyStore.HANG] * 2), failures=2)
     for _ in range(2):
         waiting = asyncio.ensure_future(store.get(SAMPLES, [key_of(1)]))

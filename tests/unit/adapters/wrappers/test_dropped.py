@@ -1,4 +1,6 @@
-"""Retries over each driver's real connections, lost at every point of a write: it comes to what it would have, once."""
+"""Retries over each driver's real connections, lost at every point of a write: it comes
+to what it would have, once.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ async def shaky(request: pytest.FixtureRequest) -> AsyncIterator[Shaky]:
     async with Dropping(driver.port()) as way:
         bare = driver.store(way.port)
         await bare.open(DECLARED)
-        await done(bare, put(record(900), Absent()), put(record(901), Absent(), MORE_SAMPLES))  # statements are prepared
+        await done(
+            bare, put(record(900), Absent()), put(record(901), Absent(), MORE_SAMPLES)
+        )  # statements are prepared
         yield Shaky(way, bare, Retry(bare, attempts=4, backoff=0.01))
         way.hold_on()
         await bare.close()

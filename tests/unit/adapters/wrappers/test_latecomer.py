@@ -1,4 +1,6 @@
-"""A store that is away when the others open: it is opened by the first call that finds it there, and checked before it is used."""
+"""A store that is away when the others open: it is opened by the first call that finds
+it there, and checked before it is used.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ KEY = Key("acme", "01890000-0000-8000-8000-000000000000")
 
 
 class Away(InMemoryStore):
-    """A store that cannot be opened while `reason` is set, and finds `found` once it is."""
+    """A store that cannot be opened while `reason` is set, and finds `found` once it
+    is.
+    """
 
     def __init__(self, reason: Exception | None, found: Capabilities | None = None) -> None:
         super().__init__("away")
@@ -89,7 +93,9 @@ async def test_what_is_wrong_with_it_when_it_arrives_keeps_it_out() -> None:
 
 
 async def test_calls_made_on_a_claim_that_proves_wrong_are_to_be_made_again() -> None:
-    inner = Away(StoreUnavailable("away", "nobody listens"), found=replace(InMemoryStore.claims, durable=True))
+    inner = Away(
+        StoreUnavailable("away", "nobody listens"), found=replace(InMemoryStore.claims, durable=True)
+    )
     store = Latecomer(inner)
     await store.open(DECLARED)
     inner.reason = None
@@ -117,7 +123,9 @@ async def test_only_a_store_that_is_away_opens_late(reason: Exception) -> None:
 
 
 async def test_every_call_that_waited_on_a_claim_that_proves_wrong_is_to_be_made_again() -> None:
-    inner = Away(StoreUnavailable("away", "nobody listens"), found=replace(InMemoryStore.claims, durable=True))
+    inner = Away(
+        StoreUnavailable("away", "nobody listens"), found=replace(InMemoryStore.claims, durable=True)
+    )
     store = Latecomer(inner)
     await store.open(DECLARED)
     inner.reason = None

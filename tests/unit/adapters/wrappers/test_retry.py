@@ -14,7 +14,18 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, found, key_of, live, put, record, release
 from memory.ports.query import Query, within
 from memory.ports.record import Owed, Role
-from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Status, Write
+from memory.ports.writes import (
+    Absent,
+    Always,
+    Annotate,
+    AtVersion,
+    Newer,
+    Outcome,
+    Purge,
+    RaiseGeneration,
+    Status,
+    Write,
+)
 from tests.unit.adapters.wrappers.faulty import FaultyStore, gone, opened
 
 LOST = FaultyStore.LOST
@@ -77,8 +88,14 @@ CASES: dict[str, tuple[Sequence[Write], Write]] = {
     "a deletion": ((put(STANDING),), delete(1, 9, note={"k": 1})),
     "a deletion of what is missing": ((), delete(1, 9)),
     "a release": ((put(STANDING),), release(1, 3, owed=(Owed("tell", "tell"),))),
-    "a change of role": ((put(record(1, version=3, role=Role.ARRIVING)),), Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME)),
-    "a step done": ((put(record(1, version=3, owed=(Owed("deliver", "deliver"),))),), Annotate(SAMPLES, key_of(1), 3, settle=("deliver",))),
+    "a change of role": (
+        (put(record(1, version=3, role=Role.ARRIVING)),),
+        Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME),
+    ),
+    "a step done": (
+        (put(record(1, version=3, owed=(Owed("deliver", "deliver"),))),),
+        Annotate(SAMPLES, key_of(1), 3, settle=("deliver",)),
+    ),
     "a purge": ((put(record(1, version=3, role=Role.CACHED)),), Purge(SAMPLES, key_of(1), 3)),
     "a generation": ((), RaiseGeneration(HERE, 4)),
 }
@@ -137,17 +154,25 @@ async def test_what_another_wrote_is_a_conflict(change: str) -> None:
 async def test_a_batch_that_was_not_kept_stays_so() -> None:
     store = await opened(None, gone())
     await done(store, put(record(1, version=7)))
-    outcomes = await patient(store).apply([put(record(2), Absent()), put(record(1, version=8), AtVersion(3))], together=True)
+    outcomes = await patient(store).apply(
+        [put(record(2), Absent()), put(record(1, version=8), AtVersion(3))], together=True
+    )
     assert [o.status for o in outcomes] == [Status.SKIPPED, Status.CONFLICT]
     assert await found(store, 2) is None
 
 
 async def test_a_batch_kept_as_a_whole_is_not_there_because_a_part_of_it_is() -> None:
-    """Another wrote the very same record; the first attempt did nothing. What is told to be applied is applied."""
+    """Another wrote the very same record; the first attempt did nothing. What is told
+    to be applied is applied.
+    """
     store = await opened(None, None, gone())
     await done(store, put(record(1)))
     await done(store, put(record(2, version=3, owed=(Owed("deliver", "deliver"),))))
-    writes: list[Write] = [put(record(1), Absent()), Annotate(SAMPLES, key_of(2), 3, settle=("deliver",)), put(record(3), Absent())]
+    writes: list[Write] = [
+        put(record(1), Absent()),
+        Annotate(SAMPLES, key_of(2), 3, settle=("deliver",)),
+        put(record(3), Absent()),
+    ]
     outcomes = await patient(store).apply(writes, together=True)
     assert [o.status for o in outcomes] == [Status.APPLIED] * 3
     assert (await live(store, 2)).owed == ()
@@ -158,13 +183,17 @@ async def test_a_part_that_is_there_does_not_hide_that_the_rest_conflicts() -> N
     store = await opened(None, None, gone())
     await done(store, put(record(1)))
     await done(store, put(record(2, version=7)))
-    outcomes = await patient(store).apply([put(record(1), Absent()), put(record(2, version=8), AtVersion(3)), put(record(3))], together=True)
+    outcomes = await patient(store).apply(
+        [put(record(1), Absent()), put(record(2, version=8), AtVersion(3)), put(record(3))], together=True
+    )
     assert [o.status for o in outcomes] == [Status.CONFLICT, Status.CONFLICT, Status.SKIPPED]
     assert await found(store, 3) is None
 
 
 async def test_a_batch_with_several_writes_of_one_key_is_not_made_again() -> None:
-    """The second of them stands there: nobody could tell that the first was carried out."""
+    """The second of them stands there: nobody could tell that the first was carried
+    out.
+    """
     store = await opened(LOST)
     with pytest.raises(StoreUnavailable):
         await patient(store).apply([put(record(1, version=2), Newer()), put(record(1, version=3), Newer())])
@@ -197,7 +226,9 @@ async def test_bookkeeping_that_went_on_does_not_hide_that_the_record_is_ours() 
             return await super().apply(writes, together=together)
 
         async def _state_annotated(self) -> None:
-            await super().apply([Annotate(SAMPLES, key_of(1), 5, settle=("deliver",), accessed_at=T0 + timedelta(seconds=9))])
+            await super().apply(
+                [Annotate(SAMPLES, key_of(1), 5, settle=("deliver",), accessed_at=T0 + timedelta(seconds=9))]
+            )
 
     store = Delivered(LOST)
     await store.open([SAMPLES])
@@ -207,7 +238,9 @@ async def test_bookkeeping_that_went_on_does_not_hide_that_the_record_is_ours() 
 
 
 async def test_nothing_is_made_again_once_what_others_left_may_be_forgotten() -> None:
-    """A write was applied and its answer lost; the machine slept; meanwhile the record was deleted and its tombstone forgotten."""
+    """A write was applied and its answer lost; the machine slept; meanwhile the record
+    was deleted and its tombstone forgotten.
+    """
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
 
     class Sleeps(InMemoryStore):

@@ -16,7 +16,18 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.wrappers.telemetry import Telemetry
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, put, record, release, searched
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    asked,
+    delete,
+    done,
+    key_of,
+    put,
+    record,
+    release,
+    searched,
+)
 from memory.ports.query import Query, within
 from memory.ports.writes import Absent, Annotate, RaiseGeneration, Write
 from tests.unit.adapters.wrappers.faulty import gone, opened
@@ -54,7 +65,11 @@ async def test_a_call_is_a_span_with_the_names_of_the_conventions() -> None:
     seen = await watched()
     await done(seen.store, put(record(1), Absent()), put(record(2), Absent()))
     span, attributes = seen.last()
-    assert (span.name, span.kind, span.status.status_code) == ("create_memory", SpanKind.CLIENT, StatusCode.UNSET)
+    assert (span.name, span.kind, span.status.status_code) == (
+        "create_memory",
+        SpanKind.CLIENT,
+        StatusCode.UNSET,
+    )
     assert attributes == {
         "gen_ai.operation.name": "create_memory",
         "gen_ai.provider.name": "memory-tiers",
@@ -104,7 +119,11 @@ async def test_the_life_of_a_store_is_seen() -> None:
     await seen.store.open(DECLARED)
     await seen.store.check()
     await seen.store.close()
-    assert [s.name for s in seen.spans.get_finished_spans()] == ["open_memory_store", "check_memory_store", "close_memory_store"]
+    assert [s.name for s in seen.spans.get_finished_spans()] == [
+        "open_memory_store",
+        "check_memory_store",
+        "close_memory_store",
+    ]
 
 
 async def test_a_failure_says_its_kind_and_nothing_else() -> None:
@@ -130,7 +149,10 @@ async def test_durations_are_measured_by_operation_and_error() -> None:
 
 async def test_nothing_stored_asked_or_named_by_users_is_recorded() -> None:
     seen = await watched()
-    await done(seen.store, put(record(1, texts={"content": SECRET}, body={"password": SECRET}, fields={"source": SECRET})))
+    await done(
+        seen.store,
+        put(record(1, texts={"content": SECRET}, body={"password": SECRET}, fields={"source": SECRET})),
+    )
     await searched(seen.store, SECRET)
     await seen.store.get(SAMPLES, [key_of(1)])
     told = "".join(span.to_json() for span in seen.spans.get_finished_spans()) + str(seen.points())

@@ -15,7 +15,9 @@ HANG = FaultyStore.HANG
 
 async def test_a_call_that_does_not_end_is_given_up_and_names_store_method_and_limit() -> None:
     store = Timeout(await opened(HANG), 0.02)
-    with pytest.raises(StoreTimeout, match=r"store 'faulty': get did not end within the 0\.02 s that 'timeout' allows"):
+    with pytest.raises(
+        StoreTimeout, match=r"store 'faulty': get did not end within the 0\.02 s that 'timeout' allows"
+    ):
         await store.get(SAMPLES, [key_of(1)])
 
 

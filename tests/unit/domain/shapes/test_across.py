@@ -1,4 +1,6 @@
-"""From one framework's messages to another's: what they mean goes over; in their own shape they are equal to what came, whatever they hold."""
+"""From one framework's messages to another's: what they mean goes over; in their own
+shape they are equal to what came, whatever they hold.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,14 @@ IMAGES: dict[str, dict[str, Any]] = {
 def meaning(messages: list[Message], *, with_errors: bool = True) -> list[Any]:
     """Who says, asks, answers and thinks what."""
     return [
-        (m.role, m.text, m.reasoning, [(c.id, c.name, json.loads(c.arguments)) for c in m.tool_calls], m.tool_call_id, m.is_error and with_errors)
+        (
+            m.role,
+            m.text,
+            m.reasoning,
+            [(c.id, c.name, json.loads(c.arguments)) for c in m.tool_calls],
+            m.tool_call_id,
+            m.is_error and with_errors,
+        )
         for m in messages
     ]
 
@@ -67,7 +76,12 @@ def content(parts: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[A
 
 
 OPENAI_CALLS = st.builds(
-    lambda call_id, name, arguments, others: {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}, **others},
+    lambda call_id, name, arguments, others: {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+        **others,
+    },
     NAMES,
     NAMES,
     OBJECTS.map(json.dumps) | WORDS,
@@ -82,7 +96,10 @@ OPENAI_ANSWERS = some(
 ).filter(bool)
 OPENAI = merged(
     st.one_of(
-        all_of(role=st.sampled_from(["user", "system", "developer"]), content=content(TEXTS | st.just(IMAGES["openai"]))),
+        all_of(
+            role=st.sampled_from(["user", "system", "developer"]),
+            content=content(TEXTS | st.just(IMAGES["openai"])),
+        ),
         merged(all_of(role=st.just("assistant")), OPENAI_ANSWERS),
         all_of(role=st.just("tool"), tool_call_id=NAMES, content=content(TEXTS)),
     ),
@@ -92,12 +109,22 @@ OPENAI = merged(
 ANTHROPIC_BLOCKS = st.one_of(
     TEXTS,
     st.just(IMAGES["anthropic"]),
-    st.builds(lambda i, n, a, o: {"type": "tool_use", "id": i, "name": n, "input": a, **o}, NAMES, NAMES, OBJECTS, OTHERS),
+    st.builds(
+        lambda i, n, a, o: {"type": "tool_use", "id": i, "name": n, "input": a, **o},
+        NAMES,
+        NAMES,
+        OBJECTS,
+        OTHERS,
+    ),
     all_of(type=st.just("thinking"), thinking=WORDS, signature=WORDS),
     all_of(type=st.just("redacted_thinking"), data=WORDS),
     st.builds(lambda text: {"type": "document", "source": {"type": "text", "data": text}}, WORDS),
 )
-ANTHROPIC_RESULTS = merged(all_of(type=st.just("tool_result"), tool_use_id=NAMES), some(content=content(TEXTS), is_error=st.booleans()), OTHERS)
+ANTHROPIC_RESULTS = merged(
+    all_of(type=st.just("tool_result"), tool_use_id=NAMES),
+    some(content=content(TEXTS), is_error=st.booleans()),
+    OTHERS,
+)
 ANTHROPIC = merged(
     st.one_of(
         all_of(role=st.just("assistant"), content=content(ANTHROPIC_BLOCKS, 5)),
@@ -108,7 +135,12 @@ ANTHROPIC = merged(
 LANGCHAIN_CALLS = all_of(id=MAYBE_NAMES, name=NAMES, args=OBJECTS, type=st.just("tool_call"))
 LANGCHAIN = st.one_of(
     st.tuples(
-        st.just("human"), merged(all_of(content=content(TEXTS | WORDS)), some(additional_kwargs=OBJECTS, id=MAYBE_NAMES, name=MAYBE_NAMES), OTHERS)
+        st.just("human"),
+        merged(
+            all_of(content=content(TEXTS | WORDS)),
+            some(additional_kwargs=OBJECTS, id=MAYBE_NAMES, name=MAYBE_NAMES),
+            OTHERS,
+        ),
     ),
     st.tuples(
         st.just("ai"),
@@ -117,7 +149,13 @@ LANGCHAIN = st.one_of(
             some(response_metadata=OBJECTS, usage_metadata=st.none() | OBJECTS),
         ),
     ),
-    st.tuples(st.just("tool"), merged(all_of(content=WORDS, tool_call_id=NAMES), some(status=st.sampled_from(["success", "error"]), artifact=JSON))),
+    st.tuples(
+        st.just("tool"),
+        merged(
+            all_of(content=WORDS, tool_call_id=NAMES),
+            some(status=st.sampled_from(["success", "error"]), artifact=JSON),
+        ),
+    ),
 ).map(lambda found: {"type": found[0], "data": found[1]})
 PLAIN = merged(
     all_of(role=st.sampled_from(["system", "user", "assistant", "tool"]), content=content(TEXTS)),
@@ -184,15 +222,21 @@ def test_what_was_stored_in_between_goes_back_as_it_came(message: dict[str, Any]
                 role=st.just(Role.ASSISTANT),
                 content=WORDS,
                 reasoning=st.none() | NAMES,
-                tool_calls=st.lists(st.builds(ToolCall, id=NAMES, name=NAMES, arguments=OBJECTS.map(json.dumps)), max_size=2),
+                tool_calls=st.lists(
+                    st.builds(ToolCall, id=NAMES, name=NAMES, arguments=OBJECTS.map(json.dumps)), max_size=2
+                ),
             ),
-            st.builds(Message, role=st.just(Role.TOOL), content=WORDS, tool_call_id=NAMES, is_error=st.booleans()),
+            st.builds(
+                Message, role=st.just(Role.TOOL), content=WORDS, tool_call_id=NAMES, is_error=st.booleans()
+            ),
         ),
         max_size=5,
     ),
 )
 def test_text_calls_results_and_reasoning_go_over_to_any_shape(shape: str, messages: list[Message]) -> None:
-    said = [m for m in messages if shape != "anthropic" or m.role is not Role.USER or m.text]  # which has no empty text among blocks
+    said = [
+        m for m in messages if shape != "anthropic" or m.role is not Role.USER or m.text
+    ]  # which has no empty text among blocks
     found = back(given_as(said, shape))
     assert meaning(found) == meaning(said, with_errors=shape != "openai")
 
@@ -201,27 +245,57 @@ def test_text_calls_results_and_reasoning_go_over_to_any_shape(shape: str, messa
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_image_of_a_user_goes_over_to_any_shape(source: str, shape: str) -> None:
     parts = [{"type": "text", "text": "see"}, IMAGES[source]]
-    given = {"type": "human", "data": {"content": parts}} if "langchain" in source else {"role": "user", "content": parts}
+    given = (
+        {"type": "human", "data": {"content": parts}}
+        if "langchain" in source
+        else {"role": "user", "content": parts}
+    )
     (found,) = given_as(messages_of(given), shape)
     shown = found["data"]["content"] if shape == "langchain" else found["content"]
     own = source.split()[0] == shape
-    assert shown == [parts[0], IMAGES[source] if own else IMAGES["anthropic" if shape == "anthropic" else "openai"]]
+    assert shown == [
+        parts[0],
+        IMAGES[source] if own else IMAGES["anthropic" if shape == "anthropic" else "openai"],
+    ]
 
 
 def test_an_image_by_its_address_goes_over() -> None:
-    (taken,) = messages_of({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a/b.png", "detail": "low"}}]})
-    assert given_as([taken], "anthropic")[0]["content"] == [{"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}]
-    (taken,) = messages_of({"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}]})
-    assert given_as([taken], "openai")[0]["content"] == [{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]
+    (taken,) = messages_of(
+        {
+            "role": "user",
+            "content": [{"type": "image_url", "image_url": {"url": "https://a/b.png", "detail": "low"}}],
+        }
+    )
+    assert given_as([taken], "anthropic")[0]["content"] == [
+        {"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}
+    ]
+    (taken,) = messages_of(
+        {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}]}
+    )
+    assert given_as([taken], "openai")[0]["content"] == [
+        {"type": "image_url", "image_url": {"url": "https://a/b.png"}}
+    ]
 
 
 def test_what_a_shape_does_not_know_becomes_a_text_that_names_it() -> None:
     file = {"type": "image", "source": {"type": "file", "file_id": "f1"}}
-    paper = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "QUJD"}}
+    paper = {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": "QUJD"},
+    }
     note = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a note"}}
     (taken,) = messages_of({"role": "user", "content": [file, paper, note]})
-    assert [part["text"] for part in given_as([taken], "openai")[0]["content"]] == ["[image]", "[document]", "a note"]
-    (result,) = messages_of({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [IMAGES["anthropic"]]}]})
+    assert [part["text"] for part in given_as([taken], "openai")[0]["content"]] == [
+        "[image]",
+        "[document]",
+        "a note",
+    ]
+    (result,) = messages_of(
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [IMAGES["anthropic"]]}],
+        }
+    )
     assert given_as([result], "openai")[0]["content"] == [{"type": "text", "text": "[image]"}]
     assert given_as([result], "langchain")[0]["data"]["content"] == [IMAGES["openai"]]
 
@@ -231,7 +305,10 @@ def test_reasoning_of_another_framework_can_be_left_behind() -> None:
     for shape in ("openai", "anthropic", "langchain"):
         assert "hm" in json.dumps(given_as([foreign], shape))
         assert "hm" not in json.dumps(given_as([foreign], shape, foreign_reasoning=False))
-    own = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "so"}]}
+    own = {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "so"}],
+    }
     assert given_as(messages_of(own), "anthropic", foreign_reasoning=False) == [own]
 
 

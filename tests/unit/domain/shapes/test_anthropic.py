@@ -1,4 +1,6 @@
-"""Messages of Anthropic's API: blocks in their order, results of tools among what a user says."""
+"""Messages of Anthropic's API: blocks in their order, results of tools among what a
+user says.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from memory.domain.shapes import given_as, messages_of, system_of
 
 TEXT = {"type": "text", "text": "see"}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "QUJD"}}
-PAPER = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "QUJD"}, "title": "a paper"}
+PAPER = {
+    "type": "document",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": "QUJD"},
+    "title": "a paper",
+}
 LOOK = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "sky", "deep": [1, 2.5, None, "é"]}}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2lnbmVk"}
 HIDDEN = {"type": "redacted_thinking", "data": "aGlkZGVu"}
@@ -29,15 +35,48 @@ FOUND = {"type": "tool_result", "tool_use_id": "c1", "content": "blue"}
         {"role": "assistant", "content": [TEXT]},
         {"role": "assistant", "content": [LOOK]},
         {"role": "assistant", "content": [{**LOOK, "input": {}, "cache_control": {"type": "ephemeral"}}]},
-        {"role": "assistant", "content": [THOUGHT, HIDDEN, TEXT, LOOK, {**THOUGHT, "thinking": "hm\n\nhm"}, TEXT, {**LOOK, "id": "c2"}]},
+        {
+            "role": "assistant",
+            "content": [
+                THOUGHT,
+                HIDDEN,
+                TEXT,
+                LOOK,
+                {**THOUGHT, "thinking": "hm\n\nhm"},
+                TEXT,
+                {**LOOK, "id": "c2"},
+            ],
+        },
         {"role": "assistant", "content": [{**THOUGHT, "thinking": ""}, TEXT]},
         {"role": "assistant", "content": [HIDDEN]},
-        {"role": "assistant", "content": [{"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}, TEXT]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
+                TEXT,
+            ],
+        },
         {"role": "user", "content": [FOUND]},
-        {"role": "user", "content": [{**FOUND, "is_error": True}, {**FOUND, "tool_use_id": "c2", "is_error": False}, TEXT]},
+        {
+            "role": "user",
+            "content": [{**FOUND, "is_error": True}, {**FOUND, "tool_use_id": "c2", "is_error": False}, TEXT],
+        },
         {"role": "user", "content": [TEXT, FOUND, TEXT, IMAGE, {**FOUND, "content": [TEXT, IMAGE]}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}, {**FOUND, "content": ""}, {**FOUND, "content": []}]},
-        {"role": "user", "content": [{**FOUND, "cache_control": {"type": "ephemeral"}}], "id": "u1", "time": "2026-01-31T09:30:00Z", "mine": 1},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1"},
+                {**FOUND, "content": ""},
+                {**FOUND, "content": []},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [{**FOUND, "cache_control": {"type": "ephemeral"}}],
+            "id": "u1",
+            "time": "2026-01-31T09:30:00Z",
+            "mine": 1,
+        },
         {
             "id": "msg_1",
             "type": "message",
@@ -55,9 +94,13 @@ def test_what_came_from_anthropic_goes_back_as_it_came(given: dict[str, Any]) ->
 
 
 def test_text_calls_and_reasoning_stand_in_their_places() -> None:
-    (message,) = messages_of({"role": "assistant", "content": [THOUGHT, TEXT, LOOK, {**THOUGHT, "thinking": "so"}]})
+    (message,) = messages_of(
+        {"role": "assistant", "content": [THOUGHT, TEXT, LOOK, {**THOUGHT, "thinking": "so"}]}
+    )
     assert (message.role, message.text, message.reasoning) == (Role.ASSISTANT, "see", "hm\n\nso")
-    assert message.tool_calls == [ToolCall(id="c1", name="look", arguments='{"at": "sky", "deep": [1, 2.5, null, "é"]}')]
+    assert message.tool_calls == [
+        ToolCall(id="c1", name="look", arguments='{"at": "sky", "deep": [1, 2.5, null, "é"]}')
+    ]
     assert message.content == [TEXT]
     (asks,) = messages_of({"role": "assistant", "content": [LOOK]})
     assert asks.content == ""
@@ -65,7 +108,13 @@ def test_text_calls_and_reasoning_stand_in_their_places() -> None:
 
 @pytest.mark.behaviour("B53")
 def test_each_result_is_a_message_of_its_own_with_what_is_said_behind_it() -> None:
-    messages = messages_of({"role": "user", "id": "u1", "content": [FOUND, {**FOUND, "tool_use_id": "c2", "is_error": True}, TEXT]})
+    messages = messages_of(
+        {
+            "role": "user",
+            "id": "u1",
+            "content": [FOUND, {**FOUND, "tool_use_id": "c2", "is_error": True}, TEXT],
+        }
+    )
     assert [(m.role, m.tool_call_id, m.text, m.is_error) for m in messages] == [
         (Role.TOOL, "c1", "blue", False),
         (Role.TOOL, "c2", "blue", True),
@@ -75,13 +124,18 @@ def test_each_result_is_a_message_of_its_own_with_what_is_said_behind_it() -> No
 
 
 def test_a_whole_answer_brings_its_usage_and_why_it_ended() -> None:
-    (message,) = messages_of({"role": "assistant", "content": [TEXT], "stop_reason": "end_turn", "usage": {"output_tokens": 2}})
+    (message,) = messages_of(
+        {"role": "assistant", "content": [TEXT], "stop_reason": "end_turn", "usage": {"output_tokens": 2}}
+    )
     assert (message.finish_reason, message.usage) == ("end_turn", {"output_tokens": 2})
 
 
 def test_results_and_what_the_user_says_behind_them_become_one_message() -> None:
     messages = [
-        Message(role=Role.ASSISTANT, tool_calls=[ToolCall(id="c1", name="look"), ToolCall(id="c2", name="look", arguments='{"a": 1}')]),
+        Message(
+            role=Role.ASSISTANT,
+            tool_calls=[ToolCall(id="c1", name="look"), ToolCall(id="c2", name="look", arguments='{"a": 1}')],
+        ),
         Message(role=Role.TOOL, content="one", tool_call_id="c1"),
         Message(role=Role.TOOL, content="two", tool_call_id="c2", is_error=True),
         Message(role=Role.USER, content="go on"),
@@ -139,14 +193,19 @@ def test_thinking_that_was_changed_since_is_left_out_and_what_was_added_comes_be
 @pytest.mark.parametrize(
     ("field", "given"),
     [
-        ("content[1].name", {"role": "assistant", "content": [TEXT, {"type": "tool_use", "id": "c1", "input": {}}]}),
+        (
+            "content[1].name",
+            {"role": "assistant", "content": [TEXT, {"type": "tool_use", "id": "c1", "input": {}}]},
+        ),
         ("content[0].input", {"role": "assistant", "content": [{**LOOK, "input": [1]}]}),
         ("tool_use_id", {"role": "user", "content": [{**FOUND, "tool_use_id": 7}]}),
         ("is_error", {"role": "user", "content": [{**FOUND, "is_error": "yes"}]}),
         ("content", {"role": "user", "content": [{**FOUND, "content": 7}]}),
     ],
 )
-def test_what_is_wrong_in_a_block_is_refused_by_the_name_of_its_field(field: str, given: dict[str, Any]) -> None:
+def test_what_is_wrong_in_a_block_is_refused_by_the_name_of_its_field(
+    field: str, given: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         messages_of(given)
     assert refused.value.field == field

@@ -1,4 +1,6 @@
-"""LangChain's messages: as dictionaries, and as objects that are known by their attributes."""
+"""LangChain's messages: as dictionaries, and as objects that are known by their
+attributes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ COUNTS = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
 
 
 def dumped(kind: str, content: Any, **data: Any) -> dict[str, Any]:
-    usual = {"content": content, "additional_kwargs": {}, "response_metadata": {}, "type": kind, "name": None, "id": None}
+    usual = {
+        "content": content,
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "type": kind,
+        "name": None,
+        "id": None,
+    }
     if kind == "ai":
         usual |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
     return {"type": kind, "data": {**usual, **data}}
@@ -29,11 +38,27 @@ def dumped(kind: str, content: Any, **data: Any) -> dict[str, Any]:
     "given",
     [
         dumped("human", "hi", id="u1", name="bo"),
-        dumped("human", [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "https://a/b.png"}}, "and"]),
-        dumped("human", [{"type": "image", "source_type": "base64", "data": "QUJD", "mime_type": "image/jpeg"}]),
+        dumped(
+            "human",
+            [
+                {"type": "text", "text": "see"},
+                {"type": "image_url", "image_url": {"url": "https://a/b.png"}},
+                "and",
+            ],
+        ),
+        dumped(
+            "human", [{"type": "image", "source_type": "base64", "data": "QUJD", "mime_type": "image/jpeg"}]
+        ),
         dumped("system", "be kind", mine=1),
-        dumped("ai", "so", usage_metadata=COUNTS, response_metadata={"finish_reason": "stop", "model_name": "m"}),
-        dumped("ai", "", tool_calls=[CALL, {**CALL, "id": None}, {**CALL, "args": {}}], invalid_tool_calls=[BROKEN, {**BROKEN, "name": None}]),
+        dumped(
+            "ai", "so", usage_metadata=COUNTS, response_metadata={"finish_reason": "stop", "model_name": "m"}
+        ),
+        dumped(
+            "ai",
+            "",
+            tool_calls=[CALL, {**CALL, "id": None}, {**CALL, "args": {}}],
+            invalid_tool_calls=[BROKEN, {**BROKEN, "name": None}],
+        ),
         dumped("ai", "", tool_calls=[{"name": "look", "args": {}, "id": "c1"}]),
         dumped("ai", "", additional_kwargs={"tool_calls": [RAW]}, tool_calls=[CALL]),
         dumped("ai", "so", additional_kwargs={"reasoning_content": "hm"}),
@@ -47,7 +72,13 @@ def dumped(kind: str, content: Any, **data: Any) -> dict[str, Any]:
             tool_calls=[CALL],
         ),
         dumped("tool", "blue", tool_call_id="c1", artifact=None, status="success"),
-        dumped("tool", [{"type": "text", "text": "blue"}], tool_call_id="c1", artifact={"rows": [1]}, status="error"),
+        dumped(
+            "tool",
+            [{"type": "text", "text": "blue"}],
+            tool_call_id="c1",
+            artifact={"rows": [1]},
+            status="error",
+        ),
         {"type": "function", "data": {"content": "blue", "name": "look", "type": "function"}},
         {"type": "chat", "data": {"content": "hi", "role": "assistant", "type": "chat"}},
         dumped("AIMessageChunk", "so", tool_calls=[], tool_call_chunks=[]),
@@ -62,10 +93,22 @@ def test_what_came_from_langchain_goes_back_as_it_came(given: dict[str, Any]) ->
 def test_what_an_answer_holds_stands_in_its_place() -> None:
     (message,) = messages_of(
         dumped(
-            "ai", "so", id="a1", tool_calls=[CALL], invalid_tool_calls=[BROKEN], usage_metadata=COUNTS, response_metadata={"finish_reason": "stop"}
+            "ai",
+            "so",
+            id="a1",
+            tool_calls=[CALL],
+            invalid_tool_calls=[BROKEN],
+            usage_metadata=COUNTS,
+            response_metadata={"finish_reason": "stop"},
         )
     )
-    assert (message.role, message.text, message.id, message.usage, message.finish_reason) == (Role.ASSISTANT, "so", "a1", COUNTS, "stop")
+    assert (message.role, message.text, message.id, message.usage, message.finish_reason) == (
+        Role.ASSISTANT,
+        "so",
+        "a1",
+        COUNTS,
+        "stop",
+    )
     assert message.tool_calls == [
         ToolCall(id="c1", name="look", arguments='{"at": "sky"}'),
         ToolCall(id="c2", name="look", arguments="{broken"),
@@ -73,7 +116,9 @@ def test_what_an_answer_holds_stands_in_its_place() -> None:
 
 
 def test_calls_that_only_openais_fields_hold_are_taken() -> None:
-    (message,) = messages_of({"type": "ai", "data": {"content": "", "additional_kwargs": {"tool_calls": [RAW]}}})
+    (message,) = messages_of(
+        {"type": "ai", "data": {"content": "", "additional_kwargs": {"tool_calls": [RAW]}}}
+    )
     assert message.tool_calls == [ToolCall(id="c1", name="look", arguments='{"at":"sky"}')]
 
 
@@ -85,10 +130,17 @@ def test_thinking_among_the_parts_is_reasoning_and_a_repeated_call_is_no_part() 
     ]
     (message,) = messages_of(dumped("ai", thinking, tool_calls=[CALL]))
     assert (message.reasoning, message.content) == ("hm", [{"type": "text", "text": "see"}])
-    assert [part["type"] for part in given_as([message], "anthropic")[0]["content"]] == ["thinking", "text", "tool_use"]
+    assert [part["type"] for part in given_as([message], "anthropic")[0]["content"]] == [
+        "thinking",
+        "text",
+        "tool_use",
+    ]
 
 
-@pytest.mark.parametrize(("role", "kind"), [("human", Role.USER), ("ai", Role.ASSISTANT), ("developer", Role.SYSTEM), ("tool", Role.TOOL)])
+@pytest.mark.parametrize(
+    ("role", "kind"),
+    [("human", Role.USER), ("ai", Role.ASSISTANT), ("developer", Role.SYSTEM), ("tool", Role.TOOL)],
+)
 def test_a_message_that_names_its_role_is_of_that_role(role: str, kind: Role) -> None:
     assert messages_of({"type": "chat", "data": {"content": "hi", "role": role}})[0].role is kind
 
@@ -104,7 +156,12 @@ def test_objects_are_known_by_their_attributes() -> None:
         usage_metadata=COUNTS,
     )
     (message,) = messages_of(answer)
-    assert (message.text, message.id, message.usage, message.finish_reason) == ("see", "a1", COUNTS, "end_turn")
+    assert (message.text, message.id, message.usage, message.finish_reason) == (
+        "see",
+        "a1",
+        COUNTS,
+        "end_turn",
+    )
     answer.content[0]["text"] = "changed"
     assert message.text == "see"
     (result,) = messages_of(SimpleNamespace(type="tool", content="blue", tool_call_id="c1", status="error"))
@@ -117,7 +174,10 @@ def test_messages_of_another_shape_have_all_that_langchain_expects() -> None:
         Message(
             role=Role.ASSISTANT,
             reasoning="hm",
-            tool_calls=[ToolCall(id="c1", name="look", arguments='{"at": "sky"}'), ToolCall(id="c2", name="look", arguments="{broken")],
+            tool_calls=[
+                ToolCall(id="c1", name="look", arguments='{"at": "sky"}'),
+                ToolCall(id="c2", name="look", arguments="{broken"),
+            ],
             usage={"prompt_tokens": 3, "completion_tokens": 2},
             finish_reason="stop",
         ),
@@ -156,7 +216,9 @@ def test_what_is_wrong_is_refused_by_the_name_of_its_field(field: str, given: An
     assert refused.value.field == field
 
 
-def test_objects_are_made_where_langchain_is_installed_and_where_it_is_not_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_are_made_where_langchain_is_installed_and_where_it_is_not_what_to_install_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = SimpleNamespace(messages_from_dict=lambda given: [("made", one["type"]) for one in given])
     monkeypatch.setitem(sys.modules, "langchain_core", SimpleNamespace(messages=made))
     monkeypatch.setitem(sys.modules, "langchain_core.messages", made)

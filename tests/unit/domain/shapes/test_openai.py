@@ -23,12 +23,27 @@ LOOK = {"id": "c1", "type": "function", "function": {"name": "look", "arguments"
             "role": "user",
             "content": [{"type": "text", "text": "see"}, IMAGE],
         },
-        {"role": "user", "content": [{"type": "text", "text": "see", "cache_control": {"type": "ephemeral"}}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "see", "cache_control": {"type": "ephemeral"}}],
+        },
         {"role": "user", "content": ["see", IMAGE]},
         {"role": "assistant", "content": None, "tool_calls": [LOOK]},
-        {"role": "assistant", "content": "so", "refusal": None, "audio": None, "tool_calls": None, "function_call": None, "annotations": []},
+        {
+            "role": "assistant",
+            "content": "so",
+            "refusal": None,
+            "audio": None,
+            "tool_calls": None,
+            "function_call": None,
+            "annotations": [],
+        },
         {"role": "assistant", "tool_calls": [LOOK, {**LOOK, "id": "c2", "index": 1}]},
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "run", "input": "1 + 1"}}]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "run", "input": "1 + 1"}}],
+        },
         {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "not JSON"}},
         {"role": "function", "name": "look", "content": "blue"},
         {"role": "tool", "tool_call_id": "c1", "content": "blue"},
@@ -47,11 +62,15 @@ def test_the_arguments_of_a_call_are_kept_to_the_letter() -> None:
 
 
 def test_a_developer_speaks_for_the_system() -> None:
-    assert [message.role for message in messages_of({"role": "developer", "content": "be kind"})] == [Role.SYSTEM]
+    assert [message.role for message in messages_of({"role": "developer", "content": "be kind"})] == [
+        Role.SYSTEM
+    ]
 
 
 def test_a_result_of_a_function_belongs_to_the_call_of_its_name() -> None:
-    (asked,) = messages_of({"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}})
+    (asked,) = messages_of(
+        {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}}
+    )
     (found,) = messages_of({"role": "function", "name": "look", "content": "blue"})
     assert [call.id for call in asked.tool_calls] == [found.tool_call_id]
     assert found.role is Role.TOOL
@@ -64,5 +83,14 @@ def test_what_was_changed_since_goes_out_as_it_is_now() -> None:
 
 
 def test_a_plain_message_tells_openai_nothing_of_ours() -> None:
-    (message,) = messages_of({"role": "user", "content": "hi", "id": "u1", "at": "2026-01-31T09:30:00Z", "metadata": {"a": 1}, "tokens": 3})
+    (message,) = messages_of(
+        {
+            "role": "user",
+            "content": "hi",
+            "id": "u1",
+            "at": "2026-01-31T09:30:00Z",
+            "metadata": {"a": 1},
+            "tokens": 3,
+        }
+    )
     assert given_as([message], "openai") == [{"role": "user", "content": "hi"}]

@@ -27,12 +27,30 @@ def test_a_plain_message_has_its_fields_where_ours_has_them() -> None:
             "finish_reason": "stop",
         }
     )
-    assert (message.role, message.content, message.id, message.at, message.name) == (Role.ASSISTANT, "full", "a1", WHEN, "bo")
-    assert (message.reasoning, message.usage, message.finish_reason, message.shape) == ("so", {"total": 7}, "stop", "plain")
+    assert (message.role, message.content, message.id, message.at, message.name) == (
+        Role.ASSISTANT,
+        "full",
+        "a1",
+        WHEN,
+        "bo",
+    )
+    assert (message.reasoning, message.usage, message.finish_reason, message.shape) == (
+        "so",
+        {"total": 7},
+        "stop",
+        "plain",
+    )
 
 
 def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
-    (asked,) = messages_of({"role": "assistant", "content": "", "id": "a1", "tool_calls": [{"id": "c1", "name": "look", "arguments": "{}"}]})
+    (asked,) = messages_of(
+        {
+            "role": "assistant",
+            "content": "",
+            "id": "a1",
+            "tool_calls": [{"id": "c1", "name": "look", "arguments": "{}"}],
+        }
+    )
     (found,) = messages_of({"role": "tool", "content": "found", "tool_call_id": "c1", "id": "t1"})
     assert asked.tool_calls == [ToolCall(id="c1", name="look", arguments="{}")]
     assert (found.role, found.content, found.tool_call_id) == (Role.TOOL, "found", "c1")
@@ -60,8 +78,18 @@ def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
         ("tool_calls", {"role": "assistant", "content": "", "tool_calls": {}}),
         ("tool_calls[0]", {"role": "assistant", "content": "", "tool_calls": ["look"]}),
         ("tool_calls[0].name", {"role": "assistant", "content": "", "tool_calls": [{"id": "c1"}]}),
-        ("tool_calls[0].arguments", {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "look", "arguments": 7}]}),
-        ("tool_calls[0].function", {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": "look"}]}),
+        (
+            "tool_calls[0].arguments",
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"id": "c1", "name": "look", "arguments": 7}],
+            },
+        ),
+        (
+            "tool_calls[0].function",
+            {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": "look"}]},
+        ),
         ("tool_call_id", {"role": "tool", "content": "x", "tool_call_id": 7}),
         ("is_error", {"role": "tool", "content": "x", "is_error": "yes"}),
         ("tokens", {"role": "user", "content": "x", "tokens": -1}),
@@ -70,7 +98,10 @@ def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
         ("at", {"role": "user", "content": "x", "at": datetime(2026, 1, 31)}),
         ("time", {"role": "user", "content": "x", "time": "yesterday"}),
         ("message", {"role": "user", "content": "x" * (32 * 1024 * 1024 + 1)}),
-        ("message", {"role": "user", "content": ["x" * 60_000] * 20}),  # none of which is stored apart from the message
+        (
+            "message",
+            {"role": "user", "content": ["x" * 60_000] * 20},
+        ),  # none of which is stored apart from the message
         ("name", {"role": "user", "content": "x", "name": "x" * 65_537}),
         ("message", 7),
         ("message", "hello"),
@@ -86,14 +117,30 @@ def test_what_is_wrong_is_refused_by_the_name_of_its_field(field: str, given: An
 
 
 def test_nothing_of_what_was_given_is_shared_with_what_was_taken() -> None:
-    given: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "x"}], "metadata": {"a": [1]}, "other": {"b": [1]}}
+    given: dict[str, Any] = {
+        "role": "user",
+        "content": [{"type": "text", "text": "x"}],
+        "metadata": {"a": [1]},
+        "other": {"b": [1]},
+    }
     (message,) = messages_of(given)
     given["content"][0]["text"], given["metadata"]["a"], given["other"]["b"] = "y", [2], [2]
-    assert (message.text, message.metadata, message.extra["fields"]) == ("x", {"a": [1]}, {"other": {"b": [1]}})
+    assert (message.text, message.metadata, message.extra["fields"]) == (
+        "x",
+        {"a": [1]},
+        {"other": {"b": [1]}},
+    )
 
 
 def test_our_own_message_and_its_dump_are_taken_as_copies() -> None:
-    message = Message(role=Role.USER, content=[{"type": "text", "text": "x"}], id="u1", at=WHEN, metadata={"a": [1]}, is_summary=True)
+    message = Message(
+        role=Role.USER,
+        content=[{"type": "text", "text": "x"}],
+        id="u1",
+        at=WHEN,
+        metadata={"a": [1]},
+        is_summary=True,
+    )
     for given in (message, message.model_dump(), message.model_dump(mode="json")):
         (taken,) = messages_of(given)
         assert taken == message

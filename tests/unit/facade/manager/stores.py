@@ -1,4 +1,6 @@
-"""Stores for a manager that remember what they were asked, fail when told to, and wait until let go."""
+"""Stores for a manager that remember what they were asked, fail when told to, and wait
+until let go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Memory shown to a model: when, what is asked, how it looks, where it stands, and that nothing of it ever breaks the call (E41 to E58)."""
+"""Memory shown to a model: when, what is asked, how it looks, where it stands, and that
+nothing of it ever breaks the call (E41 to E58).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ async def injected(messages: list[Any], *found: Any, **settings: Any) -> list[An
     return made
 
 
-# -- what it looks like -----------------------------------------------------------------------------------------------
+# -- what it looks like ----------------------------------------------------------------
 
 
 @pytest.mark.behaviour("E48", "E49")
@@ -67,7 +69,11 @@ async def test_the_block_names_the_stores_and_nothing_in_it_is_syntax() -> None:
 
 @pytest.mark.behaviour("E50")
 async def test_a_format_of_one_s_own_is_taken_as_it_is() -> None:
-    made = await injected([user("x")], *entries("a<b", "c"), format=lambda found: "KNOWN: " + "; ".join(one.content for one in found))
+    made = await injected(
+        [user("x")],
+        *entries("a<b", "c"),
+        format=lambda found: "KNOWN: " + "; ".join(one.content for one in found),
+    )
     assert made[0]["content"] == "KNOWN: a<b; c\n\nx"
 
     async def slow(found: Any) -> str:
@@ -86,7 +92,10 @@ async def test_so_many_entries_of_each_store_and_of_all_together_earlier_stores_
     assert ">B<" in said["content"]
     assert ">C<" not in said["content"]
     a, b = Searched(*entries("a1", "a2", "a3", "a4")), Searched(*entries("b1", "b2", "b3", "b4"))
-    both = MemoryManager([named(a, "a"), named(b, "b")], injection=Injection(format=lambda found: " ".join(e.content for e in found)))
+    both = MemoryManager(
+        [named(a, "a"), named(b, "b")],
+        injection=Injection(format=lambda found: " ".join(e.content for e in found)),
+    )
     (said,) = await both.inject([user("x")])
     assert said["content"] == "a1 a2 a3 a4 b1\n\nx"
 
@@ -97,19 +106,27 @@ async def test_of_the_entries_as_many_are_shown_as_the_budget_has_room_for() -> 
     def plain(found: Any) -> str:
         return "\n".join(one.content for one in found)
 
-    assert (await injected([user("x")], *texts, format=plain, max_tokens=21))[0]["content"] == f"{'a' * 40}\n{'b' * 40}\n\nx"
-    assert (await injected([user("x")], *texts, format=plain, max_tokens=10))[0]["content"] == f"{'a' * 40}\n\nx"
+    assert (await injected([user("x")], *texts, format=plain, max_tokens=21))[0][
+        "content"
+    ] == f"{'a' * 40}\n{'b' * 40}\n\nx"
+    assert (await injected([user("x")], *texts, format=plain, max_tokens=10))[0][
+        "content"
+    ] == f"{'a' * 40}\n\nx"
     assert await injected([user("x")], *texts, format=plain, max_tokens=9) == [user("x")]
 
 
-# -- when, and what is asked ------------------------------------------------------------------------------------------
+# -- when, and what is asked -----------------------------------------------------------
 
 TOOL_TURN = [user("look"), assistant("prev", tool_calls=[{"id": "c1", "name": "look", "arguments": "{}"}])]
 
 
 @pytest.mark.behaviour("E42", "E45", "E53", "AC-E19")
 async def test_on_the_turn_of_a_tool_nothing_is_shown_unless_every_turn_is_meant() -> None:
-    called = [user("look"), assistant([part("prev"), {"type": "tool_use", "id": "c1", "name": "look", "input": {}}]), user([RESULT])]
+    called = [
+        user("look"),
+        assistant([part("prev"), {"type": "tool_use", "id": "c1", "name": "look", "input": {}}]),
+        user([RESULT]),
+    ]
     silent, store = manager()
     assert await silent.inject(called) == called
     assert store.asked == []
@@ -128,9 +145,15 @@ async def test_asked_is_what_the_user_says_or_on_other_turns_what_the_assistant_
     one, store = manager(trigger="every_turn")
     await one.inject([user([part(" first "), IMAGE, part("second ")])])
     await one.inject([user("older"), assistant("newer")])
-    await one.inject([assistant("earlier"), user("the question"), {"role": "tool", "tool_call_id": "c1", "content": "42"}])
+    await one.inject(
+        [assistant("earlier"), user("the question"), {"role": "tool", "tool_call_id": "c1", "content": "42"}]
+    )
     assert [query for query, _ in store.asked] == ["first \nsecond", "newer", "earlier"]
-    for without in ([user([IMAGE])], [user("older"), assistant("old"), assistant(None, tool_calls=TOOL_TURN[1]["tool_calls"])], []):
+    for without in (
+        [user([IMAGE])],
+        [user("older"), assistant("old"), assistant(None, tool_calls=TOOL_TURN[1]["tool_calls"])],
+        [],
+    ):
         assert await one.inject(without) == without
     assert len(store.asked) == 3, "no further look back, and no search for nothing"
 
@@ -157,7 +180,7 @@ async def test_of_a_very_long_query_the_beginning_is_searched_for() -> None:
     assert [len(query) for query, _ in store.asked] == [4_000]
 
 
-# -- where ------------------------------------------------------------------------------------------------------------
+# -- where -----------------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("E51", "E54", "E55")
@@ -167,7 +190,10 @@ async def test_the_block_goes_into_the_latest_message_of_the_user() -> None:
     assert await injected(talk, placement="append") == [*talk[:2], user(f"x\n\n{BLOCK}")]
     only = [{"role": "system", "content": "be kind"}, assistant("hello")]
     assert await injected(only, trigger="every_turn") == only
-    assert await injected([user("x"), assistant("y")], trigger="every_turn") == [user(f"{BLOCK}\n\nx"), assistant("y")]
+    assert await injected([user("x"), assistant("y")], trigger="every_turn") == [
+        user(f"{BLOCK}\n\nx"),
+        assistant("y"),
+    ]
 
 
 @pytest.mark.behaviour("E51", "E53", "E54")
@@ -180,7 +206,9 @@ async def test_the_block_goes_into_the_latest_message_of_the_user() -> None:
         (["x"], [part(BLOCK), "x"], ["x", part(BLOCK)]),
     ],
 )
-async def test_among_parts_it_stands_behind_images_and_before_or_behind_the_text(given: list[Any], prepended: list[Any], appended: list[Any]) -> None:
+async def test_among_parts_it_stands_behind_images_and_before_or_behind_the_text(
+    given: list[Any], prepended: list[Any], appended: list[Any]
+) -> None:
     asked = {"query": lambda _: "x"}
     assert await injected([user(given)], **asked) == [user(prepended)]
     assert await injected([user(given)], placement="append", **asked) == [user(appended)]
@@ -188,7 +216,11 @@ async def test_among_parts_it_stands_behind_images_and_before_or_behind_the_text
 
 @pytest.mark.behaviour("E51", "E53")
 async def test_a_result_stays_the_first_of_its_message() -> None:
-    given = [user("go"), assistant([{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]), user([RESULT, part("and now?")])]
+    given = [
+        user("go"),
+        assistant([{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]),
+        user([RESULT, part("and now?")]),
+    ]
     made = await injected(given, trigger="every_turn", query=lambda _: "x")
     assert made[-1] == user([RESULT, part(BLOCK), part("and now?")])
 
@@ -220,7 +252,7 @@ async def test_an_object_is_copied_and_left_as_it_was() -> None:
     assert (type(made), made.content, made.id, human.content) == (HumanMessage, f"{BLOCK}\n\nx", "m1", "x")
 
 
-# -- whatever fails ---------------------------------------------------------------------------------------------------
+# -- whatever fails --------------------------------------------------------------------
 
 
 def broken(*_: Any) -> Any:
@@ -229,7 +261,9 @@ def broken(*_: Any) -> Any:
 
 @pytest.mark.behaviour("E43", "E57", "AC-E23")
 @pytest.mark.parametrize("settings", [{"trigger": broken}, {"query": broken}, {"format": broken}])
-async def test_a_function_that_fails_shows_nothing_and_breaks_nothing(settings: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_function_that_fails_shows_nothing_and_breaks_nothing(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     assert await injected([user("x")], **settings) == [user("x")]
     assert "nothing of memory was shown to the model: RuntimeError: broken" in caplog.text
 
@@ -261,7 +295,9 @@ async def test_messages_that_nobody_understands_are_passed_on(caplog: pytest.Log
     assert "nothing of memory was shown" in caplog.text
 
 
-async def test_a_store_that_hangs_holds_the_model_up_no_longer_than_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_store_that_hangs_holds_the_model_up_no_longer_than_the_deadline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Hangs(Searched):
         async def search(self, query: str, *, limit: int) -> Any:
             await asyncio.sleep(600)
@@ -305,7 +341,12 @@ def test_what_makes_no_sense_is_refused_by_name(given: dict[str, Any], field: st
 
 
 async def test_entries_that_answer_too_little_are_not_shown_and_unknown_relevance_is() -> None:
-    found = [StoreEntry("good", relevance=0.6), StoreEntry("weak", relevance=0.1), StoreEntry("none", relevance=0.001), StoreEntry("unknown")]
+    found = [
+        StoreEntry("good", relevance=0.6),
+        StoreEntry("weak", relevance=0.1),
+        StoreEntry("none", relevance=0.001),
+        StoreEntry("unknown"),
+    ]
 
     def plain(entries: Any) -> str:
         return " ".join(one.content for one in entries)

@@ -1,4 +1,6 @@
-"""A manager over named stores: what it refuses, whom it asks, and what becomes of failures (E1 to E30)."""
+"""A manager over named stores: what it refuses, whom it asks, and what becomes of
+failures (E1 to E30).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ import pytest
 from memory import BlockingMemory, InvalidInput, Memory
 from memory.domain.errors import AddFailed
 from memory.facade.blocking import BlockingMemoryManager
-from memory.facade.manager import AddTool, EveryTurn, Extraction, MemoryManager, MemoryStore, NamedStore, SearchTool, StoreEntry, Tool
+from memory.facade.manager import (
+    AddTool,
+    EveryTurn,
+    Extraction,
+    MemoryManager,
+    MemoryStore,
+    NamedStore,
+    SearchTool,
+    StoreEntry,
+    Tool,
+)
 from tests.unit.facade.manager.stores import Heard, Kept, Searched, entries, named
 
 
@@ -20,7 +32,7 @@ def texts(found: Sequence[StoreEntry]) -> list[tuple[str | None, str]]:
     return [(one.store_name, one.content) for one in found]
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("E11", "E12", "E13", "E17", "AC-E01")
@@ -37,7 +49,9 @@ def texts(found: Sequence[StoreEntry]) -> list[tuple[str | None, str]]:
         ([named(Kept())], {"injection": {}}, "must be True, False or Injection"),
     ],
 )
-def test_what_cannot_work_is_refused_when_it_is_made(stores: list[Any], more: dict[str, Any], said: str) -> None:
+def test_what_cannot_work_is_refused_when_it_is_made(
+    stores: list[Any], more: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InvalidInput, match=said):
         MemoryManager(stores, **more)
 
@@ -73,7 +87,9 @@ class Inherits(MemoryStore):
 @pytest.mark.behaviour("E10")
 def test_what_a_store_inherits_from_the_base_is_not_there() -> None:
     store = named(Inherits())
-    assert [store.can(ability) for ability in ("search", "add", "add_messages", "initialize", "get_tools")] == [True, False, False, False, False]
+    assert [
+        store.can(ability) for ability in ("search", "add", "add_messages", "initialize", "get_tools")
+    ] == [True, False, False, False, False]
     with pytest.raises(InvalidInput, match="no add or add_messages"):
         MemoryManager([named(Inherits(), writable=True)])
 
@@ -127,7 +143,11 @@ async def test_a_tool_has_a_name_that_apis_take_and_no_other_has() -> None:
         with pytest.raises(InvalidInput, match=r"search_tool\.name: must have 1 to 64"):
             MemoryManager([named(Kept())], search_tool=SearchTool(name=wrong))  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="tools: two are named 'memory'"):
-        MemoryManager([named(Kept(), writable=True)], search_tool=SearchTool(name="memory"), add_tool=AddTool(name="memory"))
+        MemoryManager(
+            [named(Kept(), writable=True)],
+            search_tool=SearchTool(name="memory"),
+            add_tool=AddTool(name="memory"),
+        )
 
     class Brings(Kept):
         def get_tools(self) -> list[Tool]:
@@ -137,7 +157,7 @@ async def test_a_tool_has_a_name_that_apis_take_and_no_other_has() -> None:
         await MemoryManager([named(Brings())]).open()
 
 
-# -- searching --------------------------------------------------------------------------------------------------------
+# -- searching -------------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("E1", "E3", "E20", "E25")
@@ -152,7 +172,12 @@ async def test_all_stores_are_asked_at_once_and_answer_in_their_order() -> None:
             await both_asked.wait()
             return await super().search(query, limit=limit)
 
-    manager = MemoryManager([named(Waits(*entries("tea", "milk")), "a"), named(Waits({"content": "tea", "metadata": {"n": 1}}, "rum"), "b")])
+    manager = MemoryManager(
+        [
+            named(Waits(*entries("tea", "milk")), "a"),
+            named(Waits({"content": "tea", "metadata": {"n": 1}}, "rum"), "b"),
+        ]
+    )
     found = await asyncio.wait_for(manager.search("drinks"), 10)
     assert texts(found) == [("a", "tea"), ("a", "milk"), ("b", "tea"), ("b", "rum")]
     assert found[2].metadata == {"n": 1}
@@ -182,7 +207,13 @@ async def test_only_those_named_are_asked_and_an_unknown_name_before_any() -> No
 
 @pytest.mark.behaviour("E24", "AC-E09")
 async def test_a_store_that_fails_is_left_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    manager = MemoryManager([named(Searched(error=OSError("away")), "a"), named(Searched(object()), "odd"), named(Searched("rum"), "b")])
+    manager = MemoryManager(
+        [
+            named(Searched(error=OSError("away")), "a"),
+            named(Searched(object()), "odd"),
+            named(Searched("rum"), "b"),
+        ]
+    )
     assert texts(await manager.search("x")) == [("b", "rum")]
     assert "memory store 'a' could not be searched: OSError: away" in caplog.text
     assert "store 'odd' returned a object without a content that is text" in caplog.text
@@ -190,10 +221,14 @@ async def test_a_store_that_fails_is_left_out_and_logged(caplog: pytest.LogCaptu
 
 @pytest.mark.behaviour("E3", "E24")
 @pytest.mark.parametrize("answer", ["Ada", {"content": "Ada"}], ids=["text", "mapping"])
-async def test_what_is_no_list_of_things_found_is_not_taken_for_one(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_list_of_things_found_is_not_taken_for_one(
+    answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     odd = Searched()
     odd.found = answer
-    assert texts(await MemoryManager([named(odd, "odd"), named(Searched("rum"), "b")]).search("x")) == [("b", "rum")]
+    assert texts(await MemoryManager([named(odd, "odd"), named(Searched("rum"), "b")]).search("x")) == [
+        ("b", "rum")
+    ]
     assert "store 'odd' returned a" in caplog.text
 
 
@@ -239,13 +274,20 @@ async def test_who_is_cancelled_while_a_store_is_asked_is_cancelled() -> None:
             await task
 
 
-# -- adding -----------------------------------------------------------------------------------------------------------
+# -- adding ----------------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("E4", "E5", "E8", "E27")
 async def test_what_is_added_goes_to_every_writable_store_that_takes_texts() -> None:
     a, b, read_only = Kept(), Kept(), Kept()
-    manager = MemoryManager([named(a, "a", writable=True), named(b, "b", writable=True), named(read_only, "c"), named(Heard(), "d", writable=True)])
+    manager = MemoryManager(
+        [
+            named(a, "a", writable=True),
+            named(b, "b", writable=True),
+            named(read_only, "c"),
+            named(Heard(), "d", writable=True),
+        ]
+    )
     await manager.add("tea", {"source": "said"})
     await manager.add("rum", stores=["b", "b"])
     assert a.added == [("tea", {"source": "said"})]
@@ -259,7 +301,9 @@ async def test_what_is_added_goes_to_every_writable_store_that_takes_texts() -> 
 @pytest.mark.behaviour("E28", "E29", "AC-E11")
 async def test_where_nothing_can_be_added_is_said_before_anything_is() -> None:
     a = Kept()
-    manager = MemoryManager([named(a, "a", writable=True), named(Kept(), "b"), named(Heard(), "c", writable=True)])
+    manager = MemoryManager(
+        [named(a, "a", writable=True), named(Kept(), "b"), named(Heard(), "c", writable=True)]
+    )
     for names, said in [
         (["a", "x"], "'x' not found"),
         (["a", "b"], "'b' is read-only"),
@@ -302,7 +346,7 @@ async def test_each_store_has_metadata_of_its_own() -> None:
     assert a.added[0][1] == {"tags": ["a", "changed"]}
 
 
-# -- its life ---------------------------------------------------------------------------------------------------------
+# -- its life --------------------------------------------------------------------------
 
 
 class Lives(Kept):
@@ -327,7 +371,11 @@ def tool(name: str) -> Tool:
 @pytest.mark.behaviour("E6", "E7", "E40")
 async def test_stores_are_initialized_once_in_order_and_their_tools_come_behind() -> None:
     life: list[str] = []
-    stores = [named(Lives("a", life, [tool("a1"), tool("a2")]), "a", writable=True), named(Kept(), "k"), named(Lives("b", life, [tool("b1")]), "b")]
+    stores = [
+        named(Lives("a", life, [tool("a1"), tool("a2")]), "a", writable=True),
+        named(Kept(), "k"),
+        named(Lives("b", life, [tool("b1")]), "b"),
+    ]
     manager = MemoryManager(stores, add_tool=True)
     assert [one.name for one in manager.tools] == ["search_memory", "add_memory"]
     async with manager:
@@ -338,7 +386,11 @@ async def test_stores_are_initialized_once_in_order_and_their_tools_come_behind(
 
 
 @pytest.mark.behaviour("E31")
-@pytest.mark.parametrize("more", [{"search_tool": SearchTool(description=None)}, {"add_tool": AddTool(description=5)}], ids=["search", "add"])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "more",
+    [{"search_tool": SearchTool(description=None)}, {"add_tool": AddTool(description=5)}],  # type: ignore[arg-type]
+    ids=["search", "add"],
+)
 @pytest.mark.parametrize("described", [None, "What Ada likes"])
 def test_a_tool_s_description_is_text(more: dict[str, Any], described: str | None) -> None:
     with pytest.raises(InvalidInput, match=r"_tool\.description: must be text"):
@@ -376,7 +428,9 @@ async def test_an_opening_that_is_tried_again_initializes_none_twice() -> None:
 
     life: list[str] = []
     slow = Slow()
-    manager = MemoryManager([named(Lives("a", life, []), "a"), named(slow, "slow"), named(Lives("b", life, []), "b")])
+    manager = MemoryManager(
+        [named(Lives("a", life, []), "a"), named(slow, "slow"), named(Lives("b", life, []), "b")]
+    )
     with pytest.raises(OSError, match="not yet"):
         await manager.open()
     assert life == ["a"]
@@ -385,20 +439,24 @@ async def test_an_opening_that_is_tried_again_initializes_none_twice() -> None:
     assert (life, slow.tries) == (["a", "b"], 2)
 
 
-# -- over a memory, and blocking --------------------------------------------------------------------------------------
+# -- over a memory, and blocking -------------------------------------------------------
 
 
 @pytest.mark.backend("in_memory")
 async def test_scopes_of_a_memory_are_stores() -> None:
     async with Memory("memory://", embedder="none", accept_loss=True) as memory:
-        manager = MemoryManager([named(memory.scoped("user:ada"), "ada", writable=True), named(memory.scoped("user:bob"), "bob")])
+        manager = MemoryManager(
+            [named(memory.scoped("user:ada"), "ada", writable=True), named(memory.scoped("user:bob"), "bob")]
+        )
         await memory.write("Bob likes rum", scope="user:bob", title="Drinks")
         await manager.add("Ada likes tea", {"n": 1})
         assert [entry.metadata for entry in await memory.retrieve("user:ada")] == [{"n": 1}]
         tea, rum = await manager.search("likes")
         assert (tea.content, tea.store_name, tea.metadata) == ("Ada likes tea", "ada", {"n": 1})
         assert (rum.content, rum.store_name, rum.metadata) == ("Drinks: Bob likes rum", "bob", None)
-        assert {(hit.score, hit.relevance is not None and hit.relevance > 0.5) for hit in (tea, rum)} == {(None, True)}
+        assert {(hit.score, hit.relevance is not None and hit.relevance > 0.5) for hit in (tea, rum)} == {
+            (None, True)
+        }
 
 
 async def test_a_store_whose_methods_block_is_called_beside_the_event_loop() -> None:
@@ -432,7 +490,9 @@ def test_the_blocking_twin_does_all_of_it_without_an_event_loop() -> None:
             (said,) = manager.inject([{"role": "user", "content": "tea?"}])
             assert "Ada likes tea" in said["content"]
         learns = NamedStore("bob", memory.scoped("user:bob"), writable=True, extraction=True)
-        with BlockingMemoryManager([learns], memory=memory, model=lambda _: '[{"content": "Bob sails"}]') as manager:
+        with BlockingMemoryManager(
+            [learns], memory=memory, model=lambda _: '[{"content": "Bob sails"}]'
+        ) as manager:
             session = memory.session("s1")
             recording = manager.record(session)
             session.append({"role": "user", "content": "I sail"})

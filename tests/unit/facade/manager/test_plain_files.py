@@ -20,7 +20,7 @@ def found(store: Any, query: str, **more: Any) -> list[str]:
     return [entry.content for entry in store.search(query, **more)]
 
 
-# -- one JSON file ----------------------------------------------------------------------------------------------------
+# -- one JSON file ---------------------------------------------------------------------
 
 
 @pytest.mark.behaviour("E88", "E89", "E91", "AC-E43")
@@ -31,7 +31,9 @@ def test_a_file_is_read_by_the_next_store_and_touched_by_no_constructor(tmp_path
     assert list(tmp_path.iterdir()) == []
     made = store.add("Ada likes tea", {"n": 1})
     assert store.add("Ada likes tea", {"n": 2}) == made
-    assert [(e.content, e.metadata) for e in JsonStore(path).search("TEA")] == [("Ada likes tea", {"n": 1, "score": 1.0})]
+    assert [(e.content, e.metadata) for e in JsonStore(path).search("TEA")] == [
+        ("Ada likes tea", {"n": 1, "score": 1.0})
+    ]
     (record,) = json.loads(path.read_text())
     assert (record["id"], record["content"], record["metadata"]) == (made, "Ada likes tea", {"n": 1})
     assert path.read_text().startswith("[\n  {\n"), "a hand may edit it"
@@ -47,7 +49,9 @@ def test_a_store_without_a_file_writes_none(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("made", "glob"), [(lambda: JsonStore("notes.json"), "*.json"), (lambda: MarkdownStore("notes"), "*.md")])
+@pytest.mark.parametrize(
+    ("made", "glob"), [(lambda: JsonStore("notes.json"), "*.json"), (lambda: MarkdownStore("notes"), "*.md")]
+)
 def test_a_relative_path_stays_where_it_was_when_the_process_changes_its_folder(
     made: Callable[[], Any], glob: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,12 +69,23 @@ def test_a_relative_path_stays_where_it_was_when_the_process_changes_its_folder(
 
 @pytest.mark.behaviour("E88")
 @pytest.mark.parametrize(
-    ("name", "file"), [("notes", "notes.json"), ("../weird/name", "__weird_name.json"), ("a b", "a_b.json"), ("...", "_.json"), (".für", "f_r.json")]
+    ("name", "file"),
+    [
+        ("notes", "notes.json"),
+        ("../weird/name", "__weird_name.json"),
+        ("a b", "a_b.json"),
+        ("...", "_.json"),
+        (".für", "f_r.json"),
+    ],
 )
-def test_a_name_is_a_file_in_the_home_folder_and_nowhere_else(name: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_a_file_in_the_home_folder_and_nowhere_else(
+    name: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     JsonStore.at_home(name).add("tea")
-    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")] == [f".memory-tiers/{file}"]
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")] == [
+        f".memory-tiers/{file}"
+    ]
     with pytest.raises(InvalidInput, match="name: must not be"):
         JsonStore.at_home(" ")
 
@@ -83,7 +98,10 @@ def test_a_name_is_a_file_in_the_home_folder_and_nowhere_else(name: str, file: s
         pytest.param("[" * 100_000, "no JSON", id="deep"),
         ("{}", "must be a list of records, not dict"),
         ('[{"foo": 1}]', "record 0 .*content that is text"),
-        ('[{"content": "x"}, {"content": "x", "metadata": "oops"}]', "record 1 .*metadata must be an object, not str"),
+        (
+            '[{"content": "x"}, {"content": "x", "metadata": "oops"}]',
+            "record 1 .*metadata must be an object, not str",
+        ),
         ('[{"content": "x", "created_at": "soon"}]', "created_at must be a moment"),
     ],
 )
@@ -164,14 +182,20 @@ def test_many_at_once_are_all_kept(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("E92")
 def test_a_manager_uses_them_on_any_event_loop(tmp_path: Path) -> None:
-    stores = [NamedStore("json", JsonStore(tmp_path / "n.json"), writable=True), NamedStore("md", MarkdownStore(tmp_path), writable=True)]
+    stores = [
+        NamedStore("json", JsonStore(tmp_path / "n.json"), writable=True),
+        NamedStore("md", MarkdownStore(tmp_path), writable=True),
+    ]
     manager = MemoryManager(stores)
     asyncio.run(manager.add("Ada likes tea", {"n": 1}))
     hits = asyncio.run(manager.search("tea"))
-    assert [(hit.store_name, hit.content) for hit in hits] == [("json", "Ada likes tea"), ("md", "Ada likes tea")]
+    assert [(hit.store_name, hit.content) for hit in hits] == [
+        ("json", "Ada likes tea"),
+        ("md", "Ada likes tea"),
+    ]
 
 
-# -- a folder of Markdown ---------------------------------------------------------------------------------------------
+# -- a folder of Markdown --------------------------------------------------------------
 
 
 @pytest.mark.behaviour("E93", "AC-E45")
@@ -192,7 +216,9 @@ def test_what_begins_alike_is_one_note(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("E92", "E93", "AC-E45")
-def test_notes_that_have_no_word_in_their_first_line_are_each_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_that_have_no_word_in_their_first_line_are_each_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("time.time_ns", lambda: 1_795_799_792_114_000_000)
     store = MarkdownStore(tmp_path)
     with ThreadPoolExecutor(10) as pool:
@@ -235,7 +261,7 @@ def test_of_two_long_first_lines_that_begin_alike_neither_is_lost(tmp_path: Path
     assert found(store, "noon") == [f"{begins} night\n{begins} noon\n{begins} sea\nbut not ashore"]
 
 
-# -- another way to search --------------------------------------------------------------------------------------------
+# -- another way to search -------------------------------------------------------------
 
 
 class Last:
@@ -256,4 +282,7 @@ def test_a_strategy_is_told_what_is_added_and_decides_what_is_found(tmp_path: Pa
     for store in (JsonStore(strategy=Last()), MarkdownStore(tmp_path, strategy=Last())):
         for text in ("tea", "rum", "rum", "gin"):
             store.add(text)
-        assert [(entry.content, (entry.metadata or {})["score"]) for entry in store.search("x", limit=2)] == [("gin", 0.5), ("rum", 0.5)]
+        assert [(entry.content, (entry.metadata or {})["score"]) for entry in store.search("x", limit=2)] == [
+            ("gin", 0.5),
+            ("rum", 0.5),
+        ]

@@ -1,4 +1,6 @@
-"""Recordings of sessions: what a process, a store or a stream that is slow or gone does to them (E65, E72, E78, E81)."""
+"""Recordings of sessions: what a process, a store or a stream that is slow or gone does
+to them (E65, E72, E78, E81).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def memory(clock: Clock) -> AsyncIterator[Memory]:
-    async with Memory("memory://", embedder="none", accept_loss=True, clock=clock, durations={"sweep_every": 0}) as opened:
+    async with Memory(
+        "memory://", embedder="none", accept_loss=True, clock=clock, durations={"sweep_every": 0}
+    ) as opened:
         yield opened
 
 
@@ -57,7 +61,10 @@ def user(text: str) -> dict[str, Any]:
 
 
 def managing(memory: Memory, *stores: Heard) -> MemoryManager:
-    return MemoryManager([NamedStore(f"s{n}", store, writable=True, extraction=SELDOM) for n, store in enumerate(stores)], memory=memory)
+    return MemoryManager(
+        [NamedStore(f"s{n}", store, writable=True, extraction=SELDOM) for n, store in enumerate(stores)],
+        memory=memory,
+    )
 
 
 async def test_where_no_store_learns_a_recording_ends_as_any_other(memory: Memory) -> None:
@@ -114,7 +121,9 @@ async def test_what_was_never_said_to_its_end_keeps_nothing_behind_it(memory: Me
     assert store.heard == ["cut off", "later"]
 
 
-async def test_a_session_that_cannot_be_read_keeps_no_other_from_being_told(memory: Memory, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_session_that_cannot_be_read_keeps_no_other_from_being_told(
+    memory: Memory, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     store = Heard()
     died = managing(memory, store)
     for name, expires_at in (("a", clock.moment + timedelta(hours=1)), ("b", None)):
@@ -148,13 +157,17 @@ async def test_a_memory_that_is_away_keeps_neither_a_run_nor_a_manager_from_endi
     assert sorted(store.heard) == ["in a", "in b"]
     assert "how far stores have come in run 'b' could not be noted" in caplog.text
     again = await manager.record(memory.session("c"))
-    assert [run.status for run in (await memory.session("c").runs.list()).runs] == ["queued"], "it is noted before anything is said"
+    assert [run.status for run in (await memory.session("c").runs.list()).runs] == ["queued"], (
+        "it is noted before anything is said"
+    )
     await again.add(user("in c"))
     assert await again.close()
     assert store.heard[-1] == "in c"
 
 
-async def test_who_goes_on_with_a_session_while_it_is_being_resumed_has_it_told_to_the_end(memory: Memory) -> None:
+async def test_who_goes_on_with_a_session_while_it_is_being_resumed_has_it_told_to_the_end(
+    memory: Memory,
+) -> None:
     store, session = Heard(), memory.session("s1")
     await (await managing(memory, store).record(session)).add(user("left"))
     store.may_go_on.clear()
@@ -167,7 +180,9 @@ async def test_who_goes_on_with_a_session_while_it_is_being_resumed_has_it_told_
     assert store.heard == ["left", "said since"]
 
 
-async def test_what_the_manager_keeps_of_a_run_stays_until_every_store_has_it_and_a_week_where_it_was_left(memory: Memory) -> None:
+async def test_what_the_manager_keeps_of_a_run_stays_until_every_store_has_it_and_a_week_where_it_was_left(
+    memory: Memory,
+) -> None:
     store = Heard()
     store.down = True
     manager = managing(memory, store)
@@ -210,10 +225,14 @@ async def test_who_records_while_the_same_is_being_ended_is_told_to_the_end(memo
     assert store.heard[-1] == "two"
 
 
-async def test_neither_summaries_nor_what_was_erased_is_told_whatever_the_filter_lets_through(memory: Memory) -> None:
+async def test_neither_summaries_nor_what_was_erased_is_told_whatever_the_filter_lets_through(
+    memory: Memory,
+) -> None:
     store, session = Heard(), memory.session("s1")
     learns = Extraction(EveryNTurns(1_000), filter=lambda message: message)
-    recording = await MemoryManager([NamedStore("s", store, writable=True, extraction=learns)], memory=memory).record(session)
+    recording = await MemoryManager(
+        [NamedStore("s", store, writable=True, extraction=learns)], memory=memory
+    ).record(session)
     said = await session.append([user(text) for text in ("one", "two", "three")])
     await session.compact(lambda _: {"role": "assistant", "content": "a summary"}, keep_last=1)
     await session.append(user("four"))
@@ -233,7 +252,9 @@ async def test_a_conflict_of_which_nothing_was_deleted_is_a_failure_like_any_oth
             self.heard.append(content)
 
     store = Refuses()
-    learns = Extraction(EveryNTurns(1), extractor=lambda messages, context: [message.text for message in messages])
+    learns = Extraction(
+        EveryNTurns(1), extractor=lambda messages, context: [message.text for message in messages]
+    )
     recording = await MemoryManager([NamedStore("s", store, writable=True, extraction=learns)]).record()
     await recording.add(user("hello"))
     await recording.flush()
@@ -243,10 +264,12 @@ async def test_a_conflict_of_which_nothing_was_deleted_is_a_failure_like_any_oth
     assert store.heard == ["hello"]
 
 
-# -- nothing is lost, whoever dies in between -------------------------------------------------------------------------
+# -- nothing is lost, whoever dies in between ------------------------------------------
 
 
-async def test_what_is_said_in_a_run_that_another_process_took_for_dead_is_found_when_it_dies(memory: Memory) -> None:
+async def test_what_is_said_in_a_run_that_another_process_took_for_dead_is_found_when_it_dies(
+    memory: Memory,
+) -> None:
     store, session = Heard(), memory.session("s1")
     slow, direct = await managing(memory, store).record(session), memory.session("s2")
     appending = managing(memory, store)
@@ -261,7 +284,9 @@ async def test_what_is_said_in_a_run_that_another_process_took_for_dead_is_found
     assert store.heard == ["one", "two", "past the recording"]
 
 
-async def test_that_nothing_waits_is_noted_by_nobody_while_somebody_adds(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_that_nothing_waits_is_noted_by_nobody_while_somebody_adds(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, session = Heard(), memory.session("s1")
     ending, looked = await managing(memory, store).record(session), Session.info
     await ending.add(user("one"))
@@ -278,7 +303,9 @@ async def test_that_nothing_waits_is_noted_by_nobody_while_somebody_adds(memory:
     assert store.heard == ["one", "two"]
 
 
-async def test_who_dies_before_the_session_of_a_run_is_gone_leaves_it_to_be_resumed(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_dies_before_the_session_of_a_run_is_gone_leaves_it_to_be_resumed(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Heard()
     recording = await managing(memory, store).record(run_id="r1")
     await recording.add(user("hello"))
@@ -296,7 +323,9 @@ async def test_who_dies_before_the_session_of_a_run_is_gone_leaves_it_to_be_resu
     assert store.heard == ["hello"]
 
 
-async def test_a_mark_that_could_not_be_noted_is_noted_the_next_time(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mark_that_could_not_be_noted_is_noted_the_next_time(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, session = Heard(), memory.session("s1")
     recording = await managing(memory, store).record(session)
     await recording.add(user("hello"))
@@ -320,9 +349,13 @@ async def test_a_mark_goes_on_only(memory: Memory) -> None:
     assert await fast.come("s0") == Come(3)
 
 
-async def test_the_mark_of_a_session_that_was_deleted_is_not_that_of_another_of_its_id(memory: Memory) -> None:
+async def test_the_mark_of_a_session_that_was_deleted_is_not_that_of_another_of_its_id(
+    memory: Memory,
+) -> None:
     store, session = Heard(), memory.session("s1")
-    await session.runs.save("extraction:s0", child_id="s0", message_count=10, metadata={"of": "a life before"})
+    await session.runs.save(
+        "extraction:s0", child_id="s0", message_count=10, metadata={"of": "a life before"}
+    )
     recording = await managing(memory, store).record(session)
     await recording.add(user("hello"))
     assert await recording.close()
@@ -347,10 +380,19 @@ class Notes(Heard):
         def extractor(messages: Sequence[Message], context: Any) -> list[str]:
             return [message.text for message in messages]
 
-        return MemoryManager([NamedStore("s0", self, writable=True, extraction=Extraction(EveryNTurns(1), extractor=extractor))], memory=memory)
+        return MemoryManager(
+            [
+                NamedStore(
+                    "s0", self, writable=True, extraction=Extraction(EveryNTurns(1), extractor=extractor)
+                )
+            ],
+            memory=memory,
+        )
 
 
-@pytest.mark.parametrize("keeps", ["in the process", "in a session", "in a session that another process goes on with"])
+@pytest.mark.parametrize(
+    "keeps", ["in the process", "in a session", "in a session that another process goes on with"]
+)
 async def test_a_range_that_was_told_in_part_is_told_again_as_it_was(memory: Memory, keeps: str) -> None:
     store = Notes()
     store.down = True
@@ -368,9 +410,14 @@ async def test_a_range_that_was_told_in_part_is_told_again_as_it_was(memory: Mem
     assert list(store.kept.values()) == ["one", "two", "three"]
 
 
-async def test_who_begins_to_tell_what_another_process_has_told_meanwhile_goes_on_behind_it(memory: Memory) -> None:
+async def test_who_begins_to_tell_what_another_process_has_told_meanwhile_goes_on_behind_it(
+    memory: Memory,
+) -> None:
     store, session = Notes(), memory.session("s1")
-    first, second = await store.manager(memory).record(session), await store.manager(memory).record(memory.session("s1"))
+    first, second = (
+        await store.manager(memory).record(session),
+        await store.manager(memory).record(memory.session("s1")),
+    )
     await first.flush()
     await second.flush()  # both have read how far the store has come
     await first.add([user("one"), user("two")])
@@ -382,7 +429,9 @@ async def test_who_begins_to_tell_what_another_process_has_told_meanwhile_goes_o
     assert list(store.kept.values()) == ["one", "two", "three"]
 
 
-async def test_two_who_record_a_session_at_once_have_one_recording_which_ends_no_other(memory: Memory) -> None:
+async def test_two_who_record_a_session_at_once_have_one_recording_which_ends_no_other(
+    memory: Memory,
+) -> None:
     store, session = Heard(), memory.session("s1")
     manager = managing(memory, store)
     first, second = await asyncio.gather(manager.record(session), manager.record(session))
@@ -452,7 +501,9 @@ async def test_a_session_that_is_recorded_again_while_it_ends_is_not_let_go(memo
     assert await memory.sessions.get("extraction/r1") is None
 
 
-async def test_a_run_that_is_recorded_again_while_its_session_goes_has_another(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_is_recorded_again_while_its_session_goes_has_another(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, goes, may_go = Heard(), asyncio.Event(), asyncio.Event()
     delete = Session.delete
 
@@ -479,12 +530,18 @@ async def test_a_run_that_is_recorded_again_while_its_session_goes_has_another(m
 
 
 @pytest.mark.parametrize("run_id", [None, "r1"], ids=["a caller's", "the manager's own"])
-async def test_a_session_that_was_deleted_and_is_there_again_is_recorded_anew(memory: Memory, run_id: str | None) -> None:
+async def test_a_session_that_was_deleted_and_is_there_again_is_recorded_anew(
+    memory: Memory, run_id: str | None
+) -> None:
     store = Heard()
     manager, session_id = managing(memory, store), "s1" if run_id is None else f"extraction/{run_id}"
 
     async def record() -> Recording:
-        return await manager.record(run_id=run_id) if run_id else await manager.record(memory.session(session_id))
+        return (
+            await manager.record(run_id=run_id)
+            if run_id
+            else await manager.record(memory.session(session_id))
+        )
 
     ended = await record()
     await ended.add(user("one"))
@@ -497,7 +554,9 @@ async def test_a_session_that_was_deleted_and_is_there_again_is_recorded_anew(me
     assert store.heard == ["two"]
 
 
-async def test_a_recording_that_ends_while_it_is_asked_for_is_not_given_out(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_recording_that_ends_while_it_is_asked_for_is_not_given_out(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manager, is_of = managing(memory, Heard()), Log.is_of
     ended = await manager.record(memory.session("s1"))
 
@@ -510,7 +569,9 @@ async def test_a_recording_that_ends_while_it_is_asked_for_is_not_given_out(memo
     assert list(manager._recordings.values()) == [recording]
 
 
-async def test_what_was_said_and_could_not_be_noted_is_given_again_and_said_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_said_and_could_not_be_noted_is_given_again_and_said_once(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Heard()
     recording = await managing(memory, store).record(memory.session("s1"))
 

@@ -1,4 +1,6 @@
-"""Each operation of a manager is a span that ends, with the agent's attributes and without a text (E95)."""
+"""Each operation of a manager is a span that ends, with the agent's attributes and
+without a text (E95).
+"""
 
 from __future__ import annotations
 
@@ -56,13 +58,17 @@ async def test_every_operation_is_told_and_ends(spans: InMemorySpanExporter) -> 
 async def test_an_operation_that_fails_is_told_by_the_kind_of_its_error(spans: InMemorySpanExporter) -> None:
     kept = Kept()
     kept.refuses = OSError("secret")
-    manager = MemoryManager([named(kept, writable=True)], add_tool=AddTool(wait_for_writes=False), attributes=AGENT)
+    manager = MemoryManager(
+        [named(kept, writable=True)], add_tool=AddTool(wait_for_writes=False), attributes=AGENT
+    )
     with pytest.raises(AddFailed):
         await manager.add("secret")
     await manager.dispatch("add_memory", {"entries": ["secret"]})
     await manager.flush()
     assert told(spans) == [("create_memory", None, "AddFailed"), ("create_memory", None, "AddFailed")]
-    await MemoryManager([named(Searched(error=OSError("secret")))], attributes=AGENT).inject([{"role": "user", "content": "secret"}])
+    await MemoryManager([named(Searched(error=OSError("secret")))], attributes=AGENT).inject(
+        [{"role": "user", "content": "secret"}]
+    )
     assert told(spans) == [("search_memory", 0, None), ("inject_memory", None, None)]
 
 

@@ -17,12 +17,18 @@ from tests.unit.facade.manager.stores import Kept, Searched, entries, named
 
 @pytest.mark.behaviour("E31", "E32", "AC-E05")
 def test_a_tool_says_which_stores_there_are_and_how_to_choose() -> None:
-    stores = [named(Kept(), description="User preferences"), named(Kept(), "team", description="Decisions"), named(Kept(), "other")]
+    stores = [
+        named(Kept(), description="User preferences"),
+        named(Kept(), "team", description="Decisions"),
+        named(Kept(), "other"),
+    ]
     (tool,) = MemoryManager(stores).tools
     assert "- personal: User preferences\n- team: Decisions" in tool.description
     assert "target one or more memory stores by name" in tool.description
     assert "- other" not in tool.description
-    (own,) = MemoryManager([named(Kept())], search_tool=SearchTool(name="recall", description="Look it up.")).tools
+    (own,) = MemoryManager(
+        [named(Kept())], search_tool=SearchTool(name="recall", description="Look it up.")
+    ).tools
     assert (own.name, own.description) == ("recall", "Look it up.")
 
 
@@ -44,18 +50,28 @@ def test_schemas_come_in_the_shape_of_openai_and_of_anthropic() -> None:
 
 
 @pytest.mark.behaviour("E33", "E34", "E35", "AC-E13")
-async def test_a_model_s_search_reaches_all_stores_or_those_of_its_names_that_are_there(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_model_s_search_reaches_all_stores_or_those_of_its_names_that_are_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     a, b = Searched(StoreEntry("tea", metadata={"n": 1})), Searched("rum")
     manager = MemoryManager([named(a), named(b, "other")])
-    tea, rum = {"content": "tea", "store_name": "personal", "metadata": {"n": 1}}, {"content": "rum", "store_name": "other"}
+    tea, rum = (
+        {"content": "tea", "store_name": "personal", "metadata": {"n": 1}},
+        {"content": "rum", "store_name": "other"},
+    )
     every: list[dict[str, Any]] = [{}, {"stores": []}, {"stores": None}]
     for names in every:
         assert await manager.dispatch("search_memory", {"query": "drinks", **names}) == [tea, rum]
     assert not caplog.records
-    assert await manager.dispatch("search_memory", {"query": "drinks", "stores": ["personal", "nonexistent"]}) == [tea]
+    assert await manager.dispatch(
+        "search_memory", {"query": "drinks", "stores": ["personal", "nonexistent"]}
+    ) == [tea]
     assert "that are not there: nonexistent" in caplog.text
     asked = len(a.asked) + len(b.asked)
-    with pytest.raises(InvalidInput, match="none of the requested memory stores are available; available stores: personal, other"):
+    with pytest.raises(
+        InvalidInput,
+        match="none of the requested memory stores are available; available stores: personal, other",
+    ):
         await manager.dispatch("search_memory", {"query": "drinks", "stores": ["nonexistent"]})
     assert len(a.asked) + len(b.asked) == asked, "nobody was asked"
 
@@ -63,10 +79,14 @@ async def test_a_model_s_search_reaches_all_stores_or_those_of_its_names_that_ar
 async def test_the_tool_that_searches_reaches_the_stores_it_is_given_and_no_others() -> None:
     mine, other = Searched("tea"), Searched("rum")
     manager = MemoryManager([named(mine), named(other, "other")], search_tool=SearchTool(stores=["personal"]))
-    assert [found["content"] for found in await manager.dispatch("search_memory", {"query": "drinks"})] == ["tea"]
+    assert [found["content"] for found in await manager.dispatch("search_memory", {"query": "drinks"})] == [
+        "tea"
+    ]
     with pytest.raises(InvalidInput, match=r"available stores: personal$"):
         await manager.dispatch("search_memory", {"query": "drinks", "stores": ["other"]})
-    assert [found.content for found in await manager.search("drinks")] == ["tea", "rum"], "the program reaches all"
+    assert [found.content for found in await manager.search("drinks")] == ["tea", "rum"], (
+        "the program reaches all"
+    )
 
 
 async def test_a_model_s_limit_is_that_of_each_store() -> None:
@@ -81,7 +101,11 @@ async def test_a_model_s_limit_is_that_of_each_store() -> None:
     [
         ("search_memory", {}, "query: is missing"),
         ("search_memory", None, "query: is missing"),
-        ("search_memory", {"query": "x", "top_k": 3}, "top_k: is no argument of search_memory; there are query, limit, stores"),
+        (
+            "search_memory",
+            {"query": "x", "top_k": 3},
+            "top_k: is no argument of search_memory; there are query, limit, stores",
+        ),
         ("search_memory", {"query": 3}, "query: must be text"),
         ("search_memory", {"query": "x", "limit": "many"}, "limit: must be a whole number"),
         ("search_memory", {"query": "x", "stores": "personal"}, "stores: must be a list"),
@@ -93,7 +117,9 @@ async def test_a_model_s_limit_is_that_of_each_store() -> None:
     ],
 )
 @pytest.mark.behaviour("E36")
-async def test_what_a_model_gets_wrong_is_said_by_name_and_nothing_is_done(name: str, arguments: Any, said: str) -> None:
+async def test_what_a_model_gets_wrong_is_said_by_name_and_nothing_is_done(
+    name: str, arguments: Any, said: str
+) -> None:
     store = Kept()
     manager = MemoryManager([named(store, writable=True)], add_tool=True)
     with pytest.raises(InvalidInput, match=said):
@@ -105,9 +131,14 @@ async def test_what_a_model_gets_wrong_is_said_by_name_and_nothing_is_done(name:
 async def test_a_model_adds_to_what_its_tool_reaches_and_to_nothing_else() -> None:
     allowed, writable, read_only = Kept(), Kept(), Kept()
     stores = [named(allowed, "a", writable=True), named(writable, "b", writable=True), named(read_only, "c")]
-    everywhere, one = MemoryManager(stores, add_tool=True), MemoryManager(stores, add_tool=AddTool(stores=["a"]))
+    everywhere, one = (
+        MemoryManager(stores, add_tool=True),
+        MemoryManager(stores, add_tool=AddTool(stores=["a"])),
+    )
     assert await everywhere.dispatch("add_memory", {"entries": ["tea"]}) == {"stored": 1}
-    assert await one.dispatch("add_memory", {"entries": ["rum", "gin"], "stores": ["a", "b"]}) == {"stored": 2}
+    assert await one.dispatch("add_memory", {"entries": ["rum", "gin"], "stores": ["a", "b"]}) == {
+        "stored": 2
+    }
     with pytest.raises(InvalidInput, match=r"available stores: a$"):
         await one.dispatch("add_memory", {"entries": ["milk"], "stores": ["b", "c"]})
     assert [content for content, _ in allowed.added] == ["tea", "rum", "gin"]
@@ -119,7 +150,9 @@ async def test_a_model_adds_to_what_its_tool_reaches_and_to_nothing_else() -> No
 async def test_who_waits_for_writes_is_told_how_many_failed_and_why() -> None:
     failing, well = Kept(), Kept()
     failing.refuses = ExceptionGroup("several", [OSError("write error")])
-    manager = MemoryManager([named(failing, "a", writable=True), named(well, "b", writable=True)], add_tool=True)
+    manager = MemoryManager(
+        [named(failing, "a", writable=True), named(well, "b", writable=True)], add_tool=True
+    )
     with pytest.raises(AddFailed, match="failed to add 2 of 2 entries") as failed:
         await manager.dispatch("add_memory", {"entries": ["tea", "rum"]})
     assert "write error" in str(failed.value)
@@ -132,12 +165,16 @@ async def test_who_waits_for_writes_is_told_how_many_failed_and_why() -> None:
 
 
 @pytest.mark.behaviour("E39")
-async def test_who_does_not_wait_is_answered_while_the_write_hangs_and_closing_waits_for_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_does_not_wait_is_answered_while_the_write_hangs_and_closing_waits_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     hangs = Kept()
     hangs.may_go_on.clear()
     manager = MemoryManager([named(hangs, writable=True)], add_tool=AddTool(wait_for_writes=False))
     async with manager:
-        assert await asyncio.wait_for(manager.dispatch("add_memory", {"entries": ["tea", "rum"]}), 10) == {"accepted": 2}
+        assert await asyncio.wait_for(manager.dispatch("add_memory", {"entries": ["tea", "rum"]}), 10) == {
+            "accepted": 2
+        }
         assert hangs.added == []
         closing = asyncio.create_task(manager.close())
         done, _ = await asyncio.wait([closing], timeout=0.05)

@@ -1,4 +1,6 @@
-"""Slips in what stores artifacts, which a drawn history must show (`test_manifests.py`)."""
+"""Slips in what stores artifacts, which a drawn history must show
+(`test_manifests.py`).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,13 @@ SLIPS = {
         "        await self._drop_noted(Pending(MANIFESTS, self._store, stands), _to_drop(stands))\n"
         "    try:\n        manifest = await self._name(upload, path, media_type, stands)\n",
     ),
-    "orphans are never swept": Slip(manifests, "Manifests._look_noted", "        await self._drop_given_up(reservation)\n", ""),
-    "the digest is never checked": Slip(manifests, "Manifests.stream", 'digest.hexdigest() != manifest.body["sha256"] or', ""),
-    "the room of what went with a session is not returned": Slip(manifests, "Manifests._gone_with", "kind == CONVERSATION", "kind == ''"),
+    "orphans are never swept": Slip(
+        manifests, "Manifests._look_noted", "        await self._drop_given_up(reservation)\n", ""
+    ),
+    "the digest is never checked": Slip(
+        manifests, "Manifests.stream", 'digest.hexdigest() != manifest.body["sha256"] or', ""
+    ),
+    "the room of what went with a session is not returned": Slip(
+        manifests, "Manifests._gone_with", "kind == CONVERSATION", "kind == ''"
+    ),
 }

@@ -1,5 +1,7 @@
-"""Calls of several processes on one session, let go one store call at a time in an order that a seed draws: before it is carried out, and before its
-answer arrives. Any of them may die on the way. The short store is away all the time: no call on a session needs it.
+"""Calls of several processes on one session, let go one store call at a time in an
+order that a seed draws: before it is carried out, and before its answer arrives. Any of
+them may die on the way. The short store is away all the time: no call on a session
+needs it.
 """
 
 from __future__ import annotations
@@ -82,7 +84,10 @@ class Scene:
             ]
             self.chance.shuffle(calls)
             self.gate.shut = True
-            tasks = [asyncio.create_task(self._calls(handles[number % 4], call)) for number, call in enumerate(calls)]
+            tasks = [
+                asyncio.create_task(self._calls(handles[number % 4], call))
+                for number, call in enumerate(calls)
+            ]
             await self._let_go(tasks)
             self.gate.shut = False
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,6 @@
-"""What the tests of finding messages by meaning share: an embedder that knows a few words, and what passages must stand once nothing is owed."""
+"""What the tests of finding messages by meaning share: an embedder that knows a few
+words, and what passages must stand once nothing is owed.
+"""
 
 from __future__ import annotations
 
@@ -58,29 +60,53 @@ def vector_of(text: str) -> bytes:
 
 
 async def astray(engine: Engine) -> list[str]:
-    """How what passages stand differs from those that should: of every message of a living session that is complete, in its history, not erased and
-    no tool's, each part that means something, as the message says it now, in the one store; and no others."""
+    """How what passages stand differs from those that should: of every message of a
+    living session that is complete, in its history, not erased and no tool's, each part
+    that means something, as the message says it now, in the one store; and no others.
+    """
     archive, at = engine.topology.archive, engine.conversations.passages.store
     lives = {row.scope: row.generation for row in await _rows(archive, SESSIONS)}
     parts: dict[tuple[str, int], str] = {}
     for row in await _rows(archive, MESSAGES):
         event = event_of(row)
         message = event.draft.message
-        if message is None or event.number is None or event.is_redacted or message.role is Role.TOOL or not message.is_final:
+        if (
+            message is None
+            or event.number is None
+            or event.is_redacted
+            or message.role is Role.TOOL
+            or not message.is_final
+        ):
             continue
         if lives.get(row.scope) == row.generation:
-            parts |= {(row.key.id, number): part for number, part in enumerate(parts_of(message.text[:8_192]))}
+            parts |= {
+                (row.key.id, number): part for number, part in enumerate(parts_of(message.text[:8_192]))
+            }
     vectors = await engine.meaning.of_texts(list(parts.values())) if at is not None else [None] * len(parts)
     wanted = {name: vector for name, vector in zip(parts, vectors, strict=True) if vector is not None}
     stands = [(store, row) for store in engine.topology.stores for row in await _rows(store, PASSAGES)]
-    there = {(str(row.fields["message"]), int(str(row.fields["part"]))): row.vector for store, row in stands if store is at}
+    there = {
+        (str(row.fields["message"]), int(str(row.fields["part"]))): row.vector
+        for store, row in stands
+        if store is at
+    }
     wrong = [f"{store.name} has a passage" for store, _ in stands if store is not at]
-    return wrong + [f"passage {name}" for name in sorted(wanted.keys() | there.keys()) if not _alike(wanted.get(name), there.get(name))]
+    return wrong + [
+        f"passage {name}"
+        for name in sorted(wanted.keys() | there.keys())
+        if not _alike(wanted.get(name), there.get(name))
+    ]
 
 
 def _alike(one: bytes | None, other: bytes | None) -> bool:
-    """The same, but for the last bits, which a store that brings vectors to length one may round otherwise."""
-    return one is not None and other is not None and unpack_vector(one) == pytest.approx(unpack_vector(other), abs=1e-6)
+    """The same, but for the last bits, which a store that brings vectors to length one
+    may round otherwise.
+    """
+    return (
+        one is not None
+        and other is not None
+        and unpack_vector(one) == pytest.approx(unpack_vector(other), abs=1e-6)
+    )
 
 
 async def _rows(store: Store, collection: Collection) -> list[Record]:

@@ -1,4 +1,6 @@
-"""What the tests of conversations share: sessions over the small world, and what everybody must see of them."""
+"""What the tests of conversations share: sessions over the small world, and what
+everybody must see of them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def assistant(text: str, message_id: str | None = None, **more: Any) -> Message:
 
 
 def calling(*calls: str, message_id: str | None = None) -> Message:
-    return Message(id=message_id, role=Role.ASSISTANT, tool_calls=[{"id": call, "name": "look"} for call in calls])
+    return Message(
+        id=message_id, role=Role.ASSISTANT, tool_calls=[{"id": call, "name": "look"} for call in calls]
+    )
 
 
 def answer(call: str, text: str = "found", message_id: str | None = None) -> Message:

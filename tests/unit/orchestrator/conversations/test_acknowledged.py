@@ -1,5 +1,6 @@
-"""Whatever was acknowledged is read by whoever begins to read after that, in whatever order the calls of several processes reach the store: on the
-engine itself, in many drawn orders. A slip of the pen in what this rests on is found the same way.
+"""Whatever was acknowledged is read by whoever begins to read after that, in whatever
+order the calls of several processes reach the store: on the engine itself, in many
+drawn orders. A slip of the pen in what this rests on is found the same way.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ ORDERS = 500
 
 SLIPS = {
     "an edit is not told": Slip(log, "Log._put_over", "await self.tell_edit(new)", "pass"),
-    "an edit is told and nobody forgets what was said before": Slip(log, "Seen.take", "self._forget(event)", "pass"),
+    "an edit is told and nobody forgets what was said before": Slip(
+        log, "Seen.take", "self._forget(event)", "pass"
+    ),
     "what came since is not asked for": Slip(log, "Log._refreshed", "rows[ahead[0]] is not None", "False"),
-    "an event is put over another's": Slip(log, "Log._put", "Absent()", '__import__("memory.ports.writes", fromlist=["Newer"]).Newer()'),
-    "another's event is taken for one's own": Slip(log, "Log._is_ours", "there is not None and there.draft.nonce == event.draft.nonce", "True"),
+    "an event is put over another's": Slip(
+        log, "Log._put", "Absent()", '__import__("memory.ports.writes", fromlist=["Newer"]).Newer()'
+    ),
+    "another's event is taken for one's own": Slip(
+        log, "Log._is_ours", "there is not None and there.draft.nonce == event.draft.nonce", "True"
+    ),
 }
 
 
@@ -30,4 +37,6 @@ async def test_what_was_acknowledged_is_seen_by_whoever_reads_after_that() -> No
 
 @pytest.mark.parametrize("name", noticed.cases("acknowledged/", SLIPS))
 def test_a_slip_shows(name: str) -> None:
-    assert SLIPS[name].seen_in(lambda seed: Scene(str(seed)).played(), ORDERS, f"acknowledged/{name}"), noticed.RENEW
+    assert SLIPS[name].seen_in(lambda seed: Scene(str(seed)).played(), ORDERS, f"acknowledged/{name}"), (
+        noticed.RENEW
+    )

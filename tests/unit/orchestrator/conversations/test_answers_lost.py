@@ -1,4 +1,6 @@
-"""An append whose answer is lost is made once, also without ids, however often its caller repeats it."""
+"""An append whose answer is lost is made once, also without ids, however often its
+caller repeats it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ async def test_an_answer_that_is_lost_once_is_no_error(world: World) -> None:
 @pytest.mark.parametrize("lost", ["the answer", "the call"])
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("meanwhile", [False, True], ids=["alone", "others write meanwhile"])
-async def test_a_repeat_of_what_may_be_there_is_not_said_twice(world: World, lost: str, batch: int, meanwhile: bool) -> None:
+async def test_a_repeat_of_what_may_be_there_is_not_said_twice(
+    world: World, lost: str, batch: int, meanwhile: bool
+) -> None:
     session = await begun(world.engine)
     other = await opened(await world.another_process())
     said = [user(f"more {n}") for n in range(batch)]

@@ -1,4 +1,6 @@
-"""The large texts of messages: read as they were said, each there as long as its message says it, and gone with it, whatever fails."""
+"""The large texts of messages: read as they were said, each there as long as its
+message says it, and gone with it, whatever fails.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ async def texts(session: Conversation) -> list[str]:
 
 
 async def _is_sound(world: World, where: object = "", *, settled: bool = True) -> None:
-    """The chunks are those that are named, and the room that is reserved is what they take."""
+    """The chunks are those that are named, and the room that is reserved is what they
+    take.
+    """
     assert await unsound(world.mid, settled=settled) == [], where
     await assert_reserved(world.engine, TENANT, settled=settled)
 
@@ -67,7 +71,10 @@ async def test_a_large_text_is_no_part_of_the_row_and_is_given_back_whole(world:
     said = Message(
         id="a1",
         role="assistant",
-        content=[{"type": "text", "text": NEST}, {"type": "image", "source": {"type": "base64", "data": large("é", 90_000)}}],
+        content=[
+            {"type": "text", "text": NEST},
+            {"type": "image", "source": {"type": "base64", "data": large("é", 90_000)}},
+        ],
         reasoning=large("😀", 40_000),
         tool_calls=[{"id": "c1", "name": "write", "arguments": f'{{"text": "{REED}"}}'}],
         metadata={"a": {"b": [1, large("m")]}},
@@ -107,7 +114,15 @@ async def test_an_outline_tells_all_that_the_message_is_found_by(world: World, c
 
 async def test_a_row_is_small_however_many_texts_its_message_has(world: World) -> None:
     session = await begun(world.engine)
-    await session.append([Message(id="u1", role="user", content=[{"type": "text", "text": large("é", 45_000) + str(n)} for n in range(500)])])
+    await session.append(
+        [
+            Message(
+                id="u1",
+                role="user",
+                content=[{"type": "text", "text": large("é", 45_000) + str(n)} for n in range(500)],
+            )
+        ]
+    )
     (row,) = (await world.mid.query(Query(MESSAGES, Everywhere(), limit=10))).records
     assert len(str(row)) < 200_000
 
@@ -167,12 +182,18 @@ async def test_a_change_leaves_what_the_message_says_and_nothing_else(world: Wor
     session = await begun(world.engine)
     before = large("nest", 300_000)
     await session.append([user(before, "u1"), user(REED, "u2")])
-    new: dict[str, Any] = {"another": {"content": large("heron")}, "short": {"content": "heron"}, "grown": {"content": before + large("heron")}}.get(
-        change, {"usage": {"total": 3}}
-    )
+    new: dict[str, Any] = {
+        "another": {"content": large("heron")},
+        "short": {"content": "heron"},
+        "grown": {"content": before + large("heron")},
+    }.get(change, {"usage": {"total": 3}})
     chunks = await _chunks(world)
     await session.update("u1", new)
-    assert await texts(session) == [new.get("content", before), REED] == await texts(await opened(await world.another_process()))
+    assert (
+        await texts(session)
+        == [new.get("content", before), REED]
+        == await texts(await opened(await world.another_process()))
+    )
     await _is_sound(world)
     kept = {"another": 1, "short": 1, "grown": 2, "only its usage": 3}[change]
     assert len(chunks & await _chunks(world)) == kept
@@ -246,7 +267,7 @@ async def test_what_is_handed_back_stays(world: World) -> None:
     await _is_sound(world)
 
 
-# -- damage -----------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------
 
 
 async def _damage(world: World) -> None:
@@ -260,7 +281,13 @@ async def test_what_is_damaged_is_said_and_never_another_text(world: World) -> N
     session = await begun(world.engine)
     parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": NEST}}]
     call = {"id": "c1", "name": "write", "arguments": f'{{"a": "{REED}"}}'}
-    await session.append([user(NEST, "u1"), Message(id="u2", role="user", content=parts), Message(id="a1", role="assistant", tool_calls=[call])])
+    await session.append(
+        [
+            user(NEST, "u1"),
+            Message(id="u2", role="user", content=parts),
+            Message(id="a1", role="assistant", tool_calls=[call]),
+        ]
+    )
     await _damage(world)
     one, two, three = (await session.context()).messages[1:]
     assert one.text == "[70000 bytes that cannot be read: what is stored of them is damaged or missing]"
@@ -274,7 +301,7 @@ async def test_what_is_damaged_is_said_and_never_another_text(world: World) -> N
     assert await window(session) == ["system", "u2", "a1"]
 
 
-# -- whoever comes in between -----------------------------------------------------------------------------------------
+# -- whoever comes in between ----------------------------------------------------------
 
 
 async def test_who_reads_a_message_while_it_is_changed_reads_one_of_both(world: World) -> None:
@@ -323,7 +350,9 @@ async def test_a_lost_place_costs_no_second_upload(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["append", "update"])
-async def test_a_writer_that_slept_until_its_upload_was_given_up_stores_it_again(world: World, kind: str) -> None:
+async def test_a_writer_that_slept_until_its_upload_was_given_up_stores_it_again(
+    world: World, kind: str
+) -> None:
     """It is certain of that before it acknowledges anything."""
     session = await begun(world.engine)
     await session.append([user(REED, "u1"), user("before", "u2")])
@@ -358,7 +387,9 @@ async def test_a_sweep_that_finds_the_row_holds_the_upload_and_leaves_one_that_i
     await _is_sound(world)
 
 
-async def test_a_row_that_a_driver_sends_twice_keeps_its_texts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_row_that_a_driver_sends_twice_keeps_its_texts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = await begun(world.engine)
     await session.append([user("before", "u1")])
     once = world.mid.apply
@@ -392,7 +423,7 @@ async def test_who_cannot_tell_whether_it_was_too_late_acknowledges_nothing(worl
     await _is_sound(world)
 
 
-# -- faults at every step ---------------------------------------------------------------------------------------------
+# -- faults at every step --------------------------------------------------------------
 
 Call = Callable[[World, Conversation], Coroutine[Any, Any, object]]
 
@@ -443,7 +474,9 @@ CALLS = (_appends, _changes, _shortens, _erases, _compacts, _deletes)
 @pytest.mark.parametrize("call", [pytest.param(call, marks=beyond(call, [], [_erases])) for call in CALLS])
 @pytest.mark.thorough
 async def test_whatever_fails_what_is_named_is_there_and_what_is_not_goes(world: World, call: Call) -> None:
-    """Each step failing before and after it is carried out; then the caller tries again, or does not."""
+    """Each step failing before and after it is carried out; then the caller tries
+    again, or does not.
+    """
     for failing in STEPS:
         for when in ("fails_before", "fails_after"):
             for again in (True, False):
@@ -491,7 +524,7 @@ async def _said(world: World, call: Call, where: str) -> None:
         assert "nest" not in await everything(*world.stores), where
 
 
-# -- drawn histories --------------------------------------------------------------------------------------------------
+# -- drawn histories -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -533,7 +566,11 @@ async def test_drawn_histories_leave_what_the_messages_say(world: World, seed: i
         await _is_sound(world, (number, what), settled=False)
     await sweep(world)
     await _is_sound(world)
-    read = {str(m.id): m.text for m in (await (await opened(await world.another_process())).context()).messages if m.id != "system"}
+    read = {
+        str(m.id): m.text
+        for m in (await (await opened(await world.another_process())).context()).messages
+        if m.id != "system"
+    }
     assert {name: said for name, said in read.items() if name not in unsure} == model
     for name, may in unsure.items():
         assert read.get(name, "") in may, name

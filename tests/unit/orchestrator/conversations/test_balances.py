@@ -1,4 +1,6 @@
-"""A balance that cannot be read, or is not what stands, is counted anew, whoever is in the middle of what."""
+"""A balance that cannot be read, or is not what stands, is counted anew, whoever is in
+the middle of what.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from memory.ports.writes import Always, Put
 from tests.support.reserved import assert_reserved
 from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.talking import opened, user
-from tests.unit.orchestrator.conversations.test_manifests import FILES, LAPSED, MOST, delete, put, session, swept
+from tests.unit.orchestrator.conversations.test_manifests import (
+    FILES,
+    LAPSED,
+    MOST,
+    delete,
+    put,
+    session,
+    swept,
+)
 from tests.unit.orchestrator.conversations.test_parts import text
 from tests.unit.orchestrator.world import DURABLE, TENANT, World
 
@@ -112,7 +122,9 @@ async def test_a_repair_names_a_balance_that_is_not_there_and_counts_it(world: W
 
 
 @pytest.mark.parametrize("total", [0, 29, 1_000])
-async def test_a_repair_names_a_balance_that_is_not_what_stands_and_counts_it(world: World, total: int) -> None:
+async def test_a_repair_names_a_balance_that_is_not_what_stands_and_counts_it(
+    world: World, total: int
+) -> None:
     await put(world.engine, b"x" * 30)
     await misstate(world, total)
     said = f"the balance of tenant 'acme' says {total:,} bytes, and its artifacts and large texts take 30"
@@ -186,7 +198,7 @@ async def test_who_returns_room_and_sleeps_returns_it_once(world: World) -> None
     assert await reserved(engine) == 0
 
 
-# -- in the middle of anything ----------------------------------------------------------------------------------------
+# -- in the middle of anything ---------------------------------------------------------
 
 
 async def _puts(engine: Engine) -> None:
@@ -202,7 +214,9 @@ async def _deletes(engine: Engine) -> None:
 
 
 async def _says(engine: Engine) -> None:
-    await (await opened(engine)).append([user(text("b", 14), "u2"), Message(id="u3", role="user", content=text("c", 11))])
+    await (await opened(engine)).append(
+        [user(text("b", 14), "u2"), Message(id="u3", role="user", content=text("c", 11))]
+    )
 
 
 async def _says_less(engine: Engine) -> None:
@@ -229,7 +243,9 @@ ACTS = (_puts, _streams, _deletes, _says, _says_less, _erases, _ends, _breaks_of
 
 
 class Before:
-    """Has something done by others before the call of this number, of those that are about artifacts."""
+    """Has something done by others before the call of this number, of those that are
+    about artifacts.
+    """
 
     def __init__(self, world: World, at: int, meanwhile: Callable[[], Awaitable[object]]) -> None:
         self.calls, self._call, self._store = 0, type(world.mid)._call, type(world.mid)
@@ -254,7 +270,9 @@ class Before:
 
 
 async def played(act: Callable[[Engine], Awaitable[None]], at: int, atomic: bool, slept: timedelta) -> bool:
-    """The balance is damaged, and counted by others, before a call of the act, whose process sleeps then. Whether it made so many calls."""
+    """The balance is damaged, and counted by others, before a call of the act, whose
+    process sleeps then. Whether it made so many calls.
+    """
     async with new_world(atomic) as world:
         await session(world.engine)
         await put(world.engine, b"old" * 7)
@@ -269,7 +287,10 @@ async def played(act: Callable[[Engine], Awaitable[None]], at: int, atomic: bool
                 world.clock.advance(slept)
                 await other.maintenance.sweep()
 
-        with Before(world, at, meanwhile) as before, suppress(StoreUnavailable, Conflict, Contended, QuotaExceeded):
+        with (
+            Before(world, at, meanwhile) as before,
+            suppress(StoreUnavailable, Conflict, Contended, QuotaExceeded),
+        ):
             await act(world.engine)
         await assert_reserved(world.engine, TENANT, settled=False, damaged=True)
         engine = await swept(world)
@@ -277,10 +298,14 @@ async def played(act: Callable[[Engine], Awaitable[None]], at: int, atomic: bool
         return before.calls > at
 
 
-@pytest.mark.parametrize(("atomic", "slept"), [(True, timedelta(0)), (False, LAPSED)], ids=["atomic-awake", "not-atomic-asleep"])
+@pytest.mark.parametrize(
+    ("atomic", "slept"), [(True, timedelta(0)), (False, LAPSED)], ids=["atomic-awake", "not-atomic-asleep"]
+)
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.thorough
-async def test_nothing_is_missed_that_is_in_the_middle_of_anything(act: Callable[[Engine], Awaitable[None]], atomic: bool, slept: timedelta) -> None:
+async def test_nothing_is_missed_that_is_in_the_middle_of_anything(
+    act: Callable[[Engine], Awaitable[None]], atomic: bool, slept: timedelta
+) -> None:
     assert await each(act, atomic, slept) > 1
 
 
@@ -289,12 +314,18 @@ _SLIPS = {
         Slip(balances, "Balances._counted", "await self._put_later(rows)", "rows"),
         _deletes,
     ),
-    "what was about to be put is missed by its writer": (Slip(reservations, "Reservations.see", "if seen is balance or", "if True or"), _puts),
+    "what was about to be put is missed by its writer": (
+        Slip(reservations, "Reservations.see", "if seen is balance or", "if True or"),
+        _puts,
+    ),
     "what was about to be put is missed when it is given up": (
         Slip(balances, "Balance.leaving", "self.seeing(reservation, now)", "self"),
         _breaks_off,
     ),
-    "what was about to be said is missed": (Slip(reservations, "Reservations.hold_parts", "await self.see(tenant, uploads)", "pass"), _says),
+    "what was about to be said is missed": (
+        Slip(reservations, "Reservations.hold_parts", "await self.see(tenant, uploads)", "pass"),
+        _says,
+    ),
 }
 
 

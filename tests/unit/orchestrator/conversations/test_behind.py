@@ -1,4 +1,6 @@
-"""Nothing is refused, or said to be done already, by what a process remembers of a log: others may have changed it since."""
+"""Nothing is refused, or said to be done already, by what a process remembers of a log:
+others may have changed it since.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ async def test_a_session_that_has_ended_refuses_what_is_said_by_who_does_not_kno
         await theirs.append([user("three", "u3")])
 
 
-async def test_a_message_that_is_there_can_be_told_again_after_the_end_also_by_who_has_not_seen_it(world: World) -> None:
+async def test_a_message_that_is_there_can_be_told_again_after_the_end_also_by_who_has_not_seen_it(
+    world: World,
+) -> None:
     ours, theirs = await _two(world)
     await ours.append([user("three", "u3")])
     await ours.close("ended")
@@ -57,7 +61,9 @@ async def test_a_message_that_is_there_can_be_told_again_after_the_end_also_by_w
     ],
     ids=["ended", "excluded"],
 )
-async def test_what_another_process_undid_is_done_again(world: World, first: Done, undone: Done, again: Done) -> None:
+async def test_what_another_process_undid_is_done_again(
+    world: World, first: Done, undone: Done, again: Done
+) -> None:
     ours, theirs = await _two(world)
     assert await first(theirs)
     assert await undone(ours)
@@ -67,10 +73,15 @@ async def test_what_another_process_undid_is_done_again(world: World, first: Don
 
 @pytest.mark.parametrize(
     ("first", "undone"),
-    [(lambda s: s.close("ended"), lambda s: s.resume()), (lambda s: s.exclude("u1", "manual"), lambda s: s.restore("u1"))],
+    [
+        (lambda s: s.close("ended"), lambda s: s.resume()),
+        (lambda s: s.exclude("u1", "manual"), lambda s: s.restore("u1")),
+    ],
     ids=["resumed", "restored"],
 )
-async def test_what_another_process_did_is_undone_by_who_has_not_seen_it(world: World, first: Done, undone: Done) -> None:
+async def test_what_another_process_did_is_undone_by_who_has_not_seen_it(
+    world: World, first: Done, undone: Done
+) -> None:
     ours, theirs = await _two(world)
     assert await first(ours)
     assert await undone(theirs)
@@ -78,7 +89,9 @@ async def test_what_another_process_did_is_undone_by_who_has_not_seen_it(world: 
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["the call is known", "it is another's too"])
-async def test_a_late_result_takes_the_place_of_one_that_another_process_has_made_up_meanwhile(world: World, known: bool) -> None:
+async def test_a_late_result_takes_the_place_of_one_that_another_process_has_made_up_meanwhile(
+    world: World, known: bool
+) -> None:
     """B53"""
     ours, theirs = await _two(world)
     await ours.append([calling("c1", message_id="a1")])

@@ -1,4 +1,6 @@
-"""How often a call on a session asks the store: the table it is held to. A call more is one that an agent waits for in every turn."""
+"""How often a call on a session asks the store: the table it is held to. A call more is
+one that an agent waits for in every turn.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,14 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "append": (lambda s: s.append([user("more")]), ["log.append"]),
     "append five": (lambda s: s.append([user("more")] * 5), ["log.append"]),
     "append under an id": (lambda s: s.append([user("more", "u2")]), ["log.append"]),
-    "a streamed answer goes on": (lambda s: s.append([assistant("good day to you", "a1")]), ["log.read", "log.read", "log.change", "log.append"]),
-    "update": (lambda s: s.update("u1", {"content": "else"}), ["log.read", "hold.read", "log.change", "log.append"]),
+    "a streamed answer goes on": (
+        lambda s: s.append([assistant("good day to you", "a1")]),
+        ["log.read", "log.read", "log.change", "log.append"],
+    ),
+    "update": (
+        lambda s: s.update("u1", {"content": "else"}),
+        ["log.read", "hold.read", "log.change", "log.append"],
+    ),
     "exclude": (lambda s: s.exclude("u1", "manual"), ["log.read", "log.append"]),
     "clear": (lambda s: s.clear(), ["log.read", "log.append"]),
     "window": (lambda s: s.context(), ["session.read", "log.read"]),
@@ -71,20 +79,28 @@ async def test_the_log_is_asked_while_the_record_is(world: World, name: str) -> 
     assert both_are_under_way.is_set()
 
 
-async def test_what_became_of_messages_is_asked_where_one_has_left_the_window_or_the_window_is_not_known(world: World) -> None:
+async def test_what_became_of_messages_is_asked_where_one_has_left_the_window_or_the_window_is_not_known(
+    world: World,
+) -> None:
     session = await _talk(world)
     other = await opened(await world.another_process())
     await session.exclude("u1", "manual")
     for handle, reads in ((session, ["log.read"]), (other, [])):
         world.mid.steps.clear()
-        assert [item.excluded for item in (await handle.history(HistoryAsked())).items] == [None, "manual", None]
+        assert [item.excluded for item in (await handle.history(HistoryAsked())).items] == [
+            None,
+            "manual",
+            None,
+        ]
         assert world.mid.steps == ["session.read", "history.read", *reads, "history.marks"]
     world.mid.steps.clear()
     assert [item.excluded for item in (await session.history(HistoryAsked(first=3))).items] == [None]
     assert world.mid.steps == ["session.read", "history.read", "log.read"]
 
 
-async def test_a_handle_that_is_opened_anew_in_the_same_process_asks_for_the_record_and_the_log_only(world: World) -> None:
+async def test_a_handle_that_is_opened_anew_in_the_same_process_asks_for_the_record_and_the_log_only(
+    world: World,
+) -> None:
     await _talk(world)
     world.mid.steps.clear()
     session = await opened(world.engine)

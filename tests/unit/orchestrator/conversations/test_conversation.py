@@ -25,7 +25,18 @@ from memory.policies.window import INTERRUPTED
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
 from memory.ports.writes import Always, Put, RaiseGeneration
-from tests.unit.orchestrator.conversations.talking import SYSTEM, answer, assistant, begun, calling, marks, opened, told, user, window
+from tests.unit.orchestrator.conversations.talking import (
+    SYSTEM,
+    answer,
+    assistant,
+    begun,
+    calling,
+    marks,
+    opened,
+    told,
+    user,
+    window,
+)
 from tests.unit.orchestrator.world import DURABLE, TENANT, World
 
 
@@ -100,7 +111,9 @@ async def test_an_update_that_comes_after_another_message_doubles_nothing(world:
 
 @pytest.mark.parametrize("before", [0, 40, 200])
 async def test_an_id_that_two_give_at_once_is_one_message(world: World, before: int) -> None:
-    """However much the other says meanwhile, before and behind it: more than is read of the end of a log, too."""
+    """However much the other says meanwhile, before and behind it: more than is read of
+    the end of a log, too.
+    """
     session = await begun(world.engine)
     await session.append([user("u1", "u1")])
     other = await opened(await world.another_process())
@@ -113,7 +126,14 @@ async def test_an_id_that_two_give_at_once_is_one_message(world: World, before: 
     (stored,) = await session.append([user("ours", "x")])
     assert stored.text == "ours"
     for handle in (session, other):
-        assert await told(handle, limit=1_000) == ["system", "u1", "f0", "f1", "x", *[f"m{n}" for n in range(before)]]
+        assert await told(handle, limit=1_000) == [
+            "system",
+            "u1",
+            "f0",
+            "f1",
+            "x",
+            *[f"m{n}" for n in range(before)],
+        ]
         assert (await handle.context()).messages[4].text == "ours"
 
 
@@ -199,7 +219,12 @@ async def test_a_roll_back_takes_what_was_said_since_out_of_the_window(world: Wo
     await session.append([assistant("a1", "a1"), user("u2", "u2")])
     assert await session.roll_back(here, "empty_response") == 2
     assert await window(session) == ["system", "u1"]
-    assert await marks(session) == {"system": None, "u1": None, "a1": "empty_response", "u2": "empty_response"}
+    assert await marks(session) == {
+        "system": None,
+        "u1": None,
+        "a1": "empty_response",
+        "u2": "empty_response",
+    }
     named = await session.checkpoint("before the trip")
     await session.append([user("u3", "u3")])
     assert await session.roll_back(named, "manual") == 1
@@ -211,7 +236,14 @@ async def test_a_roll_back_takes_what_was_said_since_out_of_the_window(world: Wo
 async def test_results_stand_behind_their_calls_whoever_wrote_in_between(world: World) -> None:
     """B22, B53"""
     session = await begun(world.engine)
-    await session.append([calling("c1", "c2", message_id="a1"), user("u1", "u1"), answer("c1", message_id="t1"), answer("c2", message_id="t2")])
+    await session.append(
+        [
+            calling("c1", "c2", message_id="a1"),
+            user("u1", "u1"),
+            answer("c1", message_id="t1"),
+            answer("c2", message_id="t2"),
+        ]
+    )
     await session.append([answer("c1", message_id="twice"), answer("c9", message_id="stray")])
     context = await session.context()
     assert [m.id for m in context.messages] == ["system", "a1", "t1", "t2", "u1"]
@@ -221,7 +253,9 @@ async def test_results_stand_behind_their_calls_whoever_wrote_in_between(world: 
 async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_wins(world: World) -> None:
     """B53"""
     session = await begun(world.engine)
-    await session.append([calling("c1", "c2", message_id="a1"), answer("c1", message_id="t1"), user("go on", "u1")])
+    await session.append(
+        [calling("c1", "c2", message_id="a1"), answer("c1", message_id="t1"), user("go on", "u1")]
+    )
     (made,) = await session.mend_tool_calls()
     assert (made.text, made.tool_call_id) == (INTERRUPTED, "c2")
     assert await session.mend_tool_calls() == []
@@ -236,16 +270,27 @@ async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_win
 async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(world: World) -> None:
     """C17 to C20, B46, B47"""
     session = await begun(world.engine, system=None)
-    await session.append([user("x" * 400, "u1"), calling("c1", message_id="a1"), answer("c1", "y" * 40, "t1"), assistant("done", "a2")])
+    await session.append(
+        [
+            user("x" * 400, "u1"),
+            calling("c1", message_id="a1"),
+            answer("c1", "y" * 40, "t1"),
+            assistant("done", "a2"),
+        ]
+    )
     context = await session.context(ContextAsked(30))
     assert [m.id for m in context.messages] == ["u1"], "the last user message is kept whatever it takes"
     assert context.over_budget == context.total_tokens - 30 > 0
     assert context.left_out == 3
-    assert [m.id for m in (await session.context(ContextAsked(112))).messages] == ["u1", "a2"], "a call is not shown without its result"
+    assert [m.id for m in (await session.context(ContextAsked(112))).messages] == ["u1", "a2"], (
+        "a call is not shown without its result"
+    )
     whole = await session.context(ContextAsked(1_000))
     assert (whole.over_budget, whole.left_out) == (0, 0)
     assert [m.id for m in (await session.context(ContextAsked(last=1))).messages] == ["a2"]
-    assert [m.id for m in (await session.context(ContextAsked(last=2))).messages] == ["a2"], "half of a call is not shown"
+    assert [m.id for m in (await session.context(ContextAsked(last=2))).messages] == ["a2"], (
+        "half of a call is not shown"
+    )
     assert (await session.context(ContextAsked(1_000), tools=[{"name": "look"}])).tools_tokens > 0
 
 
@@ -261,7 +306,12 @@ async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
 
     made = await session.compact(summarise, keep_last=2, reason="manual")
     assert seen == ["m1", "m2", "m3", "m4"] == made.archived_ids
-    assert (made.messages_before, made.messages_after, made.reason, made.summary.id) == (7, 4, "manual", "sum1")
+    assert (made.messages_before, made.messages_after, made.reason, made.summary.id) == (
+        7,
+        4,
+        "manual",
+        "sum1",
+    )
     for handle in (session, await opened(await world.another_process())):
         assert await window(handle) == ["system", "sum1", "m5", "m6"]
         items = (await handle.history(HistoryAsked())).items
@@ -280,7 +330,9 @@ async def test_keeping_none_or_more_than_there_are(world: World, keep: int, left
     """B34, B41, AC-B19"""
     session = await begun(world.engine)
     await session.append([user("m1", "m1"), user("m2", "m2")])
-    made = await session.compact(lambda _: Message(id="sum", role=Role.SYSTEM, content="so far"), keep_last=keep, reason="auto")
+    made = await session.compact(
+        lambda _: Message(id="sum", role=Role.SYSTEM, content="so far"), keep_last=keep, reason="auto"
+    )
     assert await window(session) == ["system", "sum", *left]
     assert made.archived_ids == [m for m in ("m1", "m2") if m not in left]
 
@@ -349,7 +401,10 @@ async def test_a_summary_is_made_again_where_a_message_of_it_was_excluded_meanwh
     assert made.archived_ids == ["m1"]
 
 
-SAID = [{"id": "sum1", "role": "system", "content": "so far"}, {"role": "assistant", "content": [{"type": "text", "text": "so far"}]}]
+SAID = [
+    {"id": "sum1", "role": "system", "content": "so far"},
+    {"role": "assistant", "content": [{"type": "text", "text": "so far"}]},
+]
 
 
 @pytest.mark.parametrize("said", SAID)
@@ -357,17 +412,27 @@ async def test_a_summary_may_be_a_message_in_any_shape(world: World, said: dict[
     session = await begun(world.engine)
     await session.append([user("m1", "m1"), user("m2", "m2")])
     made = await session.compact(lambda _: said, keep_last=1, reason="manual")
-    assert (made.summary.text, made.summary.id == "sum1", made.summary.is_summary) == ("so far", "id" in said, True)
+    assert (made.summary.text, made.summary.id == "sum1", made.summary.is_summary) == (
+        "so far",
+        "id" in said,
+        True,
+    )
     assert await window(session) == ["system", made.summary.id, "m2"]
 
 
 @pytest.mark.parametrize("at", ["before", "meanwhile"])
 @pytest.mark.parametrize("taken", ["m1", "m3", "sum1", "system"])
-async def test_a_summary_never_stands_under_the_id_of_another_message(world: World, taken: str, at: str) -> None:
-    """B21: also where the id came into the session while the summary was made, by another process."""
+async def test_a_summary_never_stands_under_the_id_of_another_message(
+    world: World, taken: str, at: str
+) -> None:
+    """B21: also where the id came into the session while the summary was made, by
+    another process.
+    """
     session, other = await begun(world.engine), await opened(await world.another_process())
     await session.append([user(name, name) for name in ("m1", "m2", "m3", "m4")])
-    await session.compact(lambda _: {"id": "sum1", "role": "system", "content": "first"}, keep_last=2, reason="manual")
+    await session.compact(
+        lambda _: {"id": "sum1", "role": "system", "content": "first"}, keep_last=2, reason="manual"
+    )
 
     async def summary(messages: list[Message]) -> Message:
         if at == "meanwhile":
@@ -385,10 +450,17 @@ async def test_a_summary_never_stands_under_the_id_of_another_message(world: Wor
 @pytest.mark.behaviour("B48")
 @pytest.mark.parametrize(
     "said",
-    ["", " \n", {"role": "system", "content": ""}, {"role": "assistant", "content": "see", "tool_calls": [{"id": "c1", "name": "look"}]}],
+    [
+        "",
+        " \n",
+        {"role": "system", "content": ""},
+        {"role": "assistant", "content": "see", "tool_calls": [{"id": "c1", "name": "look"}]},
+    ],
     ids=["nothing", "blanks", "an empty message", "a call"],
 )
-async def test_a_summary_that_says_nothing_archives_nothing_though_there_is_an_earlier_one(world: World, said: Any) -> None:
+async def test_a_summary_that_says_nothing_archives_nothing_though_there_is_an_earlier_one(
+    world: World, said: Any
+) -> None:
     session, given = await begun(world.engine), list[list[str]]()
     await session.append([user(name, name) for name in ("m1", "m2", "m3")])
     first = await session.compact(lambda _: "so far", keep_last=1, reason="manual")
@@ -408,20 +480,31 @@ async def test_a_summary_that_says_nothing_archives_nothing_though_there_is_an_e
 @pytest.mark.behaviour("B49")
 async def test_what_was_only_thought_is_among_what_a_summary_is_made_of(world: World) -> None:
     session, given = await begun(world.engine), list[Message]()
-    await session.append([user("m1", "m1"), Message(id="thought", role=Role.ASSISTANT, reasoning="She means tea."), user("m2", "m2")])
+    await session.append(
+        [
+            user("m1", "m1"),
+            Message(id="thought", role=Role.ASSISTANT, reasoning="She means tea."),
+            user("m2", "m2"),
+        ]
+    )
 
     def summarise(messages: list[Message]) -> str:
         given.extend(messages)
         return summary_of(messages).text
 
     made = await session.compact(summarise, keep_last=1, reason="manual")
-    assert [(message.id, message.reasoning) for message in given] == [("m1", None), ("thought", "She means tea.")]
+    assert [(message.id, message.reasoning) for message in given] == [
+        ("m1", None),
+        ("thought", "She means tea."),
+    ]
     assert made.summary.text == "Summary of the conversation so far: m1 She means tea."
     assert made.archived_ids == ["m1", "thought"]
 
 
 @pytest.mark.behaviour("B48")
-@pytest.mark.parametrize("said", ["", "  ", None, 7, {"role": "system"}, [{"role": "system", "content": "so far"}]])
+@pytest.mark.parametrize(
+    "said", ["", "  ", None, 7, {"role": "system"}, [{"role": "system", "content": "so far"}]]
+)
 async def test_a_summary_that_cannot_be_had_changes_nothing(world: World, said: object) -> None:
     session = await begun(world.engine)
     await session.append([user("m1", "m1"), user("m2", "m2")])
@@ -454,7 +537,9 @@ async def test_a_list_knows_of_an_end_though_the_process_died_over_it(world: Wor
     sessions = world.engine.conversations.sessions
     assert [info.status for info in (await sessions.list(TENANT, asked={}, limit=10)).sessions] == ["active"]
     await world.engine.maintenance.sweep()
-    assert [info.id for info in (await sessions.list(TENANT, asked={"status": "archived"}, limit=10)).sessions] == ["s1"]
+    assert [
+        info.id for info in (await sessions.list(TENANT, asked={"status": "archived"}, limit=10)).sessions
+    ] == ["s1"]
     assert await world.owed() == 0
 
 
@@ -494,7 +579,12 @@ async def test_a_deleted_session_is_gone_and_a_new_one_of_its_id_knows_nothing_o
     assert await world.engine.conversations.sessions.delete(TENANT, "s1")
     assert not await world.engine.conversations.sessions.delete(TENANT, "s1")
     assert await world.browse() == []
-    for call in (session.info, session.context, lambda: session.append([user("late")]), lambda: session.history(HistoryAsked())):
+    for call in (
+        session.info,
+        session.context,
+        lambda: session.append([user("late")]),
+        lambda: session.history(HistoryAsked()),
+    ):
         with pytest.raises(NotFound):
             await call()
     again = await begun(world.engine)
@@ -507,7 +597,13 @@ async def test_a_deleted_session_is_gone_and_a_new_one_of_its_id_knows_nothing_o
 
 async def test_what_was_said_is_found_unless_it_was_excluded(world: World) -> None:
     session = await begun(world.engine)
-    await session.append([user("the heron stands", "u1"), user("the harbour is quiet", "u2"), user("a heron again, a heron", "u3")])
+    await session.append(
+        [
+            user("the heron stands", "u1"),
+            user("the harbour is quiet", "u2"),
+            user("a heron again, a heron", "u3"),
+        ]
+    )
     await session.compact(lambda _: "birds", keep_last=1, reason="manual")
     found = await session.search("heron", 10)
     assert {hit.message.id for hit in found} == {"u1", "u3"}
@@ -534,13 +630,17 @@ async def test_what_was_said_is_found_where_the_store_has_no_index_of_words() ->
 
 
 async def test_a_handle_goes_on_where_only_the_generation_was_raised(world: World) -> None:
-    """As it is brought up where a store had been set back: the session lives on under the higher one."""
+    """As it is brought up where a store had been set back: the session lives on under
+    the higher one.
+    """
     session = await begun(world.engine)
     await session.append([user("u1", "u1")])
     key = session_key(TENANT, "s1")
     (record,) = await world.mid.get(SESSIONS, [key])
     assert isinstance(record, Record)
-    await world.mid.apply([RaiseGeneration(record.partition, to=3), Put(SESSIONS, replace(record, generation=3), Always())])
+    await world.mid.apply(
+        [RaiseGeneration(record.partition, to=3), Put(SESSIONS, replace(record, generation=3), Always())]
+    )
     await session.append([user("u2", "u2")])
     await session.update("u1", {"content": "changed"})
     assert [m.text for m in (await session.context()).messages] == [SYSTEM.text, "changed", "u2"]
@@ -555,11 +655,16 @@ async def test_that_a_list_is_not_told_is_no_reason_to_say_that_nothing_was_stor
     assert await told(session) == ["system", "u1"]
 
 
-async def test_a_list_tells_what_this_process_has_just_written_and_another_s_after_its_sweep(world: World) -> None:
+async def test_a_list_tells_what_this_process_has_just_written_and_another_s_after_its_sweep(
+    world: World,
+) -> None:
     """B15"""
 
     async def listed(engine: Engine) -> list[int]:
-        return [info.message_count for info in (await engine.conversations.sessions.list(TENANT, asked={}, limit=10)).sessions]
+        return [
+            info.message_count
+            for info in (await engine.conversations.sessions.list(TENANT, asked={}, limit=10)).sessions
+        ]
 
     session, another = await begun(world.engine), await world.another_process()
     await session.append([user("u1", "u1"), user("u2", "u2")])
@@ -585,12 +690,17 @@ async def test_one_damaged_event_costs_no_other(world: World, lost: int) -> None
     another = await opened(await world.another_process())
     for handle in (session, another):  # that m5 was excluded, only who has seen it knows where that was lost
         excluded = handle is session or lost != 151
-        assert await window(handle) == ["system", *(others if excluded else sorted([*others, "m5"], key=lambda name: int(name[1:])))]
+        assert await window(handle) == [
+            "system",
+            *(others if excluded else sorted([*others, "m5"], key=lambda name: int(name[1:]))),
+        ]
         assert await told(handle, limit=1_000) == ["system", *[f"m{n}" for n in range(2, 151) if n != lost]]
     before = (await another.info()).message_count
     await another.append([user("more", "more")])
     assert (await window(session))[-1] == "more"
-    assert (await session.history(HistoryAsked(ids=["more"]))).items[0].number == before + 1, "no number is given twice"
+    assert (await session.history(HistoryAsked(ids=["more"]))).items[0].number == before + 1, (
+        "no number is given twice"
+    )
 
 
 async def test_pages_of_a_history(world: World) -> None:
@@ -617,8 +727,12 @@ async def test_pages_of_a_history(world: World) -> None:
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])
-async def test_no_page_of_a_history_loses_what_stands_beside_the_log(world: World, limit: int, descending: bool) -> None:
-    """The system message stands in no log: wherever a page ends, it and all others are shown, once each (B33)."""
+async def test_no_page_of_a_history_loses_what_stands_beside_the_log(
+    world: World, limit: int, descending: bool
+) -> None:
+    """The system message stands in no log: wherever a page ends, it and all others are
+    shown, once each (B33).
+    """
     session = await begun(world.engine)
     await session.append([user(f"m{n}", f"m{n}") for n in range(3)])
     seen, page = list[str](), await session.history(HistoryAsked(limit=limit, descending=descending))
@@ -641,13 +755,19 @@ async def test_what_was_said_in_a_session_that_has_expired_is_not_found(world: W
     """Before a sweep has erased it, as after."""
     draft = SessionDraft("s1", expires_at=timedelta(hours=1))
     await (await world.engine.conversations.create(TENANT, draft)).append([user("the heron stands", "u1")])
-    assert [hit.message.id for hit in await world.engine.conversations.search(TENANT, None, "heron", 10)] == ["u1"]
+    assert [hit.message.id for hit in await world.engine.conversations.search(TENANT, None, "heron", 10)] == [
+        "u1"
+    ]
     world.clock.advance(timedelta(hours=2))
     assert await world.engine.conversations.search(TENANT, None, "heron", 10) == []
 
 
-async def test_an_expired_session_that_was_created_again_is_not_erased_by_who_comes_late(world: World) -> None:
-    """Both found the former life expired; the second comes when the first has a session of the id again."""
+async def test_an_expired_session_that_was_created_again_is_not_erased_by_who_comes_late(
+    world: World,
+) -> None:
+    """Both found the former life expired; the second comes when the first has a session
+    of the id again.
+    """
     draft = SessionDraft("s1", SYSTEM, expires_at=timedelta(hours=1))
     await (await world.engine.conversations.create(TENANT, draft)).append([user("u1", "u1")])
     world.clock.advance(timedelta(hours=2))
@@ -676,7 +796,9 @@ async def test_an_erasure_of_an_expired_session_that_was_cut_off_is_ended_by_a_s
     assert (await world.mid.count(Query(SESSIONS, Everywhere()))).records == 0
 
 
-async def test_a_compaction_that_lost_to_another_tells_of_a_session_that_was_deleted_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_compaction_that_lost_to_another_tells_of_a_session_that_was_deleted_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     conversation = await begun(world.engine)
     await conversation.append([Message(role=Role.USER, content=f"m{n}") for n in range(4)])
     other, asked = await opened(world.engine), conversation.compactions
@@ -696,7 +818,9 @@ async def test_a_compaction_that_lost_to_another_tells_of_a_session_that_was_del
 
 @pytest.mark.parametrize("when", ["fails_before", "fails_after"])
 async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_list(world: World, when: str) -> None:
-    """C22: cut off between its writes it leaves what is new behind what was there; nothing is doubled by the repetition."""
+    """C22: cut off between its writes it leaves what is new behind what was there;
+    nothing is doubled by the repetition.
+    """
     session = await begun(world.engine)
     await session.append([user(name, name) for name in ("m1", "m2", "m3")])
 
@@ -710,8 +834,20 @@ async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_list(world: W
     world.heal()
     other = await opened(await world.another_process())
     if when == "fails_before":
-        assert [message.text for message in (await other.context()).messages] == [SYSTEM.text, "m1", "m2", "m3", "new"]
+        assert [message.text for message in (await other.context()).messages] == [
+            SYSTEM.text,
+            "m1",
+            "m2",
+            "m3",
+            "new",
+        ]
     for handle in (other, session):
         await handle.replace(given)
         assert [message.text for message in (await handle.context()).messages] == [SYSTEM.text, "m1", "new"]
-    assert [item.message.text for item in (await other.history(HistoryAsked())).items] == [SYSTEM.text, "m1", "m2", "m3", "new"]
+    assert [item.message.text for item in (await other.history(HistoryAsked())).items] == [
+        SYSTEM.text,
+        "m1",
+        "m2",
+        "m3",
+        "new",
+    ]

@@ -1,4 +1,6 @@
-"""What a log comes to: each event says what is true after it, and whoever begins at a base knows what he knows who has read it all."""
+"""What a log comes to: each event says what is true after it, and whoever begins at a
+base knows what he knows who has read it all.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,13 @@ def log_of(*drafts: Draft, now: datetime = NOW, system: bool = True) -> tuple[St
 def test_a_new_session_has_its_system_message_and_nothing_else() -> None:
     """B13"""
     state = State.born(True, NOW)
-    assert (state.after.number, state.after.version, state.after.turn, state.after.compactions, list(state.window)) == (1, 1, 0, 0, [])
+    assert (
+        state.after.number,
+        state.after.version,
+        state.after.turn,
+        state.after.compactions,
+        list(state.window),
+    ) == (1, 1, 0, 0, [])
     assert State.born(False, NOW).after.number == 0
 
 
@@ -63,7 +71,11 @@ def test_a_compaction_is_a_message_in_the_place_of_others() -> None:
     summary = Message(role=Role.SYSTEM, content="they greeted each other")
     state, events = log_of(said(), said(), said(), Draft(EventType.COMPACTION, summary, {"left": [[2, 3]]}))
     assert list(state.window) == [4, 5]
-    assert (state.after.number, state.after.compactions, state.after.last_compaction) == (5, 1, events[-1].key.id)
+    assert (state.after.number, state.after.compactions, state.after.last_compaction) == (
+        5,
+        1,
+        events[-1].key.id,
+    )
 
 
 @pytest.mark.parametrize("ahead", [timedelta(0), timedelta(days=-400)], ids=["right clock", "clock set back"])
@@ -112,9 +124,17 @@ def test_who_begins_at_a_base_knows_what_he_knows_who_has_read_it_all(seed: int)
         assert event.place - base < BASE_EVERY
         if (window := events[base].window if base in events else Places()) is not None:
             from_base = State(
-                base, events[base].after if base in events else state.after, window, NOW, events[base].pinned if base in events else NOWHERE
+                base,
+                events[base].after if base in events else state.after,
+                window,
+                NOW,
+                events[base].pinned if base in events else NOWHERE,
             )
             for place in range(base + 1, event.place + 1):
                 from_base = from_base.with_event(events[place])
-            assert (from_base.window, from_base.pinned, from_base.after) == (state.window, state.pinned, event.after)
+            assert (from_base.window, from_base.pinned, from_base.after) == (
+                state.window,
+                state.pinned,
+                event.after,
+            )
         assert list(state.pinned) == [place for place in state.window if pinned(events, place)]

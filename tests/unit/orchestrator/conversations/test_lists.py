@@ -31,7 +31,9 @@ async def test_a_list_of_the_process_that_wrote_is_exact_and_in_the_order_of_use
 async def test_a_process_that_ends_leaves_no_session_behind_its_log(world: World) -> None:
     other = await world.another_process()
     await (await begun(other)).append([user("hello", "u1")])
-    assert (await listed(world.engine))["s1"].message_count == 1, "it is told for the next list there, or when it ends"
+    assert (await listed(world.engine))["s1"].message_count == 1, (
+        "it is told for the next list there, or when it ends"
+    )
     await other.close()
     assert (await listed(await world.another_process()))["s1"].message_count == 2
 
@@ -71,7 +73,9 @@ async def test_the_preview_is_how_the_user_s_first_message_begins(world: World) 
     assert len(preview) <= 120
     assert (await session.info()).preview == preview
     await session.compact(lambda _: "so far", keep_last=0, reason="manual")
-    assert (await listed(world.engine))["s1"].preview == preview, "how it began, whatever the window holds now"
+    assert (await listed(world.engine))["s1"].preview == preview, (
+        "how it began, whatever the window holds now"
+    )
 
 
 async def test_a_preview_says_what_the_message_says_now(world: World) -> None:
@@ -97,7 +101,9 @@ async def test_lists_cost_a_burst_no_more_than_one_write_in_a_while(world: World
     assert world.mid.steps.count("session.follow") == 2
 
 
-async def test_of_more_sessions_than_are_remembered_the_last_used_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_more_sessions_than_are_remembered_the_last_used_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "MOST_BEHIND", 2)
     talks = [await begun(world.engine, f"s{n}") for n in range(3)]
     for number in (0, 1, 2, 0):

@@ -1,4 +1,6 @@
-"""Artifacts where stores fail, writers die and others are first: what is read is one upload, and room is counted once."""
+"""Artifacts where stores fail, writers die and others are first: what is read is one
+upload, and room is counted once.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ import pytest
 
 from memory.adapters.wrappers.retry import Retry
 from memory.domain.artifact import Artifact
-from memory.domain.errors import Conflict, Contended, CorruptRecord, NotFound, QuotaExceeded, StoreError, StoreUnavailable
+from memory.domain.errors import (
+    Conflict,
+    Contended,
+    CorruptRecord,
+    NotFound,
+    QuotaExceeded,
+    StoreError,
+    StoreUnavailable,
+)
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS
 from memory.orchestrator.conversations import manifests
 from memory.orchestrator.conversations.manifests import artifact_of
@@ -75,13 +85,21 @@ async def pieces_of(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-async def put(engine: Engine, data: bytes, path: str = "a", *, known: bool = True, session_id: str = "s1") -> Artifact:
-    return await engine.conversations.manifests.put(TENANT, session_id, path, "text/plain", pieces_of(data), len(data) if known else None)
+async def put(
+    engine: Engine, data: bytes, path: str = "a", *, known: bool = True, session_id: str = "s1"
+) -> Artifact:
+    return await engine.conversations.manifests.put(
+        TENANT, session_id, path, "text/plain", pieces_of(data), len(data) if known else None
+    )
 
 
 async def read(engine: Engine, path: str = "a", session_id: str = "s1") -> bytes | None:
     found = await engine.conversations.manifests.at(TENANT, session_id, path)
-    return None if found is None else b"".join([data async for data in engine.conversations.manifests.stream(found)])
+    return (
+        None
+        if found is None
+        else b"".join([data async for data in engine.conversations.manifests.stream(found)])
+    )
 
 
 async def delete(engine: Engine, path: str = "a", session_id: str = "s1") -> bool:
@@ -90,7 +108,9 @@ async def delete(engine: Engine, path: str = "a", session_id: str = "s1") -> boo
 
 
 async def swept(world: World) -> Engine:
-    """Another process once every store answers, leases have lapsed and sweeps have done what is owed."""
+    """Another process once every store answers, leases have lapsed and sweeps have done
+    what is owed.
+    """
     world.heal()
     engine = await world.another_process()
     for _ in range(4):
@@ -104,7 +124,9 @@ async def swept(world: World) -> Engine:
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.thorough
-async def test_an_upload_that_fails_leaves_the_old_or_the_new_and_no_room_is_lost(world: World, fails: str, step: str, known: bool) -> None:
+async def test_an_upload_that_fails_leaves_the_old_or_the_new_and_no_room_is_lost(
+    world: World, fails: str, step: str, known: bool
+) -> None:
     old, new = b"old" * 11, b"new" * 12
     await put(world.engine, old)
     getattr(world.mid, fails).add(step)
@@ -152,7 +174,9 @@ async def test_of_two_uploads_that_each_would_have_room_one_is_refused(world: Wo
     await assert_reserved(await swept(world), TENANT)
 
 
-async def test_a_stream_of_unknown_size_is_given_room_ahead_where_there_is_some_and_takes_what_it_has(world: World) -> None:
+async def test_a_stream_of_unknown_size_is_given_room_ahead_where_there_is_some_and_takes_what_it_has(
+    world: World,
+) -> None:
     asked, genuine = list[int](), Reservations.grow
 
     async def grow(self: Reservations, reservation: Record, more: int) -> Record:
@@ -183,7 +207,9 @@ async def dies() -> None:
 @pytest.mark.parametrize("step", ["artifacts.put", "artifacts.name"])
 @pytest.mark.parametrize("then", ["goes on", "dies"])
 @pytest.mark.thorough
-async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_puts_nothing(world: World, over: str, step: str, then: str) -> None:
+async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_puts_nothing(
+    world: World, over: str, step: str, then: str
+) -> None:
     """It is told, if it lives; there is never a manifest without bytes (decision 061)."""
     if over != "nothing":
         await put(world.engine, b"old" * 10)
@@ -205,7 +231,9 @@ async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_puts_nothing
         with pytest.raises(StoreUnavailable, match="put it again"):
             await put(world.engine, b"new" * 10, known=False)
     world.mid.after.clear()
-    assert await read(await world.another_process()) == stood, "what stands there is whole, and what stood before"
+    assert await read(await world.another_process()) == stood, (
+        "what stands there is whole, and what stood before"
+    )
     engine = await swept(world)
     assert await read(engine) == stood
     await assert_reserved(engine, TENANT)
@@ -238,10 +266,14 @@ async def test_what_is_put_just_when_a_sweep_shuts_a_sleeping_writer_out_stands(
 
 
 async def test_what_was_shut_out_before_anything_stood_counts_as_never_put(world: World) -> None:
-    """For an import, which brings nothing back that was deleted: the one before died over it."""
+    """For an import, which brings nothing back that was deleted: the one before died
+    over it.
+    """
 
     async def imported(artifact_id: str) -> Artifact:
-        return await world.engine.conversations.manifests.put(TENANT, "s1", "a", "text/plain", pieces_of(b"x" * 30), 30, artifact_id=artifact_id)
+        return await world.engine.conversations.manifests.put(
+            TENANT, "s1", "a", "text/plain", pieces_of(b"x" * 30), 30, artifact_id=artifact_id
+        )
 
     here, later = [world.engine.placement.new_id(TENANT, "conversation:s1") for _ in range(2)]
     for _ in range(3):  # each meets what the one before has left
@@ -257,7 +289,9 @@ async def test_what_was_shut_out_before_anything_stood_counts_as_never_put(world
 
 
 @pytest.mark.parametrize("replaces", [False, True])
-async def test_entries_let_go_of_what_went_with_its_session_though_its_writer_died(world: World, replaces: bool) -> None:
+async def test_entries_let_go_of_what_went_with_its_session_though_its_writer_died(
+    world: World, replaces: bool
+) -> None:
     """Before it held what it had named (found by the simulation of uploads)."""
     if replaces:
         await put(world.engine, b"old" * 10)
@@ -269,7 +303,9 @@ async def test_entries_let_go_of_what_went_with_its_session_though_its_writer_di
     assert found is not None
     await world.write("see there", USER, artifact_id=artifact_of(found).id)
     await engine.conversations.sessions.delete(TENANT, "s1")
-    assert {row.fields.get("artifact_id") for store in world.stores for row in await world.rows(store, ENTRIES)} == {None}
+    assert {
+        row.fields.get("artifact_id") for store in world.stores for row in await world.rows(store, ENTRIES)
+    } == {None}
     await assert_reserved(engine, TENANT)
 
 
@@ -303,8 +339,12 @@ async def test_an_upload_that_a_sweep_holds_before_its_writer_does_stands(world:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_room_is_made_once_where_the_answer_was_lost_and_another_was_next(world: World, known: bool) -> None:
-    """Its second attempt meets a balance that has been changed since (found by the simulation of uploads)."""
+async def test_room_is_made_once_where_the_answer_was_lost_and_another_was_next(
+    world: World, known: bool
+) -> None:
+    """Its second attempt meets a balance that has been changed since (found by the
+    simulation of uploads).
+    """
     topology = Topology(short=world.short, mid=Retry(world.mid, attempts=2, backoff=0), long=world.long)
     engine = Engine(topology, clock=world.clock, quotas=[FILES])
     await engine.open()
@@ -346,7 +386,9 @@ async def test_room_is_returned_of_what_is_deleted_while_its_writer_tells_the_ba
 
 
 async def test_an_upload_that_is_replaced_before_its_writer_holds_it_was_put(world: World) -> None:
-    """And a writer is not told that it was too slow (found by the simulation of uploads)."""
+    """And a writer is not told that it was too slow (found by the simulation of
+    uploads).
+    """
     other = await world.another_process()
 
     async def named() -> None:
@@ -361,7 +403,9 @@ async def test_an_upload_that_is_replaced_before_its_writer_holds_it_was_put(wor
 
 
 @pytest.mark.parametrize("how", ["drops", "is yet to drop"])
-async def test_an_upload_whose_answer_was_lost_is_not_put_again_over_what_replaced_it(world: World, how: str) -> None:
+async def test_an_upload_whose_answer_was_lost_is_not_put_again_over_what_replaced_it(
+    world: World, how: str
+) -> None:
     """Its bytes go with the replacement (found by the simulation of uploads)."""
     other = await world.another_process()
 
@@ -402,7 +446,9 @@ async def test_bytes_that_are_not_what_was_put_are_not_passed_off_as_that(world:
     await put(world.engine, b"x" * 40)
     chunk = (await world.rows(world.mid, ARTIFACTS))[2]
     if how == "altered":
-        await world.mid.apply([Put(ARTIFACTS, replace(chunk, fields={**chunk.fields, "data": b"y" * 10}), Always())])
+        await world.mid.apply(
+            [Put(ARTIFACTS, replace(chunk, fields={**chunk.fields, "data": b"y" * 10}), Always())]
+        )
     elif how == "lost":
         await delete_chunks(world.engine.placement, world.mid, [chunk.key])
     else:
@@ -442,7 +488,7 @@ async def test_a_manifest_of_a_former_life_that_comes_late_is_not_shown(world: W
     assert await read(world.engine) is None
 
 
-# -- a drawn history -------------------------------------------------------------------------------------------------------
+# -- a drawn history -------------------------------------------------------------------
 
 
 @dataclass
@@ -462,16 +508,22 @@ async def act(engine: Engine, drawn: random.Random, told: Told, number: int) -> 
     """One act of one process; afterwards what may be known of it."""
     place = (drawn.choice(["s1", "s2"]), drawn.choice("ab"))
     before, data = set(told.of(place)), f"{number}-".encode() * drawn.randint(0, 14)
-    kind = drawn.choice(["put", "put", "put", "stream", "dies", "delete", "read", "read", "end", "number", "number"])
+    kind = drawn.choice(
+        ["put", "put", "put", "stream", "dies", "delete", "read", "read", "end", "number", "number"]
+    )
     if kind == "end":
         if drawn.random() < 0.2:
             await end(engine, place[0], told)
     elif kind == "dies":
         with suppress(asyncio.CancelledError, QuotaExceeded, *FAILED):
-            await engine.conversations.manifests.put(TENANT, place[0], place[1], "text/plain", broken_off(), None)
+            await engine.conversations.manifests.put(
+                TENANT, place[0], place[1], "text/plain", broken_off(), None
+            )
     elif kind == "read":
         with suppress(StoreUnavailable):
-            assert await whole(engine, place) in before, "what was never there, or not acknowledged to be gone"
+            assert await whole(engine, place) in before, (
+                "what was never there, or not acknowledged to be gone"
+            )
     elif kind == "number":
         with suppress(*FAILED):
             await number_at(engine, place)
@@ -524,7 +576,9 @@ async def end(engine: Engine, session_id: str, told: Told) -> None:
 
 
 async def history(seed: int, acts: int = 40) -> None:
-    """Acts of two processes on stores that fail now and then, each at one of its calls; in the end all is judged."""
+    """Acts of two processes on stores that fail now and then, each at one of its calls;
+    in the end all is judged.
+    """
     drawn, told = random.Random(seed), Told()  # noqa: S311 - a history that can be drawn again
     async with World(mid=replace(DURABLE, atomic=bool(seed % 2)), quotas=[FILES]) as world:
         engines = [world.engine, await world.another_process()]
@@ -538,9 +592,13 @@ async def history(seed: int, acts: int = 40) -> None:
                     _ends_after_one(world, step, fails)
             engine = drawn.choice(engines)
             if drawn.random() < 0.3:
-                world.mid.before["artifacts.balance"] = partial(meanwhile, world, engines[engine is engines[0]], drawn.randint(1, 60))
+                world.mid.before["artifacts.balance"] = partial(
+                    meanwhile, world, engines[engine is engines[0]], drawn.randint(1, 60)
+                )
             if drawn.random() < 0.3:
-                world.mid.before["artifacts.name"] = partial(numbered_meanwhile, world, engines[engine is engines[0]])
+                world.mid.before["artifacts.name"] = partial(
+                    numbered_meanwhile, world, engines[engine is engines[0]]
+                )
             try:
                 await act(engine, drawn, told, number)
             finally:
@@ -559,7 +617,9 @@ async def history(seed: int, acts: int = 40) -> None:
 
 
 async def meanwhile(world: World, other: Engine, size: int) -> None:
-    """Another process puts something, which no failure meets, just when somebody is about to change the balance."""
+    """Another process puts something, which no failure meets, just when somebody is
+    about to change the balance.
+    """
     failing = world.mid.fails_before, world.mid.fails_after
     world.mid.fails_before, world.mid.fails_after = set(), set()
     with suppress(QuotaExceeded, NotFound, *FAILED):
@@ -568,7 +628,9 @@ async def meanwhile(world: World, other: Engine, size: int) -> None:
 
 
 async def numbered_meanwhile(world: World, other: Engine) -> None:
-    """Another process numbers all that stands, just when somebody is about to put a manifest."""
+    """Another process numbers all that stands, just when somebody is about to put a
+    manifest.
+    """
     failing = world.mid.fails_before, world.mid.fails_after
     world.mid.fails_before, world.mid.fails_after = set(), set()
     with suppress(*FAILED):
@@ -584,7 +646,9 @@ async def altered_bytes_are_noticed(world: World) -> None:
     await put(world.engine, b"x" * 15)
     for chunk in await world.rows(world.mid, ARTIFACTS):
         data: Any = chunk.fields["data"]
-        await world.mid.apply([Put(ARTIFACTS, replace(chunk, fields={**chunk.fields, "data": b"y" * len(data)}), Always())])
+        await world.mid.apply(
+            [Put(ARTIFACTS, replace(chunk, fields={**chunk.fields, "data": b"y" * len(data)}), Always())]
+        )
     with suppress(CorruptRecord):
         await read(world.engine)
         raise AssertionError("what was altered is passed off as what was put")

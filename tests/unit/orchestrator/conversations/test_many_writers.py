@@ -1,5 +1,6 @@
-"""Several processes write to one session at once, over a store whose calls fail before or after they were carried out: nothing acknowledged is lost
-or doubled, and everybody who reads it all agrees.
+"""Several processes write to one session at once, over a store whose calls fail before
+or after they were carried out: nothing acknowledged is lost or doubled, and everybody
+who reads it all agrees.
 """
 
 from __future__ import annotations
@@ -101,28 +102,42 @@ async def test_nothing_acknowledged_is_lost_or_doubled_and_all_agree(seed: int, 
     acknowledged: list[str] = []
     async with world:
         first = await begun(world.engine)
-        handles = [first, await opened(world.engine), *[await opened(await world.another_process()) for _ in range(WRITERS - 2)]]
+        handles = [
+            first,
+            await opened(world.engine),
+            *[await opened(await world.another_process()) for _ in range(WRITERS - 2)],
+        ]
         mid.failing = 0.06
         chances = [random.Random(f"{seed} {n}") for n in range(WRITERS)]  # noqa: S311
-        await asyncio.gather(*[_writes(handle, f"w{n}-", chances[n], acknowledged) for n, handle in enumerate(handles)])
+        await asyncio.gather(
+            *[_writes(handle, f"w{n}-", chances[n], acknowledged) for n, handle in enumerate(handles)]
+        )
         mid.failing = 0.0
         reader = await opened(await world.another_process())
         items = (await reader.history(HistoryAsked(limit=1_000))).items
         ids = [str(item.message.id) for item in items if not item.is_summary]
-        assert sorted(ids) == sorted(["system", *acknowledged]), "each message once, and none that nobody appended"
+        assert sorted(ids) == sorted(["system", *acknowledged]), (
+            "each message once, and none that nobody appended"
+        )
         assert [item.number for item in items] == list(range(1, len(items) + 1)), "numbers are dense"
         assert (await reader.info()).message_count == len(items)
         windows = [await window(handle) for handle in (*handles, reader)]
         assert all(seen == windows[0] for seen in windows), "everybody agrees on the window"
-        said = [[message.text for message in (await handle.context()).messages] for handle in (*handles, reader)]
+        said = [
+            [message.text for message in (await handle.context()).messages] for handle in (*handles, reader)
+        ]
         assert all(seen == said[-1] for seen in said), "and on what it says: nobody remembers what was edited"
         gone = {str(item.message.id) for item in items if item.excluded or item.archived_by}
-        assert set(windows[0]) == {str(item.message.id) for item in items} - gone, "what is not marked as gone is in the window"
+        assert set(windows[0]) == {str(item.message.id) for item in items} - gone, (
+            "what is not marked as gone is in the window"
+        )
         await _is_its_own_fold(mid, reader)
 
 
 async def _is_its_own_fold(mid: Flaky, reader: Conversation) -> None:
-    """Every place is taken, once, and what each event says is true after it is what the events up to it come to."""
+    """Every place is taken, once, and what each event says is true after it is what the
+    events up to it come to.
+    """
     life = reader._log.life
     query = Query(MESSAGES, within(life.partition), order=(Order("created_at"),), limit=10_000)
     page = await InMemoryStore.query(mid, query)
@@ -130,7 +145,15 @@ async def _is_its_own_fold(mid: Flaky, reader: Conversation) -> None:
     assert [event.place for event in events] == list(range(FIRST_PLACE, FIRST_PLACE + len(events)))
     state = State.born(SYSTEM is not None, life.created_at)
     for event in events:
-        made = state.next(event.draft, tenant=life.tenant, incarnation=life.incarnation, now=event.created_at, version=event.version)
-        after = replace(made.after, tokens=event.after.tokens)  # of the messages as they were when they were said: some were changed since
+        made = state.next(
+            event.draft,
+            tenant=life.tenant,
+            incarnation=life.incarnation,
+            now=event.created_at,
+            version=event.version,
+        )
+        after = replace(
+            made.after, tokens=event.after.tokens
+        )  # of the messages as they were when they were said: some were changed since
         assert (after, made.window, made.key) == (event.after, event.window, event.key)
         state = state.with_event(event)

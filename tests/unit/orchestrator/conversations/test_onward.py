@@ -1,4 +1,6 @@
-"""What leaves a window goes onward once, whoever dies or is deleted meanwhile: every step of it failing before and after it was carried out."""
+"""What leaves a window goes onward once, whoever dies or is deleted meanwhile: every
+step of it failing before and after it was carried out.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Distiller:
 
 async def process(world: World, callback: Onward | Literal["elsewhere"] | None) -> Engine:
     """A process of its own over the world's stores."""
-    engine = Engine(Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=callback)
+    engine = Engine(
+        Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=callback
+    )
     await engine.open()
     return engine
 
@@ -86,9 +90,21 @@ async def test_without_the_callback_what_is_owed_waits_for_a_process_that_has_it
 
 @pytest.mark.parametrize("when", ["fails_before", "fails_after"])
 @pytest.mark.parametrize(
-    "step", ["log.read", "history.marks", "session.read", "onward.note", "onward.home", "read.home", "owed.settle", "replica.deliver"]
+    "step",
+    [
+        "log.read",
+        "history.marks",
+        "session.read",
+        "onward.note",
+        "onward.home",
+        "read.home",
+        "owed.settle",
+        "replica.deliver",
+    ],
 )
-async def test_of_one_event_the_entries_of_one_answer_exist_each_once(world: World, step: str, when: str) -> None:
+async def test_of_one_event_the_entries_of_one_answer_exist_each_once(
+    world: World, step: str, when: str
+) -> None:
     distil = Distiller()
     await ended(await process(world, "elsewhere"), "tea", "milk", "honey")
     for store in world.stores:
@@ -147,8 +163,12 @@ async def test_a_session_deleted_meanwhile_teaches_nothing(world: World, step: s
 
 
 @pytest.mark.parametrize("at", ["before", "after"])
-async def test_who_dies_between_an_entry_and_its_confirmation_leaves_it_to_a_sweep(world: World, at: str) -> None:
-    """The session is deleted by another while the entry is on its way, and the process that sent it is gone."""
+async def test_who_dies_between_an_entry_and_its_confirmation_leaves_it_to_a_sweep(
+    world: World, at: str
+) -> None:
+    """The session is deleted by another while the entry is on its way, and the process
+    that sent it is gone.
+    """
     engine, deleting = await process(world, Distiller()), await process(world, None)
     await ended(engine, "secret")
 
@@ -165,8 +185,12 @@ async def test_who_dies_between_an_entry_and_its_confirmation_leaves_it_to_a_swe
 
 
 @pytest.mark.parametrize("step", ["derived.find", "delete.home", "erase.end"])
-async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_next_life(world: World, step: str) -> None:
-    """It has erased the entries of the session's scope when it dies over its conversation, or over what that taught."""
+async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_next_life(
+    world: World, step: str
+) -> None:
+    """It has erased the entries of the session's scope when it dies over its
+    conversation, or over what that taught.
+    """
     engine = await process(world, Distiller())
     await ended(engine, "old")
     await (await opened(engine)).onward()
@@ -188,7 +212,9 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
     assert await engine.maintenance.owed() == 0
 
 
-async def test_a_callback_that_never_answers_holds_nobody_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_callback_that_never_answers_holds_nobody_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def silent(_: Leaving) -> None:
         await asyncio.Event().wait()
 
@@ -196,12 +222,16 @@ async def test_a_callback_that_never_answers_holds_nobody_up(world: World, monke
     engine = await process(world, silent)
     await ended(engine, "tea")
     left = await (await opened(engine)).onward()
-    assert left.waiting == ["what was said in session s1 is not onward yet: the callback did not answer in time"]
+    assert left.waiting == [
+        "what was said in session s1 is not onward yet: the callback did not answer in time"
+    ]
     assert await engine.maintenance.owed() == 1
 
 
 async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ever(world: World) -> None:
-    """It is asked beside the sweep, one event after the other, and a process that closes waits for its answers."""
+    """It is asked beside the sweep, one event after the other, and a process that
+    closes waits for its answers.
+    """
     answers, asked = asyncio.Event(), list[str]()
 
     async def slow(leaving: Leaving) -> list[str]:
@@ -230,7 +260,9 @@ async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ev
     assert await world.engine.maintenance.owed() == 0
 
 
-async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = asyncio.Event()
 
     async def silent(_: Leaving) -> None:
@@ -247,7 +279,9 @@ async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(wo
     assert await world.engine.maintenance.owed() == 1
 
 
-async def test_a_close_that_is_cut_off_while_a_callback_answers_lets_go_of_the_stores_and_of_the_callback(world: World) -> None:
+async def test_a_close_that_is_cut_off_while_a_callback_answers_lets_go_of_the_stores_and_of_the_callback(
+    world: World,
+) -> None:
     begun, ended_so = asyncio.Event(), list[str]()
 
     async def silent(_: Leaving) -> None:
@@ -272,8 +306,12 @@ async def test_a_close_that_is_cut_off_while_a_callback_answers_lets_go_of_the_s
 
 @pytest.mark.parametrize("stored", [0, 1, 2])
 @pytest.mark.parametrize("at", ["before", "after"])
-async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_stay(world: World, at: str, stored: int) -> None:
-    """Another process erases it when so many of the three entries stand: those go, those that come late too, and what is left is told anew."""
+async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_stay(
+    world: World, at: str, stored: int
+) -> None:
+    """Another process erases it when so many of the three entries stand: those go,
+    those that come late too, and what is left is told anew.
+    """
     erasing, answers = await process(world, None), 0
 
     async def erase() -> None:
@@ -302,7 +340,9 @@ async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_
 
 
 @pytest.mark.parametrize("at", ["before", "after"])
-async def test_who_dies_while_the_message_of_an_entry_is_erased_leaves_it_to_a_sweep(world: World, at: str) -> None:
+async def test_who_dies_while_the_message_of_an_entry_is_erased_leaves_it_to_a_sweep(
+    world: World, at: str
+) -> None:
     engine, erasing = await process(world, Distiller()), await process(world, None)
     await ended(engine, "secret")
 
@@ -318,8 +358,12 @@ async def test_who_dies_while_the_message_of_an_entry_is_erased_leaves_it_to_a_s
     assert await taught(world) == []
 
 
-async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one_beside_them(world: World) -> None:
-    """So one that is confirmed late stays, though another message that left by the same event had been erased before it was made."""
+async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one_beside_them(
+    world: World,
+) -> None:
+    """So one that is confirmed late stays, though another message that left by the same
+    event had been erased before it was made.
+    """
     engine = await process(world, Distiller())
     await ended(engine, "secret", "harmless")
     session = await opened(engine)
@@ -351,8 +395,12 @@ async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world:
 
 
 @pytest.mark.parametrize("when", ["made", "noted", "being asked", "not asked yet"])
-async def test_erasing_a_message_takes_what_was_made_of_it_and_no_callback_is_told_of_it_again(world: World, when: str) -> None:
-    """Whether its entries stand, are written down to be made, or the callback has read the text already and has not answered."""
+async def test_erasing_a_message_takes_what_was_made_of_it_and_no_callback_is_told_of_it_again(
+    world: World, when: str
+) -> None:
+    """Whether its entries stand, are written down to be made, or the callback has read
+    the text already and has not answered.
+    """
     told: list[list[str]] = []
     engine = await process(world, None)
 
@@ -386,8 +434,12 @@ async def test_erasing_a_message_takes_what_was_made_of_it_and_no_callback_is_to
 
 
 @pytest.mark.parametrize("erased", ["secret", "summary"])
-async def test_an_erased_summary_keeps_nothing_that_it_stood_for_from_going_onward(world: World, erased: str) -> None:
-    """It goes with a message that it is of: what else left by it is still told, and nobody waits for the callback in an erasure."""
+async def test_an_erased_summary_keeps_nothing_that_it_stood_for_from_going_onward(
+    world: World, erased: str
+) -> None:
+    """It goes with a message that it is of: what else left by it is still told, and
+    nobody waits for the callback in an erasure.
+    """
     told: list[list[str]] = []
     engine = await process(world, lambda leaving: told.append([message.text for message in leaving.messages]))
     session = await engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
@@ -400,12 +452,17 @@ async def test_an_erased_summary_keeps_nothing_that_it_stood_for_from_going_onwa
     assert told == [["harmless"] if erased == "secret" else ["secret", "harmless"]]
 
 
-# -- what a cut or a replacement drops --------------------------------------------------------------------------------
+# -- what a cut or a replacement drops -------------------------------------------------
 
 
 @pytest.mark.parametrize("when", ["fails_before", "fails_after"])
-@pytest.mark.parametrize("step", ["log.append", "log.read", "history.marks", "session.read", "onward.note", "onward.home", "owed.settle"])
-async def test_what_a_replacement_drops_goes_onward_once_whatever_fails_on_the_way(world: World, step: str, when: str) -> None:
+@pytest.mark.parametrize(
+    "step",
+    ["log.append", "log.read", "history.marks", "session.read", "onward.note", "onward.home", "owed.settle"],
+)
+async def test_what_a_replacement_drops_goes_onward_once_whatever_fails_on_the_way(
+    world: World, step: str, when: str
+) -> None:
     """The caller repeats what failed, and sweeps of other processes do the rest."""
     distil, wanted = Distiller(), [user("honey", "honey"), user("salt", "salt")]
     engine = await process(world, distil)
@@ -440,8 +497,19 @@ async def test_a_replacement_that_is_repeated_or_changes_nothing_owes_nothing_mo
 
 async def test_what_a_policy_drops_without_a_summary_goes_onward(world: World) -> None:
     session = await begun(await process(world, Distiller()), "s1", None)
-    await session.append([user("tea is drunk at four", "m1"), user("tea is drunk at four", "m2"), user("milk goes in first", "m3")])
-    assert await session.compact_if_needed(CompactingSettings(max_tokens=30, keep_recent=1, summarise=False), lambda _: "no") is None
+    await session.append(
+        [
+            user("tea is drunk at four", "m1"),
+            user("tea is drunk at four", "m2"),
+            user("milk goes in first", "m3"),
+        ]
+    )
+    assert (
+        await session.compact_if_needed(
+            CompactingSettings(max_tokens=30, keep_recent=1, summarise=False), lambda _: "no"
+        )
+        is None
+    )
     assert await window(session) == ["m1", "m3"]
     await swept(await process(world, Distiller()))
     assert await taught(world, SESSION) == ["tea is drunk at four (1)"]
@@ -452,7 +520,9 @@ async def test_what_a_policy_drops_without_a_summary_goes_onward(world: World) -
 async def test_what_was_cut_off_and_came_back_does_not_go_twice(world: World, again: str, first: str) -> None:
     """Whether the callback is asked before it comes back, or after all."""
     engine, told = await process(world, "elsewhere"), list[list[str]]()
-    telling = await process(world, lambda leaving: told.append([message.text for message in leaving.messages]))
+    telling = await process(
+        world, lambda leaving: told.append([message.text for message in leaving.messages])
+    )
     session = await cut(engine, "tea", "milk")
     if first == "told":
         await swept(telling)
@@ -470,19 +540,25 @@ async def test_what_was_cut_off_and_came_back_does_not_go_twice(world: World, ag
     assert await engine.maintenance.owed() == 0
 
 
-async def test_what_an_end_has_let_go_is_told_though_it_is_cut_off_since_and_not_by_the_cut(world: World) -> None:
+async def test_what_an_end_has_let_go_is_told_though_it_is_cut_off_since_and_not_by_the_cut(
+    world: World,
+) -> None:
     engine, told = await process(world, "elsewhere"), list[list[str]]()
     await ended(engine, "tea", "milk")
     session = await opened(engine)
     await session.resume()
     await session.append([user("honey", "honey")])
     await session.replace([user("milk", "milk")])
-    await swept(await process(world, lambda leaving: told.append([message.text for message in leaving.messages])))
+    await swept(
+        await process(world, lambda leaving: told.append([message.text for message in leaving.messages]))
+    )
     assert sorted(told) == [["honey"], ["tea", "milk"]]
 
 
 async def test_what_somebody_takes_out_by_hand_goes_nowhere(world: World) -> None:
-    """Excluded, rolled back and cleared; and what was cut off, came back and was excluded before the callback was asked."""
+    """Excluded, rolled back and cleared; and what was cut off, came back and was
+    excluded before the callback was asked.
+    """
     engine = await process(world, Distiller())
     session = await cut(engine, "cut", "cut and excluded", "excluded", "cleared", keeps=2)
     await session.append([user("cut and excluded", "cut and excluded")])
@@ -504,8 +580,12 @@ async def test_reading_a_part_of_a_window_owes_nothing(world: World) -> None:
     assert await world.engine.maintenance.owed() == 0
 
 
-@pytest.mark.parametrize(("when", "left"), [("not asked yet", ["harmless (1)"]), ("noted", ["harmless (2)"]), ("made", [])])
-async def test_an_erased_message_that_was_cut_off_goes_nowhere_and_takes_what_was_made_of_it(world: World, when: str, left: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("when", "left"), [("not asked yet", ["harmless (1)"]), ("noted", ["harmless (2)"]), ("made", [])]
+)
+async def test_an_erased_message_that_was_cut_off_goes_nowhere_and_takes_what_was_made_of_it(
+    world: World, when: str, left: list[str]
+) -> None:
     distil, engine = Distiller(), await process(world, "elsewhere")
     await cut(engine, "secret", "harmless", "kept")
     if when != "not asked yet":
@@ -530,14 +610,18 @@ async def test_a_session_deleted_before_its_cut_was_told_teaches_nothing(world: 
     assert await engine.maintenance.owed() == 0
 
 
-# -- within quotas ----------------------------------------------------------------------------------------------------
+# -- within quotas ---------------------------------------------------------------------
 
 
-async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_asking_again(world: World) -> None:
+async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_asking_again(
+    world: World,
+) -> None:
     topology, distil = Topology(short=world.short, mid=world.mid, long=world.long), Distiller()
     engine = Engine(topology, clock=world.clock, onward=distil, quotas=[Quota(name="q", entries=3)])
     await engine.open()
-    entries = [await engine.entries.write(TENANT, EntryDraft(scope=USER, content=f"entry {n}")) for n in range(2)]
+    entries = [
+        await engine.entries.write(TENANT, EntryDraft(scope=USER, content=f"entry {n}")) for n in range(2)
+    ]
     await ended(engine, "tea", "milk")
     left = await (await opened(engine)).onward()
     assert left.entries == []
@@ -554,10 +638,17 @@ async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_as
 
 async def test_what_goes_onward_has_others_go_where_a_quota_evicts(world: World) -> None:
     topology = Topology(short=world.short, mid=world.mid, long=world.long)
-    engine = Engine(topology, clock=world.clock, onward=Distiller(), quotas=[Quota(name="q", entries=3, then="evict", evict="least_confident")])
+    engine = Engine(
+        topology,
+        clock=world.clock,
+        onward=Distiller(),
+        quotas=[Quota(name="q", entries=3, then="evict", evict="least_confident")],
+    )
     await engine.open()
     for n in range(3):
-        await engine.entries.write(TENANT, EntryDraft(scope=USER, content=f"entry {n}", metadata={"confidence": 0.1 + n / 10}))
+        await engine.entries.write(
+            TENANT, EntryDraft(scope=USER, content=f"entry {n}", metadata={"confidence": 0.1 + n / 10})
+        )
     await ended(engine, "tea", "milk")
     assert len((await (await opened(engine)).onward()).entries) == 2
     assert await taught(world) == ["entry 2", "milk (1)", "tea (1)"]

@@ -1,4 +1,6 @@
-"""What goes onward while a message is erased, or its session deleted: nothing is kept of what is gone, and nothing else goes with it."""
+"""What goes onward while a message is erased, or its session deleted: nothing is kept
+of what is gone, and nothing else goes with it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def words(messages: list[Any]) -> str:
 
 
 async def process(world: World, callback: Any = of_all) -> Engine:
-    engine = Engine(Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=callback)
+    engine = Engine(
+        Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=callback
+    )
     await engine.open()
     return engine
 
@@ -67,7 +71,9 @@ async def swept(world: World, callback: Any = of_all) -> Engine:
     return engine
 
 
-async def test_the_rest_of_a_compaction_goes_onward_when_one_of_its_messages_was_erased_first(world: World) -> None:
+async def test_the_rest_of_a_compaction_goes_onward_when_one_of_its_messages_was_erased_first(
+    world: World,
+) -> None:
     waiting = await process(world, "elsewhere")
     session = await said(waiting, "tea", "secret", "milk")
     await session.compact(words, keep_last=0, reason="manual")
@@ -76,11 +82,15 @@ async def test_the_rest_of_a_compaction_goes_onward_when_one_of_its_messages_was
     assert await taught(world) == ["tea milk"]
 
 
-async def test_what_was_being_stored_of_an_erased_message_goes_and_is_made_anew_without_it(world: World) -> None:
+async def test_what_was_being_stored_of_an_erased_message_goes_and_is_made_anew_without_it(
+    world: World,
+) -> None:
     engine, other = await process(world, of_each), await process(world, None)
     session = await said(engine, "secret", "tea", "milk")
     await session.close("ended")
-    world.mid.before["onward.home"] = lambda: erase(other, "secret")  # the answer is written down, and none of its entries stands yet
+    world.mid.before["onward.home"] = lambda: erase(
+        other, "secret"
+    )  # the answer is written down, and none of its entries stands yet
     await session.onward()
     await swept(world, of_each)
     assert await taught(world) == ["milk", "tea"]
@@ -102,7 +112,9 @@ async def test_who_dies_before_it_has_looked_again_leaves_that_to_a_sweep(world:
     assert await taught(world) == ["tea"]
 
 
-async def test_an_answer_that_was_given_without_the_erased_message_is_not_asked_for_again(world: World) -> None:
+async def test_an_answer_that_was_given_without_the_erased_message_is_not_asked_for_again(
+    world: World,
+) -> None:
     asked: list[list[str]] = []
 
     def noted(leaving: Leaving) -> list[str]:
@@ -119,8 +131,12 @@ async def test_an_answer_that_was_given_without_the_erased_message_is_not_asked_
     assert (await taught(world), asked) == (["tea"], [["tea"]])
 
 
-async def test_what_was_made_of_a_summary_goes_with_each_message_that_the_summary_stands_for(world: World) -> None:
-    """The end has let the message leave; the summary that stands for it later says it again."""
+async def test_what_was_made_of_a_summary_goes_with_each_message_that_the_summary_stands_for(
+    world: World,
+) -> None:
+    """The end has let the message leave; the summary that stands for it later says it
+    again.
+    """
     engine = await process(world)
     session = await said(engine, "secret")
     await session.close("ended")
@@ -133,7 +149,9 @@ async def test_what_was_made_of_a_summary_goes_with_each_message_that_the_summar
     assert await taught(world) == []
 
 
-async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary_is_erased(world: World) -> None:
+async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary_is_erased(
+    world: World,
+) -> None:
     engine = await process(world)
     session = await said(engine, "secret")
     await session.compact(words, keep_last=0, reason="manual")
@@ -141,15 +159,21 @@ async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary
     await session.close("ended")
     await session.onward()
     assert await taught(world) == ["secret secret", "tea"]
-    (made,) = [entry for entry in await engine.browsing.browse(Asked(TENANT, (USER,))) if entry.content == "tea"]
-    sources = await engine.conversations.onward.taught.messages_of(await engine.entries.live_record(TENANT, made.id))
+    (made,) = [
+        entry for entry in await engine.browsing.browse(Asked(TENANT, (USER,))) if entry.content == "tea"
+    ]
+    sources = await engine.conversations.onward.taught.messages_of(
+        await engine.entries.live_record(TENANT, made.id)
+    )
     assert [item.message.text for item in sources] == ["tea"]
     await erase(engine, "secret")
     assert await taught(world) == ["tea"]
 
 
 async def test_a_deletion_that_comes_to_take_a_later_life_of_the_session_unlearns_that(world: World) -> None:
-    """It was begun in the former life, and slept for long: that life was deleted by another, and the next one has taught something."""
+    """It was begun in the former life, and slept for long: that life was deleted by
+    another, and the next one has taught something.
+    """
     engine, sleeping = await process(world), await process(world, None)
     await said(engine, "old")
 

@@ -1,4 +1,6 @@
-"""Large texts of messages count in the tenant's quota: reserved before anything is stored, returned exactly when they go, whoever dies over it."""
+"""Large texts of messages count in the tenant's quota: reserved before anything is
+stored, returned exactly when they go, whoever dies over it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain import door
-from memory.domain.errors import Conflict, Contended, MemoryTiersError, NotFound, QuotaExceeded, StoreUnavailable
+from memory.domain.errors import (
+    Conflict,
+    Contended,
+    MemoryTiersError,
+    NotFound,
+    QuotaExceeded,
+    StoreUnavailable,
+)
 from memory.domain.hold import LegalHold
 from memory.domain.time import moment
 from memory.orchestrator.collections import ARTIFACTS, MESSAGES, RESERVATIONS
@@ -67,7 +76,9 @@ async def reserved(world: World) -> int:
 
 
 async def swept(world: World) -> Engine:
-    """Another process, once every store answers, leases have lapsed and sweeps have done what is owed."""
+    """Another process, once every store answers, leases have lapsed and sweeps have
+    done what is owed.
+    """
     world.heal()
     engine = await world.another_process()
     for _ in range(4):
@@ -98,7 +109,9 @@ async def test_what_has_no_room_is_refused_by_name_and_nothing_is_touched(world:
     await session.append([user(text("a", 700), "u1")])
     world.mid.steps.clear()
     before = await world.rows(world.mid, RESERVATIONS)
-    with pytest.raises(QuotaExceeded, match=r"'files': tenant 'acme' holds 700 of at most 1,000 bytes of artifacts") as refused:
+    with pytest.raises(
+        QuotaExceeded, match=r"'files': tenant 'acme' holds 700 of at most 1,000 bytes of artifacts"
+    ) as refused:
         await session.append([user(text("b", 200), "u2"), user("short", "u3"), user(text("c", 101), "u4")])
     assert (refused.value.quota, refused.value.held, refused.value.asked) == ("files", 700, 301)
     assert {*world.mid.steps} <= {"artifacts.reserved", "log.read", "log.first"}, "nothing was written"
@@ -119,7 +132,9 @@ async def test_two_that_each_would_have_room_do_not_both_get_it(world: World) ->
 
 
 async def test_what_messages_are_changed_to_counts_and_is_not_refused(world: World) -> None:
-    """So nobody is kept from taking something out of a message, nor a stream from its end."""
+    """So nobody is kept from taking something out of a message, nor a stream from its
+    end.
+    """
     session = await begun(world.engine)
     await session.append([user(text("a", 950), "u1")])
     await session.update("u1", {"content": text("b", 980)})
@@ -165,7 +180,9 @@ async def test_what_a_session_a_user_or_a_tenant_had_is_returned(world: World) -
 
     async def said(session_id: str, **more: Any) -> None:
         session = await world.engine.conversations.create(TENANT, SessionDraft(session_id, **more))
-        await session.append([user(text("a", 200), "u1"), user(text("b", 150), "u2").model_copy(update={"name": "ada"})])
+        await session.append(
+            [user(text("a", 200), "u1"), user(text("b", 150), "u2").model_copy(update={"name": "ada"})]
+        )
 
     for name, more in (("s1", {}), ("s2", {"user": "ada"}), ("s3", {"expires_at": DAY})):
         if name == "s3":
@@ -185,7 +202,9 @@ async def test_what_a_session_a_user_or_a_tenant_had_is_returned(world: World) -
 
 
 async def test_the_room_of_many_uploads_is_returned_in_portions(world: World) -> None:
-    """The end of a session asks of the balance and its reservations as often for nine uploads as for two."""
+    """The end of a session asks of the balance and its reservations as often for nine
+    uploads as for two.
+    """
     asked = []
     for many in (2, 9):
         session = await world.engine.conversations.create(TENANT, SessionDraft("s1"))
@@ -194,7 +213,13 @@ async def test_the_room_of_many_uploads_is_returned_in_portions(world: World) ->
         world.mid.steps.clear()
         await world.engine.conversations.sessions.delete(TENANT, "s1")
         assert await reserved(world) == 0
-        asked.append([one for one in world.mid.steps if one in ("artifacts.reserved", "artifacts.balance", "artifacts.return")])
+        asked.append(
+            [
+                one
+                for one in world.mid.steps
+                if one in ("artifacts.reserved", "artifacts.balance", "artifacts.return")
+            ]
+        )
     assert asked[0] == asked[1]
     assert asked[0].count("artifacts.return") == 1
 
@@ -263,24 +288,32 @@ async def test_a_fork_counts_what_it_copies_and_is_refused_where_there_is_no_roo
 
 
 @pytest.mark.parametrize("meanwhile", [False, True])
-async def test_a_fork_that_is_refused_leaves_nothing_also_under_legal_hold(world: World, meanwhile: bool) -> None:
+async def test_a_fork_that_is_refused_leaves_nothing_also_under_legal_hold(
+    world: World, meanwhile: bool
+) -> None:
     """But for what others have said in it meanwhile: that was acknowledged."""
     conversations, other = world.engine.conversations, await world.another_process()
     session = await conversations.create(TENANT, SessionDraft("s1", user="ada"))
     await session.append([user("short", "u0"), user(text("a", 600), "u1")])
     draft, messages = await session.as_of(None)
-    await world.engine.erasure.holds.place(TENANT, LegalHold("suit", "user", "ada", "they asked", None, world.clock()))
+    await world.engine.erasure.holds.place(
+        TENANT, LegalHold("suit", "user", "ada", "they asked", None, world.clock())
+    )
 
     async def said() -> None:
         if meanwhile:
-            await (await other.conversations.open(TENANT, replace(draft, id="s2"), create=False)).append([user("and this", "u9")])
+            await (await other.conversations.open(TENANT, replace(draft, id="s2"), create=False)).append(
+                [user("and this", "u9")]
+            )
 
     world.mid.before["erase.begin" if not meanwhile else "artifacts.reserved"] = said
     with patch.object(conversation, "AT_ONCE", 1), pytest.raises(QuotaExceeded, match="'files'"):
         await conversations.fork(TENANT, replace(draft, id="s2"), messages)
     there = await conversations.find(TENANT, "s2")
     assert (there is not None) is meanwhile
-    assert {str(row.fields["conversation_id"]) for row in await world.rows(world.mid, MESSAGES)} == ({"s1", "s2"} if meanwhile else {"s1"})
+    assert {str(row.fields["conversation_id"]) for row in await world.rows(world.mid, MESSAGES)} == (
+        {"s1", "s2"} if meanwhile else {"s1"}
+    )
     await swept(world)
     assert await reserved(world) == 600
 
@@ -288,7 +321,12 @@ async def test_a_fork_that_is_refused_leaves_nothing_also_under_legal_hold(world
 async def test_a_fork_of_many_messages_leaves_none_of_them_where_it_is_refused(world: World) -> None:
     session = await begun(world.engine)
     for start in range(0, 120, 60):
-        await session.append([user(text(f"{number}", 41) if number % 30 == 29 else "short") for number in range(start, start + 60)])
+        await session.append(
+            [
+                user(text(f"{number}", 41) if number % 30 == 29 else "short")
+                for number in range(start, start + 60)
+            ]
+        )
     await session.append([user(text("z", 500))])
     draft, messages = await session.as_of(None)
     with patch.object(conversation, "AT_ONCE", 100), pytest.raises(QuotaExceeded, match="holds 787 of"):
@@ -299,7 +337,9 @@ async def test_a_fork_of_many_messages_leaves_none_of_them_where_it_is_refused(w
 
 
 async def test_an_upload_of_before_returns_nothing(world: World) -> None:
-    """A message whose texts were stored by an earlier version, and were never counted: it is read, erased, and the balance stays."""
+    """A message whose texts were stored by an earlier version, and were never counted:
+    it is read, erased, and the balance stays.
+    """
     session = await begun(world.engine)
     await session.append([user(text("a", 300), "u1"), user(text("b", 200), "u2")])
     with as_before(world):
@@ -335,29 +375,39 @@ async def test_a_sweep_ends_what_an_earlier_version_had_under_way(world: World, 
         if named:
             await session.append([user(text("c", 120), "u3")])
         else:
-            await world.engine.conversations.sessions.uploads.lay(session.log.life, [(user(text("c", 120)), ())])
+            await world.engine.conversations.sessions.uploads.lay(
+                session.log.life, [(user(text("c", 120)), ())]
+            )
     chunks = await world.rows(world.mid, ARTIFACTS)
     upload, life, now = str(chunks[0].fields["upload"]), session.log.life, world.clock()
     key = Key(TENANT, world.engine.placement.new_id(TENANT, life.scope))
     owed = Owed(UPLOAD, UPLOAD, {"ids": [chunk.key.id for chunk in chunks]})
     fields = {"conversation_id": life.session_id, "upload": upload}
-    record = Record(key, life.scope, 1, now, now, fields=fields, generation=life.generation, tier="mid", owed=(owed,))
+    record = Record(
+        key, life.scope, 1, now, now, fields=fields, generation=life.generation, tier="mid", owed=(owed,)
+    )
     await world.mid.apply([Put(ARTIFACTS, record, Absent())])
     engine = await world.another_process()
     await engine.maintenance.sweep()
     assert len(await world.rows(world.mid, ARTIFACTS)) == len(chunks) + (not named)
     await swept(world)
-    assert {row.key for row in await world.rows(world.mid, ARTIFACTS)} == ({chunk.key for chunk in chunks} if named else set())
+    assert {row.key for row in await world.rows(world.mid, ARTIFACTS)} == (
+        {chunk.key for chunk in chunks} if named else set()
+    )
     assert await reserved(world) == 0
 
 
-# -- two at a time ----------------------------------------------------------------------------------------------------
+# -- two at a time ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step", ["artifacts.balance", "artifacts.return", "artifacts.drop"])
 @pytest.mark.parametrize("what", ["cut", "erase"])
-async def test_of_two_that_return_room_of_one_upload_each_returns_its_own(world: World, step: str, what: str) -> None:
-    """Another process changes the message once more while this one returns what its change took out."""
+async def test_of_two_that_return_room_of_one_upload_each_returns_its_own(
+    world: World, step: str, what: str
+) -> None:
+    """Another process changes the message once more while this one returns what its
+    change took out.
+    """
     session, said = await begun(world.engine), text("a", 320)
     await session.append([user(said, "u1")])
     other = await opened(await world.another_process())
@@ -386,8 +436,12 @@ async def test_a_change_that_comes_before_the_writer_holds_its_upload_is_counted
         assert await world.engine.conversations.redaction.erase(session.log, "u1")
 
 
-async def _while_another_leaves(world: World, step: str, upload: str, act: Coroutine[Any, Any, object]) -> None:
-    """The act; once it has carried out this step, another process has said that it returns some of the upload, and does so when the act has ended."""
+async def _while_another_leaves(
+    world: World, step: str, upload: str, act: Coroutine[Any, Any, object]
+) -> None:
+    """The act; once it has carried out this step, another process has said that it
+    returns some of the upload, and does so when the act has ended.
+    """
     rooms = (await world.another_process()).conversations.reservations
     said, ended = asyncio.Event(), asyncio.Event()
     others: list[asyncio.Task[None]] = []
@@ -420,7 +474,9 @@ async def test_who_returns_some_leaves_what_another_said_since(world: World) -> 
 async def test_who_holds_an_upload_leaves_what_another_said_of_it_meanwhile(world: World) -> None:
     session, rooms = await begun(world.engine), world.engine.conversations.reservations
     await rooms.reserve_parts(session.log.life, {"1-a-counted": (320, [])}, refuses=True)
-    await _while_another_leaves(world, "artifacts.hold", "1-a-counted", rooms.hold_parts(TENANT, ["1-a-counted"]))
+    await _while_another_leaves(
+        world, "artifacts.hold", "1-a-counted", rooms.hold_parts(TENANT, ["1-a-counted"])
+    )
     await assert_reserved(world.engine, TENANT, settled=False)
     assert await rooms.reserved(TENANT) == 100
 
@@ -432,7 +488,7 @@ def test_no_two_say_alike_that_they_return_some() -> None:
     assert first != first.leaving(moment(first.since))
 
 
-# -- deaths -----------------------------------------------------------------------------------------------------------
+# -- deaths ----------------------------------------------------------------------------
 
 SAID = text("a", 320)
 Act = Callable[[World, Conversation], Awaitable[object]]
@@ -471,7 +527,9 @@ async def _forks(world: World, session: Conversation) -> None:
 async def _is_refused_a_fork(world: World, session: Conversation) -> None:
     draft, messages = await session.as_of(None)
     with suppress(QuotaExceeded):
-        await world.engine.conversations.fork(TENANT, replace(draft, id="s2"), [*messages, user(text("z", 900))])
+        await world.engine.conversations.fork(
+            TENANT, replace(draft, id="s2"), [*messages, user(text("z", 900))]
+        )
 
 
 async def _deletes(world: World, session: Conversation) -> None:
@@ -484,8 +542,12 @@ ACTS = (_appends, _is_refused, _cuts, _grows, _erases, _compacts, _forks, _is_re
 @pytest.mark.parametrize("act", [pytest.param(act, marks=beyond(act, [], [_cuts])) for act in ACTS])
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "write-by-write"])
 @pytest.mark.thorough
-async def test_whoever_dies_at_whichever_call_no_byte_is_lost_or_counted_twice(atomic: bool, act: Act) -> None:
-    """Its process dies before a call reaches the store, or when it has been carried out; sweeps of another do the rest."""
+async def test_whoever_dies_at_whichever_call_no_byte_is_lost_or_counted_twice(
+    atomic: bool, act: Act
+) -> None:
+    """Its process dies before a call reaches the store, or when it has been carried
+    out; sweeps of another do the rest.
+    """
     at, ended = 0, False
     while not ended:
         for carried_out in (False, True):
@@ -498,7 +560,9 @@ async def test_whoever_dies_at_whichever_call_no_byte_is_lost_or_counted_twice(a
                 world.heal()
                 where = f"{act.__name__} dies at call {at}{' once it is carried out' * carried_out}"
                 await assert_reserved(world.engine, TENANT, settled=False)
-                assert act is _deletes or await unsound(world.mid, settled=False) == [], where  # of what nobody finds any more, chunks go first
+                assert act is _deletes or await unsound(world.mid, settled=False) == [], (
+                    where
+                )  # of what nobody finds any more, chunks go first
                 engine = await swept(world)
                 await assert_reserved(engine, TENANT)
                 assert await unsound(world.mid) == [], where

@@ -1,4 +1,6 @@
-"""Messages are found by meaning: their passages are made behind the append, follow every change, and go with it, whatever fails."""
+"""Messages are found by meaning: their passages are made behind the append, follow
+every change, and go with it, whatever fails.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,14 @@ async def found(session: Conversation, text: str, by: Any = "meaning") -> list[s
     return [str(hit.message.id) for hit in await session.search(text, 10, by)]
 
 
-# -- found ------------------------------------------------------------------------------------------------------------
+# -- found -----------------------------------------------------------------------------
 
 
 async def test_a_message_is_found_by_meaning_as_soon_as_it_is_said(meant: World) -> None:
     session = await begun(meant.engine)
-    await session.append([user("tea with milk", "u1"), assistant("noted", "a1"), user("a bird by the lake", "u2")])
+    await session.append(
+        [user("tea with milk", "u1"), assistant("noted", "a1"), user("a bird by the lake", "u2")]
+    )
     assert await found(session, "beverage") == ["u1"]
     assert await found(session, "heron", "words") == []
     assert await found(session, "heron", "both") == ["u2"]
@@ -51,7 +55,13 @@ async def test_a_message_is_found_by_meaning_as_soon_as_it_is_said(meant: World)
 
 async def test_what_is_found_both_ways_comes_first(meant: World) -> None:
     session = await begun(meant.engine)
-    await session.append([user("a boat", "by meaning"), user("a ship", "by both"), user("a ship in a bottle with a heron in it", "less")])
+    await session.append(
+        [
+            user("a boat", "by meaning"),
+            user("a ship", "by both"),
+            user("a ship in a bottle with a heron in it", "less"),
+        ]
+    )
     assert await found(session, "ship", "both") == ["by both", "less", "by meaning"]
 
 
@@ -64,7 +74,9 @@ async def test_the_best_part_of_a_long_message_counts(meant: World) -> None:
 
 
 async def test_a_message_of_which_the_text_is_stored_apart_is_found_as_any_other(meant: World) -> None:
-    """Who did not write it knows its row alone, and of that all parts which it was found by."""
+    """Who did not write it knows its row alone, and of that all parts which it was
+    found by.
+    """
     session = await begun(meant.engine)
     said = f"{LONG} It ended with tea, remarkably. {large('word')}"
     assert 2_048 < said.index("tea") < INDEXED_CHARACTERS
@@ -137,12 +149,20 @@ async def test_an_excluded_message_is_not_found_until_it_is_restored(meant: Worl
 
 
 async def test_a_summary_is_found_also_after_it_went_onward(meant: World) -> None:
-    """What it owes onward is written into its record, which does not change what it says."""
+    """What it owes onward is written into its record, which does not change what it
+    says.
+    """
 
     def onward_to(leaving: Any) -> list[Any]:
         return [{"scope": "user:ada", "content": "likes tea"}]
 
-    engine = Engine(meant.engine.topology, embedder=Embedder(), clock=meant.clock, onward=onward_to, passages=meant.passages)
+    engine = Engine(
+        meant.engine.topology,
+        embedder=Embedder(),
+        clock=meant.clock,
+        onward=onward_to,
+        passages=meant.passages,
+    )
     session = await begun(engine)
     await session.append([user("hello", "u1"), user("well", "u2")])
     made = await session.compact(lambda _: "it was about tea", keep_last=1, reason="manual")
@@ -157,12 +177,16 @@ async def test_the_fields_of_its_session_decide_who_finds_it(meant: World) -> No
         session = await meant.engine.conversations.create(TENANT, SessionDraft(f"of-{user_id}", user=user_id))
         await session.append([user("tea")])
     for user_id in ("ada", "bob"):
-        hits = await meant.engine.conversations.search(TENANT, Eq("subject", user_id), "beverage", 10, "meaning")
+        hits = await meant.engine.conversations.search(
+            TENANT, Eq("subject", user_id), "beverage", 10, "meaning"
+        )
         assert [hit.session_id for hit in hits] == [f"of-{user_id}"]
     assert await meant.engine.conversations.search("another", None, "beverage", 10, "meaning") == []
 
 
-async def test_another_process_finds_by_words_at_once_and_by_meaning_once_the_writer_was_quiet(meant: World) -> None:
+async def test_another_process_finds_by_words_at_once_and_by_meaning_once_the_writer_was_quiet(
+    meant: World,
+) -> None:
     session = await begun(meant.engine)
     await session.append([user("tea", "u1")])
     theirs = await opened(await meant.another_process())
@@ -188,13 +212,15 @@ async def test_a_memory_that_is_closed_has_made_what_was_said_there(meant: World
     assert await astray(meant.engine) == []
 
 
-# -- changed and erased -----------------------------------------------------------------------------------------------
+# -- changed and erased ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("said", ["tea", "nothing that is known", "", LONG])
 @pytest.mark.parametrize("before", ["a ship", LONG])
 @pytest.mark.parametrize("made", [False, True], ids=["not made yet", "made"])
-async def test_an_edited_message_is_found_by_what_it_says_now(meant: World, before: str, said: str, made: bool) -> None:
+async def test_an_edited_message_is_found_by_what_it_says_now(
+    meant: World, before: str, said: str, made: bool
+) -> None:
     session = await begun(meant.engine)
     await session.append([user(before, "u1")])
     if made:
@@ -269,7 +295,9 @@ async def test_an_erasure_waits_for_a_store_that_is_away_and_a_sweep_ends_it(whe
         (meant.mid if where == "home" else meant.long).fails_before.add("passages.write")
         with pytest.raises(StoreUnavailable, match="a sweep will"):
             await meant.engine.conversations.redaction.erase(session.log, "u1")
-        assert [message.text for message in (await session.context()).messages][1:] == ["well"], "the rest of the erasure waits for nobody"
+        assert [message.text for message in (await session.context()).messages][1:] == ["well"], (
+            "the rest of the erasure waits for nobody"
+        )
         assert await found(session, "beverage") == []
         assert await settled(meant) == []
 
@@ -311,14 +339,20 @@ async def test_what_stands_where_passages_are_no_longer_kept_goes_with_its_messa
         assert await standing(meant) == 0
 
 
-# -- where there is no meaning ----------------------------------------------------------------------------------------
+# -- where there is no meaning ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("where", "can", "why"),
-    [("off", True, "'off'"), ("home", False, "store 'mid' has no index"), ("long", False, "store 'long' has no index")],
+    [
+        ("off", True, "'off'"),
+        ("home", False, "store 'mid' has no index"),
+        ("long", False, "store 'long' has no index"),
+    ],
 )
-async def test_where_nothing_serves_meaning_messages_are_found_by_words_alone(where: Where, can: bool, why: str) -> None:
+async def test_where_nothing_serves_meaning_messages_are_found_by_words_alone(
+    where: Where, can: bool, why: str
+) -> None:
     able = replace(DURABLE, semantic=can)
     async with World(embedder=Embedder(), passages=where, mid=able, long=able) as world:
         session = await begun(world.engine)
@@ -333,7 +367,15 @@ async def test_where_nothing_serves_meaning_messages_are_found_by_words_alone(wh
 async def test_what_was_said_while_messages_were_not_found_by_meaning_is_made_when_asked_for() -> None:
     async with World(embedder=Embedder(), passages="off") as world:
         session = await begun(world.engine)
-        await session.append([user("tea", "u1"), user(LONG, "u2"), calling("c1"), answer("c1", "tea", "t1"), user("a ship", "u3")])
+        await session.append(
+            [
+                user("tea", "u1"),
+                user(LONG, "u2"),
+                calling("c1"),
+                answer("c1", "tea", "t1"),
+                user("a ship", "u3"),
+            ]
+        )
         await world.engine.conversations.redaction.erase(session.log, "u3")
         with pytest.raises(ConfigError, match="'off'"):
             await world.engine.conversations.passages.make_all(TENANT)
@@ -373,7 +415,9 @@ async def test_a_store_of_passages_that_is_away_takes_nothing_from_what_is_found
 
 async def test_a_large_message_is_found_by_how_it_begins_and_forgotten_like_any_other(meant: World) -> None:
     session = await begun(meant.engine)
-    await session.append([user(f"{FILLING * 100} A ship came by. {FILLING * 1_400}", "u1"), user("tea", "u2")])
+    await session.append(
+        [user(f"{FILLING * 100} A ship came by. {FILLING * 1_400}", "u1"), user("tea", "u2")]
+    )
     assert await found(session, "boat") == ["u1"]
     assert await settled(meant) == []
     theirs = await opened(await meant.another_process())

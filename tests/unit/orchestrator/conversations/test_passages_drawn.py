@@ -1,4 +1,6 @@
-"""Passages are those of the messages, whatever happens: drawn histories of two processes over stores that fail, while texts are embedded too."""
+"""Passages are those of the messages, whatever happens: drawn histories of two
+processes over stores that fail, while texts are embedded too.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,33 @@ from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder,
 from tests.unit.orchestrator.conversations.talking import answer, calling, user
 from tests.unit.orchestrator.world import TENANT, World
 
-TEXTS = ("tea", "a heron", "the ship crashed", "nothing known", "tea " + LONG, LONG, f"{FILLING * 25} outage", "x" * (PART + 1))
-FAILING = ("passages.write", "owed.settle", "log.append", "log.change", "passages.read", "redact.find", "erase.delete", "erase.raise", "hanging.find")
+TEXTS = (
+    "tea",
+    "a heron",
+    "the ship crashed",
+    "nothing known",
+    "tea " + LONG,
+    LONG,
+    f"{FILLING * 25} outage",
+    "x" * (PART + 1),
+)
+FAILING = (
+    "passages.write",
+    "owed.settle",
+    "log.append",
+    "log.change",
+    "passages.read",
+    "redact.find",
+    "erase.delete",
+    "erase.raise",
+    "hanging.find",
+)
 
 
 class Told:
-    """A history that a seed draws: two processes that come and go over stores that fail, while texts are embedded too."""
+    """A history that a seed draws: two processes that come and go over stores that
+    fail, while texts are embedded too.
+    """
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(f"passages {seed}")  # noqa: S311
@@ -57,7 +80,9 @@ class Told:
         engine = self.draw.choice([engine for engine in self.engines if engine not in self.busy])
         self.busy.append(engine)
         with suppress(MemoryTiersError):
-            session = await engine.conversations.open(TENANT, SessionDraft(self.draw.choice(["s1", "s2"])), create=True)
+            session = await engine.conversations.open(
+                TENANT, SessionDraft(self.draw.choice(["s1", "s2"])), create=True
+            )
             await self.draw.choice(self.calls)(engine, session)
         self.busy.remove(engine)
 
@@ -104,10 +129,18 @@ async def test_passages_are_those_of_the_messages_whatever_happens() -> None:
 
 
 SLIPS = {
-    "an edit owes nothing": Slip(log, "Log.change", "new.owing(self._passages.owed_by(new.draft, new.parts))", "new"),
-    "an erasure owes nothing": Slip(redaction, "Redaction._erase_at", "*self._sessions.passages.owed_by_erasing(event)", ""),
-    "a message owes nothing": Slip(log, "Log._named", ", owed=(*draft.owed, *self._passages.owed_by(draft))", ""),
-    "what was more parts once is forgotten": Slip(events, "Event.changed", "parts=max(self.parts, parts)", "parts=0"),
+    "an edit owes nothing": Slip(
+        log, "Log.change", "new.owing(self._passages.owed_by(new.draft, new.parts))", "new"
+    ),
+    "an erasure owes nothing": Slip(
+        redaction, "Redaction._erase_at", "*self._sessions.passages.owed_by_erasing(event)", ""
+    ),
+    "a message owes nothing": Slip(
+        log, "Log._named", ", owed=(*draft.owed, *self._passages.owed_by(draft))", ""
+    ),
+    "what was more parts once is forgotten": Slip(
+        events, "Event.changed", "parts=max(self.parts, parts)", "parts=0"
+    ),
     "a passage has no generation": Slip(passages, "Making._passage", "generation=record.generation,", ""),
 }
 

@@ -1,4 +1,6 @@
-"""Erasing a message, and a user: nothing of the text is left anywhere, whatever fails and whoever comes in between."""
+"""Erasing a message, and a user: nothing of the text is left anywhere, whatever fails
+and whoever comes in between.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,17 @@ async def erase(engine: Engine, session: Conversation, message_id: str) -> bool:
 
 def summary(message_id: str) -> Any:
     """A summary that says all that it was given."""
-    return lambda messages: Message(id=message_id, role="system", content=" / ".join(message.text for message in messages))
+    return lambda messages: Message(
+        id=message_id, role="system", content=" / ".join(message.text for message in messages)
+    )
 
 
 async def stored(world: World) -> str:
     """All that stands in the store about messages."""
     rows = (await world.mid.query(Query(MESSAGES, Everywhere(), limit=1_000))).records
-    return str([(dict(row.fields), dict(row.body), dict(row.texts)) for row in rows if isinstance(row, Record)])
+    return str(
+        [(dict(row.fields), dict(row.body), dict(row.texts)) for row in rows if isinstance(row, Record)]
+    )
 
 
 async def redacted(session: Conversation) -> list[int]:
@@ -43,7 +49,9 @@ async def redacted(session: Conversation) -> list[int]:
 
 async def said(world: World) -> Conversation:
     session = await begun(world.engine)
-    await session.append([user("hello", "u1"), user(NEST, "named-by-a-caller", name="lovelace"), user("well", "u3")])
+    await session.append(
+        [user("hello", "u1"), user(NEST, "named-by-a-caller", name="lovelace"), user("well", "u3")]
+    )
     return session
 
 
@@ -79,15 +87,21 @@ async def test_an_erased_id_is_free_again_also_for_a_handle_that_does_not_know_o
     assert len(await told(session)) == 5
 
 
-async def test_what_was_erased_is_not_shown_beside_what_its_id_says_now_though_nobody_was_told_that_it_was(world: World) -> None:
-    """A process that remembers the message learns of the erasure when it looks up the id, and nothing else tells it: the eraser died."""
+async def test_what_was_erased_is_not_shown_beside_what_its_id_says_now_though_nobody_was_told_that_it_was(
+    world: World,
+) -> None:
+    """A process that remembers the message learns of the erasure when it looks up the
+    id, and nothing else tells it: the eraser died.
+    """
     session = await said(world)
     dying = await world.another_process()
     world.mid.fails_before.add("log.append")
     with pytest.raises(StoreUnavailable):
         await erase(dying, await opened(dying), "named-by-a-caller")
     world.heal()
-    assert NEST in [message.text for message in (await session.context()).messages], "remembered, and not said to be erased yet"
+    assert NEST in [message.text for message in (await session.context()).messages], (
+        "remembered, and not said to be erased yet"
+    )
     await session.append([user("another", "named-by-a-caller")])
     shown = (await session.context()).messages
     assert [message.id for message in shown] == ["system", "u1", "u3", "named-by-a-caller"]
@@ -106,7 +120,10 @@ async def test_summaries_of_it_and_their_summaries_go_with_it(world: World) -> N
     assert NEST not in (there := await stored(world))
     assert "named-by-a-caller" not in there
     compactions = await session.compactions()
-    assert [(one.summary.text, one.archived_ids, one.messages_before) for one in compactions] == [("", [], 4), ("", [], 4)]
+    assert [(one.summary.text, one.archived_ids, one.messages_before) for one in compactions] == [
+        ("", [], 4),
+        ("", [], 4),
+    ]
     assert len(await told(session, archived_by=compactions[0].id)) == 2
     assert len(await told(session)) == 8
 
@@ -121,7 +138,9 @@ async def test_summaries_of_other_messages_stay(world: World) -> None:
 
 @pytest.mark.parametrize("step", ["log.append", "redact.find", "log.change"])
 async def test_what_a_crash_cut_off_a_sweep_ends(world: World, step: str) -> None:
-    """The text of the message itself is gone with the first write; before that nothing has happened."""
+    """The text of the message itself is gone with the first write; before that nothing
+    has happened.
+    """
     session = await said(world)
     await session.compact(summary("sum1"), keep_last=1, reason="manual")
     await session.append([user("u4", "u4")])
@@ -131,7 +150,9 @@ async def test_what_a_crash_cut_off_a_sweep_ends(world: World, step: str) -> Non
             world.mid.fails_before.add(step)
 
         world.mid.after[step] = then_fail
-    elif step == "log.append":  # it is not in the window any more: its summary is, and is what fails to leave it
+    elif (
+        step == "log.append"
+    ):  # it is not in the window any more: its summary is, and is what fails to leave it
 
         async def fail_at_the_summary() -> None:
             world.mid.fails_before.add(step)
@@ -194,7 +215,9 @@ async def test_an_edit_that_comes_in_between_is_erased_too(world: World) -> None
 
 async def test_an_erased_call_leaves_no_result_without_it_in_the_window(world: World) -> None:
     session = await begun(world.engine)
-    await session.append([user("go", "u1"), calling("c1", message_id="a1"), answer("c1", message_id="t1"), user("on", "u2")])
+    await session.append(
+        [user("go", "u1"), calling("c1", message_id="a1"), answer("c1", message_id="t1"), user("on", "u2")]
+    )
     assert await erase(world.engine, session, "a1")
     assert await window(session) == ["system", "u1", "u2"]
 
@@ -213,7 +236,9 @@ async def test_a_user_is_erased_from_every_session_also_after_a_crash(world: Wor
     theirs = await engine.conversations.create(TENANT, SessionDraft("of-ada", user="ada"))
     others = await engine.conversations.create(TENANT, SessionDraft("of-bob", user="bob"))
     await theirs.append([user(NEST, "m1")])
-    await others.append([user(NEST, "m1", name="ada"), user("mine", "m2", name="bob"), user("nobody's", "m3")])
+    await others.append(
+        [user(NEST, "m1", name="ada"), user("mine", "m2", name="bob"), user("nobody's", "m3")]
+    )
     await world.write(NEST, USER)
     if step is not None:
         world.mid.fails_before.add(step)
@@ -259,10 +284,14 @@ async def test_an_erased_summary_is_no_layer(world: World) -> None:
     session = await said(world)
     await session.compact(summary("c1"), keep_last=0, reason="manual")
     assert await erase(world.engine, session, "named-by-a-caller")
-    assert [message.id for message in (await session.context(ContextAsked(layered=True))).messages] == ["system"]
+    assert [message.id for message in (await session.context(ContextAsked(layered=True))).messages] == [
+        "system"
+    ]
 
 
-async def test_what_is_erased_while_a_roll_back_is_under_way_does_not_come_back_into_the_window(world: World) -> None:
+async def test_what_is_erased_while_a_roll_back_is_under_way_does_not_come_back_into_the_window(
+    world: World,
+) -> None:
     session = await begun(world.engine)
     await session.append([user("u1", "u1"), user(NEST, "u2")])
     here = await session.checkpoint()
@@ -272,5 +301,9 @@ async def test_what_is_erased_while_a_roll_back_is_under_way_does_not_come_back_
     assert await session.roll_back(here, "manual") == 0, "the summary is erased with what it says"
     assert await window(session) == ["system", "u1"]
     there = (await session.log.load()).state.window
-    assert [event.draft.message.id for event in (await session.log.at(list(there))).values() if event.draft.message is not None] == ["u1"]
+    assert [
+        event.draft.message.id
+        for event in (await session.log.at(list(there))).values()
+        if event.draft.message is not None
+    ] == ["u1"]
     assert await redacted(session) == [3, 4]

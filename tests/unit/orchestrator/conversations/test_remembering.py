@@ -1,4 +1,6 @@
-"""What a process remembers of a session is what stands there, whoever changes it; and little is read to know so."""
+"""What a process remembers of a session is what stands there, whoever changes it; and
+little is read to know so.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def _counted(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def texts(session: Conversation, **asked: Any) -> list[str]:
-    return [f"{message.id}: {message.text}" for message in (await session.context(ContextAsked(**asked))).messages]
+    return [
+        f"{message.id}: {message.text}" for message in (await session.context(ContextAsked(**asked))).messages
+    ]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["updated", "said again"])
@@ -71,7 +75,9 @@ async def test_an_edit_of_another_process_is_seen_at_once(world: World, again: b
 
 
 @pytest.mark.parametrize("repeated", [True, False], ids=["repeated", "never told"])
-async def test_an_edit_whose_writer_failed_before_it_was_told_is_seen_once_it_is_repeated_or_within_a_minute(world: World, repeated: bool) -> None:
+async def test_an_edit_whose_writer_failed_before_it_was_told_is_seen_once_it_is_repeated_or_within_a_minute(
+    world: World, repeated: bool
+) -> None:
     session = await begun(world.engine)
     await session.append([user("first", "m1"), user("second", "m2")])
     other = await opened(await world.another_process())
@@ -90,8 +96,20 @@ async def test_an_edit_whose_writer_failed_before_it_was_told_is_seen_once_it_is
 async def test_what_is_handed_out_may_be_changed_and_so_may_what_was_handed_in(world: World) -> None:
     """C12: by whichever call a message leaves, it shares nothing with what others read."""
     session = await begun(world.engine)
-    kinds: list[dict[str, Any]] = [{}, {"last": 9}, {"budget": 900}, {"budget": 900, "slack": 0.25}, {"layered": True}]
-    given = Message(role=Role.USER, content=[{"type": "text", "text": "first"}], metadata={"a": [1]}, extra={"b": {}}, usage={"c": {}})
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"last": 9},
+        {"budget": 900},
+        {"budget": 900, "slack": 0.25},
+        {"layered": True},
+    ]
+    given = Message(
+        role=Role.USER,
+        content=[{"type": "text", "text": "first"}],
+        metadata={"a": [1]},
+        extra={"b": {}},
+        usage={"c": {}},
+    )
     named = given.model_copy(update={"id": "m1"}, deep=True)
     handed = [given, named, *await session.append([user("archived", "m0"), given, named])]
     with pytest.raises(CompactionError):
@@ -105,7 +123,9 @@ async def test_what_is_handed_out_may_be_changed_and_so_may_what_was_handed_in(w
     ]
 
     async def read() -> list[Message]:
-        shown = [message for kind in kinds for message in (await session.context(ContextAsked(**kind))).messages]
+        shown = [
+            message for kind in kinds for message in (await session.context(ContextAsked(**kind))).messages
+        ]
         told = [item.message for item in (await session.history(_ALL)).items]
         found = [hit.message for hit in await session.search("first archived new", 10)]
         return [*shown, *told, *found, *[made.summary for made in await session.compactions()]]
@@ -132,7 +152,12 @@ async def test_no_more_is_read_than_is_shown_and_nothing_that_is_remembered(
         await session.append([user(f"message number {n}", f"m{n}") for n in range(start, start + 300)])
     read = _counted(world, monkeypatch)
     other = await opened(await world.another_process())
-    for handle, most in ((other, 80 + MARGIN + 100), (other, LOOKED_AT + 100), (session, LOOKED_AT), (session, LOOKED_AT)):
+    for handle, most in (
+        (other, 80 + MARGIN + 100),
+        (other, LOOKED_AT + 100),
+        (session, LOOKED_AT),
+        (session, LOOKED_AT),
+    ):
         read.clear()
         shown = (await handle.context(ContextAsked(**asked))).messages
         assert shown[-1].id == "m1199"
@@ -143,12 +168,21 @@ async def test_no_more_is_read_than_is_shown_and_nothing_that_is_remembered(
 async def test_large_messages_are_not_remembered_and_of_the_others_no_more_than_so_many(world: World) -> None:
     session = await begun(world.engine)
     for start in range(0, 900, 300):
-        await session.append([assistant("x" * (REMEMBERED_SIZE + 1) if n % 100 == 0 else "small", f"m{n}") for n in range(start, start + 300)])
+        await session.append(
+            [
+                assistant("x" * (REMEMBERED_SIZE + 1) if n % 100 == 0 else "small", f"m{n}")
+                for n in range(start, start + 300)
+            ]
+        )
     await session.context()
     seen = session._log.seen
     assert seen is not None
     assert len(seen.events) <= REMEMBERED + 200
-    assert all(len(event.draft.message.text) <= REMEMBERED_SIZE for event in seen.events.values() if event.draft.message is not None)
+    assert all(
+        len(event.draft.message.text) <= REMEMBERED_SIZE
+        for event in seen.events.values()
+        if event.draft.message is not None
+    )
     assert len((await session.context()).messages) == 901
 
 
@@ -169,7 +203,9 @@ async def test_the_id_of_a_large_message_is_known_though_the_message_is_not_reme
 @pytest.mark.parametrize("seed", range(drawn(6, 2)))
 @pytest.mark.thorough
 async def test_what_is_remembered_is_what_stands_there_after_any_history(world: World, seed: int) -> None:
-    """Two processes that stay, and after every few steps one that has just begun: all are shown the same, however much of it is asked for."""
+    """Two processes that stay, and after every few steps one that has just begun: all
+    are shown the same, however much of it is asked for.
+    """
     chance = random.Random(seed)  # noqa: S311 - the same histories in every run
     first = await begun(world.engine)
     second = await opened(await world.another_process())
@@ -180,12 +216,22 @@ async def test_what_is_remembered_is_what_stands_there_after_any_history(world: 
         said += 3
         if number % 4 == 0:
             fresh = await opened(await world.another_process())
-            for asked in ({"last": chance.randint(0, 12)}, {"budget": chance.randint(0, 200)}, {"budget": 60, "by": "turns"}, {}):
+            for asked in (
+                {"last": chance.randint(0, 12)},
+                {"budget": chance.randint(0, 200)},
+                {"budget": 60, "by": "turns"},
+                {},
+            ):
                 shown = [await texts(handle, **asked) for handle in (fresh, first, second)]
-                assert shown[0] == shown[1] == shown[2] == _shown(await fresh.context(), **asked), (number, asked)
+                assert shown[0] == shown[1] == shown[2] == _shown(await fresh.context(), **asked), (
+                    number,
+                    asked,
+                )
 
 
-def _shown(whole: Context, *, last: int | None = None, budget: int | None = None, by: Any = "blocks") -> list[str]:
+def _shown(
+    whole: Context, *, last: int | None = None, budget: int | None = None, by: Any = "blocks"
+) -> list[str]:
     """What is shown of a window that was read as a whole."""
     messages, at = whole.messages, list(range(len(whole.messages)))
     if last is not None:
@@ -197,13 +243,28 @@ def _shown(whole: Context, *, last: int | None = None, budget: int | None = None
 
 
 async def _step(session: Conversation, chance: random.Random, said: int) -> None:
-    known = [str(message.id) for message in (await session.context(ContextAsked(last=30))).messages if message.id != "system"]
+    known = [
+        str(message.id)
+        for message in (await session.context(ContextAsked(last=30))).messages
+        if message.id != "system"
+    ]
     some = chance.choice(known) if known else None
     match chance.randrange(12):
         case 0 | 1 | 2 | 3:
-            await session.append([Message(role=chance.choice(ROLES), content=f"said {said}") for _ in range(chance.randint(1, 3))])
+            await session.append(
+                [
+                    Message(role=chance.choice(ROLES), content=f"said {said}")
+                    for _ in range(chance.randint(1, 3))
+                ]
+            )
         case 4:
-            await session.append([calling(f"c{said}", message_id=f"a{said}"), answer(f"c{said}", message_id=f"t{said}"), answer("nobody's")])
+            await session.append(
+                [
+                    calling(f"c{said}", message_id=f"a{said}"),
+                    answer(f"c{said}", message_id=f"t{said}"),
+                    answer("nobody's"),
+                ]
+            )
         case 5 | 6 if some is not None:
             await session.update(some, {"content": f"changed {said}"})
         case 7 if some is not None and some.startswith("a"):
@@ -215,14 +276,20 @@ async def _step(session: Conversation, chance: random.Random, said: int) -> None
             if items:
                 await session.restore(str(chance.choice(items).message.id))
         case 10 if said % 9 == 0:
-            await session.compact(lambda messages: f"{len(messages)} before {said}", keep_last=chance.randint(0, 9), reason="manual")
+            await session.compact(
+                lambda messages: f"{len(messages)} before {said}",
+                keep_last=chance.randint(0, 9),
+                reason="manual",
+            )
         case 11 if said % 17 == 0:
             await session.clear()
         case _:
             await session.append([user(f"said {said}", f"u{said}")])
 
 
-async def test_what_was_read_before_an_edit_that_was_seen_since_is_not_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_read_before_an_edit_that_was_seen_since_is_not_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = await begun(world.engine)
     await session.append([user(f"m{n}", f"m{n}") for n in range(10)])
     world.clock.advance(REMEMBERED_FOR)
@@ -233,7 +300,9 @@ async def test_what_was_read_before_an_edit_that_was_seen_since_is_not_remembere
         nonlocal calls
         rows = await get(collection, keys)
         calls += collection is MESSAGES
-        if collection is MESSAGES and calls == 1:  # a slow answer: meanwhile it is edited, and this process learns of that
+        if (
+            collection is MESSAGES and calls == 1
+        ):  # a slow answer: meanwhile it is edited, and this process learns of that
             await other.update("m4", {"content": "changed"})
             await session.context(ContextAsked(last=1))
         return rows

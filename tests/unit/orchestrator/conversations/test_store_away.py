@@ -1,4 +1,6 @@
-"""The store of a log that does not answer, and one that was set back to an earlier moment."""
+"""The store of a log that does not answer, and one that was set back to an earlier
+moment.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ async def opened_anew(engine: Engine) -> Conversation:
     return await engine.conversations.open(TENANT, SessionDraft("s1"), create=True)
 
 
-# -- away -----------------------------------------------------------------------------------------------------------------
+# -- away ------------------------------------------------------------------------------
 
 
 async def test_while_the_store_is_down_the_window_is_what_was_last_seen_and_says_so(world: World) -> None:
@@ -60,7 +62,10 @@ async def test_what_was_said_here_just_before_the_store_went_down_is_shown(world
     await session.update("system", {"content": "You are brief."})
     world.mid.down = True
     context = await session.context()
-    assert ([message.text for message in context.messages], len(context.degraded)) == (["You are brief.", "changed"], 1)
+    assert ([message.text for message in context.messages], len(context.degraded)) == (
+        ["You are brief.", "changed"],
+        1,
+    )
 
 
 async def test_what_was_last_seen_more_than_a_minute_ago_is_not_shown(world: World) -> None:
@@ -70,7 +75,9 @@ async def test_what_was_last_seen_more_than_a_minute_ago_is_not_shown(world: Wor
     assert await shown(session) == (["system", "m1"], False)
     world.mid.down = True
     world.clock.advance(REMEMBERED_FOR * 0.9)
-    assert await shown(session) == (["system", "m1"], True), "it was seen within the minute, though what it says was read before"
+    assert await shown(session) == (["system", "m1"], True), (
+        "it was seen within the minute, though what it says was read before"
+    )
     world.heal()
     await session.append([user("second", "m2")])
     world.mid.down = True
@@ -88,9 +95,17 @@ async def test_what_was_last_seen_more_than_a_minute_ago_is_not_shown(world: Wor
 
 
 async def test_what_is_not_at_hand_is_not_left_out_in_silence(world: World) -> None:
-    """A large message is not remembered: what lies behind it is shown where that is all that is asked for."""
+    """A large message is not remembered: what lies behind it is shown where that is all
+    that is asked for.
+    """
     session = await begun(world.engine)
-    await session.append([user("first", "m1"), user("x" * (REMEMBERED_SIZE + 1), "large"), *[user(f"n{n}", f"n{n}") for n in range(4)]])
+    await session.append(
+        [
+            user("first", "m1"),
+            user("x" * (REMEMBERED_SIZE + 1), "large"),
+            *[user(f"n{n}", f"n{n}") for n in range(4)],
+        ]
+    )
     await session.context()
     world.mid.down = True
     assert await shown(session, last=2) == (["system", "n2", "n3"], True)
@@ -118,7 +133,9 @@ async def test_a_session_deleted_here_is_not_shown_from_memory(world: World) -> 
 
 
 async def test_a_session_that_has_expired_is_not_shown_from_memory(world: World) -> None:
-    session = await world.engine.conversations.create(TENANT, SessionDraft("s1", SYSTEM, expires_at=REMEMBERED_FOR / 2))
+    session = await world.engine.conversations.create(
+        TENANT, SessionDraft("s1", SYSTEM, expires_at=REMEMBERED_FOR / 2)
+    )
     await session.append([user("first", "m1")])
     world.mid.down = True
     assert await shown(session) == (["system", "m1"], True)
@@ -127,7 +144,7 @@ async def test_a_session_that_has_expired_is_not_shown_from_memory(world: World)
         await session.context()
 
 
-# -- set back -------------------------------------------------------------------------------------------------------------
+# -- set back --------------------------------------------------------------------------
 
 
 class Backup:
@@ -144,7 +161,9 @@ def said(*names: str) -> list[Message]:
     return [user(name, name) for name in names]
 
 
-async def test_a_handle_that_remembers_more_than_a_store_that_was_set_back_goes_on_from_what_that_has(world: World) -> None:
+async def test_a_handle_that_remembers_more_than_a_store_that_was_set_back_goes_on_from_what_that_has(
+    world: World,
+) -> None:
     session = await begun(world.engine)
     await session.append(said("m1", "m2"))
     backup = Backup(world.mid)
@@ -157,7 +176,9 @@ async def test_a_handle_that_remembers_more_than_a_store_that_was_set_back_goes_
     await session.append(said("m6"))
     for handle in (session, await opened(await world.another_process())):
         assert await window(handle) == await told(handle) == ["system", "m1", "m2", "m6"]
-    assert (await session.info()).gaps == [(4, 6)], "that something else stands at one of the places by now brings nothing back"
+    assert (await session.info()).gaps == [(4, 6)], (
+        "that something else stands at one of the places by now brings nothing back"
+    )
 
 
 async def test_one_whose_newest_place_another_has_taken_since_notices_that_too(world: World) -> None:
@@ -175,7 +196,9 @@ async def test_one_whose_newest_place_another_has_taken_since_notices_that_too(w
     assert (await session.info()).gaps == [(4, 4)]
 
 
-async def test_a_gap_that_a_writer_left_which_did_not_look_is_told_by_whoever_reads_and_never_filled(world: World) -> None:
+async def test_a_gap_that_a_writer_left_which_did_not_look_is_told_by_whoever_reads_and_never_filled(
+    world: World,
+) -> None:
     session = await begun(world.engine)
     await session.append(said("m1"))
     backup = Backup(world.mid)
@@ -204,7 +227,9 @@ async def test_what_cannot_be_read_is_no_gap(world: World) -> None:
     assert (await (await opened(await world.another_process())).info()).gaps == []
 
 
-@pytest.mark.parametrize("later", [timedelta(0), timedelta(days=400)], ids=["at once", "when its tombstones are gone too"])
+@pytest.mark.parametrize(
+    "later", [timedelta(0), timedelta(days=400)], ids=["at once", "when its tombstones are gone too"]
+)
 async def test_a_session_that_was_deleted_is_not_taken_for_one_whose_store_was_set_back(
     world: World, later: timedelta, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,4 +1,6 @@
-"""A message whose text arrives in pieces is one message, written now and then, final at its end."""
+"""A message whose text arrives in pieces is one message, written now and then, final at
+its end.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ async def test_where_nothing_was_said_there_is_no_message(world: World) -> None:
 
 async def test_a_call_without_text_is_a_message(world: World) -> None:
     session = await begun(world.engine)
-    done = await streamed(world, session).finish({"tool_calls": assistant("", tool_calls=[{"id": "c1", "name": "look"}]).tool_calls})
+    done = await streamed(world, session).finish(
+        {"tool_calls": assistant("", tool_calls=[{"id": "c1", "name": "look"}]).tool_calls}
+    )
     assert done is not None
     assert [call.id for call in done.tool_calls] == ["c1"]
 
@@ -142,7 +146,9 @@ async def test_a_compaction_leaves_what_is_still_being_said(world: World) -> Non
     await session.append([user("u1", "u1")])
     await out.write("half")
     await session.append([user("u2", "u2"), assistant("a2", "a2")])
-    compaction = await session.compact(lambda _: Message(id="sum", role="system", content="so far"), keep_last=1, reason="manual")
+    compaction = await session.compact(
+        lambda _: Message(id="sum", role="system", content="so far"), keep_last=1, reason="manual"
+    )
     assert compaction.archived_ids == ["u1", "u2"]
     assert await window(session) == ["system", "sum", "a1", "a2"]
     await out.write(" whole")

@@ -1,4 +1,6 @@
-"""The tasks and runs of sessions, over stores that fail and with several processes (B54 to B60, B63)."""
+"""The tasks and runs of sessions, over stores that fail and with several processes (B54
+to B60, B63).
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,20 @@ async def test_one_of_two_sessions_gets_an_id_however_they_meet(world: World) ->
     engines = [world.engine, await world.another_process()]
     for round_ in range(10):
         saved = await asyncio.gather(
-            *[save(engine, session, f"t{round_}") for engine, session in zip(engines, (one, other), strict=True)], return_exceptions=True
+            *[
+                save(engine, session, f"t{round_}")
+                for engine, session in zip(engines, (one, other), strict=True)
+            ],
+            return_exceptions=True,
         )
         assert sorted(type(one).__name__ for one in saved) == ["Conflict", "Task"]
     assert len(await titles(world.engine, one)) + len(await titles(world.engine, other)) == 10
 
 
 async def test_the_id_of_a_task_that_never_came_is_free_in_the_end(world: World) -> None:
-    """A writer that died between claim and task keeps its id for as long as its task may yet come."""
+    """A writer that died between claim and task keeps its id for as long as its task
+    may yet come.
+    """
     one, other = await begun(world.engine, "s1"), await begun(world.engine, "s2")
     world.mid.fails_before.add("tasks.save")
     with pytest.raises(StoreUnavailable):
@@ -118,7 +126,9 @@ async def test_a_list_that_is_replaced_leaves_what_another_saves_meanwhile(world
         await save(theirs, late, "t9", title="theirs")
 
     world.mid.before["claims.put"] = another_saves
-    await world.engine.conversations.tasks.replace_all(session.log, [TaskDraft("t2", "after"), TaskDraft("t3", "new")])
+    await world.engine.conversations.tasks.replace_all(
+        session.log, [TaskDraft("t2", "after"), TaskDraft("t3", "new")]
+    )
     assert await titles(world.engine, session) == {"t2": "after", "t9": "theirs", "t3": "new"}
 
 
@@ -126,7 +136,19 @@ async def test_the_last_save_of_a_run_counts_and_none_is_lost(world: World) -> N
     """B59, AC-B37"""
     session = await begun(world.engine)
     handles = [await opened(world.engine) for _ in range(10)]
-    await asyncio.gather(*[world.engine.conversations.runs.save(handle.log, RunDraft("same", f"c{n}")) for n, handle in enumerate(handles)])
-    await asyncio.gather(*[world.engine.conversations.runs.save(handle.log, RunDraft(f"r{n}", "c")) for n, handle in enumerate(handles)])
+    await asyncio.gather(
+        *[
+            world.engine.conversations.runs.save(handle.log, RunDraft("same", f"c{n}"))
+            for n, handle in enumerate(handles)
+        ]
+    )
+    await asyncio.gather(
+        *[
+            world.engine.conversations.runs.save(handle.log, RunDraft(f"r{n}", "c"))
+            for n, handle in enumerate(handles)
+        ]
+    )
     assert (await world.engine.conversations.runs.get(session.log, "same")) is not None
-    assert [await world.engine.conversations.runs.get(session.log, f"r{n}") is not None for n in range(10)] == [True] * 10
+    assert [
+        await world.engine.conversations.runs.get(session.log, f"r{n}") is not None for n in range(10)
+    ] == [True] * 10

@@ -43,7 +43,9 @@ async def database(server: MySqlServer) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture
 async def store(server: MySqlServer, database: str) -> AsyncIterator[MySqlStore]:
-    opened = MySqlStore(server.url(database, pool_timeout=120))  # where many call at once, the last waits long on a busy machine
+    opened = MySqlStore(
+        server.url(database, pool_timeout=120)
+    )  # where many call at once, the last waits long on a busy machine
     await opened.open(DECLARED)
     yield opened
     await opened.close()

@@ -38,7 +38,9 @@ async def test_nothing_is_found_where_nothing_is_wrong(store: MySqlStore) -> Non
 
 
 @pytest.mark.parametrize("what", list(DAMAGE))
-async def test_damage_is_named_and_mended_beside_running_writers(store: MySqlStore, raw: Raw, what: str) -> None:
+async def test_damage_is_named_and_mended_beside_running_writers(
+    store: MySqlStore, raw: Raw, what: str
+) -> None:
     async def damage() -> None:
         await store._take_up(store._tables["samples"])
         await raw(DAMAGE[what])
@@ -51,10 +53,14 @@ async def test_ten_thousand_records_are_audited_page_by_page(store: MySqlStore) 
 
 
 async def test_segments_give_back_what_a_long_history_put_into_them(store: MySqlStore, raw: Raw) -> None:
-    """Fifty records, two thousand edits: the index holds the words of what stands, and no more rows than that takes."""
+    """Fifty records, two thousand edits: the index holds the words of what stands, and
+    no more rows than that takes.
+    """
 
     async def postings() -> tuple[int, int]:
-        ((rows, size),) = await raw("SELECT COUNT(*), COALESCE(SUM(LENGTH(postings)), 0) FROM memory_words_samples")
+        ((rows, size),) = await raw(
+            "SELECT COUNT(*), COALESCE(SUM(LENGTH(postings)), 0) FROM memory_words_samples"
+        )
         return int(rows), int(size)
 
     for n in range(2_000):

@@ -15,22 +15,52 @@ from memory.adapters.sql.mysql.config import parse
 from memory.adapters.sql.mysql.errors import translate
 from memory.adapters.sql.mysql.flavour import MARIADB, MYSQL, flavour_of
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.domain.errors import (
+    ConfigError,
+    InvalidInput,
+    StoreError,
+    StoreFull,
+    StoreTimeout,
+    StoreUnavailable,
+)
 from memory.ports.contract.collections import DECLARED
 
 SECRET = "s3cret/word"  # noqa: S105
 
 
 def test_a_url_names_everything_and_its_parts_are_unescaped() -> None:
-    config = parse("s", "mysql://ann%40x:s3cret%2Fword@db.example:6543/my%20base?pool_size=3&ssl-mode=required&ssl_ca=/ca.pem", {})
-    assert (config.user, config.password, config.host, config.port, config.database) == ("ann@x", SECRET, "db.example", 6543, "my base")
+    config = parse(
+        "s",
+        "mysql://ann%40x:s3cret%2Fword@db.example:6543/my%20base?pool_size=3&ssl-mode=required&ssl_ca=/ca.pem",
+        {},
+    )
+    assert (config.user, config.password, config.host, config.port, config.database) == (
+        "ann@x",
+        SECRET,
+        "db.example",
+        6543,
+        "my base",
+    )
     assert (config.pool_size, config.ssl_mode, config.ssl_ca) == (3, "required", "/ca.pem")
 
 
 def test_options_may_come_apart_and_the_rest_has_defaults() -> None:
-    config = parse("s", "mariadb://host/db", {"command_timeout": 2.5, "password": SECRET, "socket": "/run/mysqld.sock"})
-    assert (config.port, config.user, config.command_timeout, config.password, config.socket) == (3306, "root", 2.5, SECRET, "/run/mysqld.sock")
-    assert (config.pool_size, config.pool_timeout, config.connect_timeout, config.ssl_mode) == (8, 10.0, 10.0, "preferred")
+    config = parse(
+        "s", "mariadb://host/db", {"command_timeout": 2.5, "password": SECRET, "socket": "/run/mysqld.sock"}
+    )
+    assert (config.port, config.user, config.command_timeout, config.password, config.socket) == (
+        3306,
+        "root",
+        2.5,
+        SECRET,
+        "/run/mysqld.sock",
+    )
+    assert (config.pool_size, config.pool_timeout, config.connect_timeout, config.ssl_mode) == (
+        8,
+        10.0,
+        10.0,
+        "preferred",
+    )
 
 
 @pytest.mark.parametrize("scheme", adapter.schemes)
@@ -56,7 +86,9 @@ def test_every_scheme_builds_a_store(scheme: str) -> None:
         ("mysql://host/db?colour=red", {}, "colour"),
     ],
 )
-def test_what_is_wrong_is_named_and_the_password_is_not(url: str, options: dict[str, Any], named: str) -> None:
+def test_what_is_wrong_is_named_and_the_password_is_not(
+    url: str, options: dict[str, Any], named: str
+) -> None:
     with pytest.raises(ConfigError, match=named) as caught:
         MySqlStore(url, name="shop", **options)
     assert "shop" in str(caught.value)
@@ -122,7 +154,9 @@ def test_a_server_that_is_too_old_is_refused_by_name(version: str) -> None:
         (1366, StoreError, False),
     ],
 )
-def test_the_servers_errors_are_ours_and_quote_nothing(number: int, ours: type[Exception], retryable: bool) -> None:
+def test_the_servers_errors_are_ours_and_quote_nothing(
+    number: int, ours: type[Exception], retryable: bool
+) -> None:
     error = translate("shop", "host:3306/db", my.OperationalError(number, f"at 'said {SECRET}'"))
     assert type(error) is ours
     assert getattr(error, "retryable", False) is retryable
@@ -136,7 +170,12 @@ def test_what_is_not_the_drivers_is_not_translated() -> None:
 def test_the_adapter_is_read_without_its_driver() -> None:
     drivers = "[name for name in ('asyncmy', 'sqlalchemy', 'numpy') if name in sys.modules]"
     asked = f"import sys; from memory.adapters.sql.mysql import adapter; adapter.claims; print({drivers})"
-    assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 async def test_what_speaks_another_protocol_is_unavailable() -> None:
@@ -152,8 +191,12 @@ async def test_what_speaks_another_protocol_is_unavailable() -> None:
     server.close()
 
 
-async def test_a_password_that_the_driver_cannot_encrypt_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(**_: object) -> None:  # as the driver does without `cryptography`, where MySQL asks for it
+async def test_a_password_that_the_driver_cannot_encrypt_is_a_config_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(
+        **_: object,
+    ) -> None:  # as the driver does without `cryptography`, where MySQL asks for it
         raise RuntimeError("'cryptography' package is required")
 
     monkeypatch.setattr("asyncmy.connect", refuse)

@@ -1,4 +1,6 @@
-"""Rows that are not as they were written: told, quarantined, and their neighbours served."""
+"""Rows that are not as they were written: told, quarantined, and their neighbours
+served.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,21 @@ DAMAGE = {
 
 
 def _said(n: int, word: str = "cormorant") -> object:
-    return put(record(n, fields={"type": "fact"}, body={"n": n}, texts={"content": f"the {word} nests"}, vector=b"\0\0\x80?"))
+    return put(
+        record(
+            n,
+            fields={"type": "fact"},
+            body={"n": n},
+            texts={"content": f"the {word} nests"},
+            vector=b"\0\0\x80?",
+        )
+    )
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_a_damaged_row_is_told_and_quarantined_and_its_neighbours_are_served(store: MySqlStore, raw: Raw, damage: str) -> None:
+async def test_a_damaged_row_is_told_and_quarantined_and_its_neighbours_are_served(
+    store: MySqlStore, raw: Raw, damage: str
+) -> None:
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
     await raw(DAMAGE[damage], sixteen(1))
     assert isinstance(await found(store, 1), Corrupt)
@@ -48,7 +60,9 @@ async def test_a_damaged_row_is_told_and_quarantined_and_its_neighbours_are_serv
     assert (await store.query(Query(SAMPLES, within(HERE), Eq("type", "fact")))).corrupt == (key_of(1),)
 
 
-async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(store: MySqlStore, raw: Raw) -> None:
+async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(
+    store: MySqlStore, raw: Raw
+) -> None:
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
     await raw("UPDATE memory_samples SET scope = UNHEX('FFFE') WHERE id = %s", sixteen(1))
     page = await store.query(Query(SAMPLES, within(HERE)))
@@ -56,7 +70,9 @@ async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(sto
     assert isinstance(await found(store, 1), Corrupt)
 
 
-async def test_a_newer_copy_heals_and_nothing_of_the_damaged_one_is_found_or_kept(store: MySqlStore, raw: Raw) -> None:
+async def test_a_newer_copy_heals_and_nothing_of_the_damaged_one_is_found_or_kept(
+    store: MySqlStore, raw: Raw
+) -> None:
     await done(store, _said(1))  # type: ignore[arg-type]
     await raw(DAMAGE["text"], sixteen(1))
     assert isinstance(await found(store, 1), Corrupt)
@@ -76,4 +92,8 @@ async def test_erasure_reaches_what_is_in_quarantine(store: MySqlStore, raw: Raw
     assert isinstance(await found(store, 1), Tombstone)
     assert await raw("SELECT * FROM memory_quarantine") == []
     assert await raw("SELECT * FROM memory_words_samples") == []
-    assert not [row for row in await raw("SELECT * FROM memory_samples") if "heron" in repr(row) or "cormorant" in repr(row)]
+    assert not [
+        row
+        for row in await raw("SELECT * FROM memory_samples")
+        if "heron" in repr(row) or "cormorant" in repr(row)
+    ]

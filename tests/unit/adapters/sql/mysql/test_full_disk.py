@@ -1,7 +1,9 @@
 """MariaDB on a disk without room.
 
-Not by the contract's harness: where the last write of a larger call finds no room, InnoDB may find none for the roll-back either ("Out of disk space
-in rollback"), and the server ends itself. Nothing acknowledged is lost by that, and the store says that its server is gone.
+Not by the contract's harness: where the last write of a larger call finds no room,
+InnoDB may find none for the roll-back either ("Out of disk space in rollback"), and the
+server ends itself. Nothing acknowledged is lost by that, and the store says that its
+server is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class OnASmallDisk(MariaDb):
         mysql_servers.with_small_disk().make_room()
 
 
-async def test_a_database_without_room_says_so_keeps_what_it_has_and_works_again_with_room(tmp_path: Path) -> None:
+async def test_a_database_without_room_says_so_keeps_what_it_has_and_works_again_with_room(
+    tmp_path: Path,
+) -> None:
     if mysql_servers.product() != "MariaDB":
         pytest.skip("no folder of a database may be a link in MySQL")
     server = await mysql_servers.on_small_disk("small")

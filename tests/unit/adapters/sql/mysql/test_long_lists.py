@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from memory.ports.store import Store
-from tests.unit.adapters.sql.long_lists import FIELDS, every_record_is_judged_as_the_port_does, searching_and_deleting_take_it_too
+from tests.unit.adapters.sql.long_lists import (
+    FIELDS,
+    every_record_is_judged_as_the_port_does,
+    searching_and_deleting_take_it_too,
+)
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
 
 pytestmark = ON_SERVER
 
 
 @FIELDS
-async def test_a_list_longer_than_the_server_binds_one_by_one_filters_as_the_port_says(store: Store, field: str) -> None:
+async def test_a_list_longer_than_the_server_binds_one_by_one_filters_as_the_port_says(
+    store: Store, field: str
+) -> None:
     await every_record_is_judged_as_the_port_does(store, field)
 
 

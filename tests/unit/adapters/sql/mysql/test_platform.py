@@ -1,4 +1,6 @@
-"""MySQL and MariaDB as platform teams run them: users with few rights, limits, servers that are read only, TLS that is not there."""
+"""MySQL and MariaDB as platform teams run them: users with few rights, limits, servers
+that are read only, TLS that is not there.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,21 @@ async def reader(server: MySqlServer, database: str) -> AsyncIterator[str]:
     await server.run_sql("DROP USER reader")
 
 
-async def test_a_user_who_may_only_read_opens_reads_and_searches(reader: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_user_who_may_only_read_opens_reads_and_searches(
+    reader: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with Memory(reader) as memory:
         assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada likes tea"]
-        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["Ada likes tea"]
+        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == [
+            "Ada likes tea"
+        ]
         assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
         with pytest.raises(ConfigError, match="is denied for table"):
             await memory.write("x", scope="user:ada")
         await memory.admin.sweep()
-    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], "nothing was tried that may not be done"
+    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], (
+        "nothing was tried that may not be done"
+    )
 
 
 async def test_a_user_who_may_only_read_takes_what_tables_of_an_earlier_release_lack_as_absent(
@@ -58,18 +66,26 @@ async def test_a_user_who_may_only_read_takes_what_tables_of_an_earlier_release_
     await store.close()
     async with Memory(reader) as memory:
         assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
-        assert [hit.item.message.content for hit in await memory.search_messages("hello", user="ada")] == ["hello"]
-        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["Ada likes tea"]
+        assert [hit.item.message.content for hit in await memory.search_messages("hello", user="ada")] == [
+            "hello"
+        ]
+        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == [
+            "Ada likes tea"
+        ]
         await memory.admin.sweep()
         async with Memory(server.url(database)) as owner:  # adds what is lacking while the other is open
             await owner.session("s", user="ada").append({"role": "user", "content": "more"})
-        assert [hit.item.message.content for hit in await memory.search_messages("more", user="ada")] == ["more"]
+        assert [hit.item.message.content for hit in await memory.search_messages("more", user="ada")] == [
+            "more"
+        ]
     await server.run_sql(f"GRANT INSERT, UPDATE, DELETE ON {database}.* TO reader")
     with pytest.raises(ConfigError, match="is denied for table"):
         await MySqlStore(reader).open(WIDE)
 
 
-async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server_gives_no_more(server: MySqlServer, database: str) -> None:
+async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server_gives_no_more(
+    server: MySqlServer, database: str
+) -> None:
     await server.run_sql("CREATE OR REPLACE USER few IDENTIFIED BY 'few' WITH MAX_USER_CONNECTIONS 2")
     await server.run_sql(f"GRANT ALL ON {database}.* TO few")
     store = MySqlStore(f"mysql://few:few@127.0.0.1:{server.port}/{database}?pool_size=8&pool_timeout=120")

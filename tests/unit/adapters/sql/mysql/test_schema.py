@@ -1,4 +1,6 @@
-"""The schema: it is made from what is declared, grows with it, and opening is quick, repeatable and safe for many at once."""
+"""The schema: it is made from what is declared, grows with it, and opening is quick,
+repeatable and safe for many at once.
+"""
 
 from __future__ import annotations
 
@@ -42,29 +44,42 @@ asyncio.run(main())
 
 async def _described(server: MySqlServer, database: str) -> dict[str, str]:
     """Every table as the server itself describes it, its keys in order."""
-    tables = await server.run_sql("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", database)
+    tables = await server.run_sql(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", database
+    )
     described = {}
     for (name,) in tables:
         ((_, sql),) = await server.run_sql(f"SHOW CREATE TABLE `{name}`", database=database)
-        described[name] = "\n".join(sorted(line.strip(" ,") for line in re.sub(r" AUTO_INCREMENT=\d+", "", sql).splitlines()))
+        described[name] = "\n".join(
+            sorted(line.strip(" ,") for line in re.sub(r" AUTO_INCREMENT=\d+", "", sql).splitlines())
+        )
     return described
 
 
 FOREIGN = "CREATE TABLE memory_settings (tenant VARCHAR(200), id INT, scope VARCHAR(200), version INT, theme TEXT, PRIMARY KEY (id))"
 
 
-@pytest.mark.parametrize("table", [FOREIGN, "CREATE TABLE memory_samples (id INT)", "CREATE TABLE memory_words_samples (word TEXT)"])
-async def test_a_table_of_another_program_is_refused_before_anything_is_made(server: MySqlServer, database: str, table: str) -> None:
+@pytest.mark.parametrize(
+    "table",
+    [FOREIGN, "CREATE TABLE memory_samples (id INT)", "CREATE TABLE memory_words_samples (word TEXT)"],
+)
+async def test_a_table_of_another_program_is_refused_before_anything_is_made(
+    server: MySqlServer, database: str, table: str
+) -> None:
     await server.run_sql(table, database=database)
     before = await _described(server, database)
     name = table.split()[2]
     collections = (*DECLARED, Collection("settings"))
-    with pytest.raises(ConfigError, match=f"has a table '{name}' that is not of this program.*nothing was created"):
+    with pytest.raises(
+        ConfigError, match=f"has a table '{name}' that is not of this program.*nothing was created"
+    ):
         await MySqlStore(server.url(database)).open(collections)
     assert await _described(server, database) == before
 
 
-async def test_a_filled_database_grows_into_what_a_new_one_is_made_as(store: MySqlStore, server: MySqlServer, database: str) -> None:
+async def test_a_filled_database_grows_into_what_a_new_one_is_made_as(
+    store: MySqlStore, server: MySqlServer, database: str
+) -> None:
     before = await fill(store)
     other = f"{database}_new"
     await server.fresh(other)
@@ -96,10 +111,15 @@ async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_ta
     await fill(store)
     late = MySqlStore(server.url(database))
     await late.open(WIDE)
-    await done(late, put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN))
+    await done(
+        late,
+        put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
+    )
     await done(store, put(record(2_000), Absent()))
     await done(store, put(record(3, version=4, fields={"type": "other"})), put(record(2_001)))
-    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, "and leaves no field of the version before"
+    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, (
+        "and leaves no field of the version before"
+    )
     assert (await store.audit()).problems == () == (await late.audit()).problems
     await late.close()
 
@@ -108,7 +128,9 @@ async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_ta
 async def test_an_opening_completes_what_a_crash_in_the_middle_of_adding_fields_left(
     store: MySqlStore, server: MySqlServer, database: str, raw: Raw, lost: str
 ) -> None:
-    """The statement that adds columns is whole; indexes come after it, and what is told of the table last."""
+    """The statement that adds columns is whole; indexes come after it, and what is told
+    of the table last.
+    """
     before = await fill(store)
     ((told,),) = await raw("SELECT declaration FROM memory_collections WHERE name = 'samples'")
     grown = MySqlStore(server.url(database))
@@ -136,7 +158,9 @@ async def test_processes_open_an_empty_database_at_once(server: MySqlServer, dat
 
 
 @pytest.mark.parametrize("lost", ["a table", "an index", "the registry", "the version"])
-async def test_an_opening_completes_what_a_crash_in_the_middle_of_the_first_left(server: MySqlServer, database: str, raw: Raw, lost: str) -> None:
+async def test_an_opening_completes_what_a_crash_in_the_middle_of_the_first_left(
+    server: MySqlServer, database: str, raw: Raw, lost: str
+) -> None:
     """Each statement that makes something commits by itself: the version comes last."""
     whole = MySqlStore(server.url(database))
     await whole.open(DECLARED)
@@ -162,13 +186,17 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_the_first_left
 async def test_a_schema_of_another_version_is_refused_by_name(
     store: MySqlStore, server: MySqlServer, database: str, raw: Raw, version: str, what_to_do: str
 ) -> None:
-    await raw("UPDATE memory_schema_version SET version_num = %s WHERE version_num NOT LIKE 'format %%'", version)
+    await raw(
+        "UPDATE memory_schema_version SET version_num = %s WHERE version_num NOT LIKE 'format %%'", version
+    )
     with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
         await MySqlStore(server.url(database)).open(DECLARED)
     assert not (await store.check()).ok
 
 
-async def test_a_collection_of_someone_else_gets_tables_of_its_own(server: MySqlServer, database: str) -> None:
+async def test_a_collection_of_someone_else_gets_tables_of_its_own(
+    server: MySqlServer, database: str
+) -> None:
     notes = Collection(
         "notes",
         (
@@ -183,26 +211,46 @@ async def test_a_collection_of_someone_else_gets_tables_of_its_own(server: MySql
     for _ in range(2):
         store = MySqlStore(server.url(database))
         await store.open((notes, SAMPLES))
-        fields = {"kind": True, "version_label": ("x", "y"), "body": b"\0\xff", "words": "w", "unindexed": 0.5}
+        fields = {
+            "kind": True,
+            "version_label": ("x", "y"),
+            "body": b"\0\xff",
+            "words": "w",
+            "unindexed": 0.5,
+        }
         note = record(fields=fields, texts={"text": "words"})
         await done(store, put(note, collection=notes))
         assert (await live(store, collection=notes)).fields == note.fields
-        for part in (Eq("kind", True), Eq("words", "w"), In("words", ("v", "w")), Eq("body", b"\0\xff"), Eq("unindexed", 0.5)):
+        for part in (
+            Eq("kind", True),
+            Eq("words", "w"),
+            In("words", ("v", "w")),
+            Eq("body", b"\0\xff"),
+            Eq("unindexed", 0.5),
+        ):
             assert await asked(store, part=part, collection=notes) == [id_of(1)]
         await store.close()
 
 
-async def test_no_collection_shares_a_table_with_the_words_of_another(server: MySqlServer, database: str) -> None:
+async def test_no_collection_shares_a_table_with_the_words_of_another(
+    server: MySqlServer, database: str
+) -> None:
     notes, words = [Collection(name, (), (TextPart("content", 1.0),)) for name in ("notes", "notes_words")]
     store = MySqlStore(server.url(database))
     await store.open((notes, words))
-    await done(store, put(record(1, texts={"content": "lantern"}), collection=notes), put(record(2, texts={"content": "candle"}), collection=words))
+    await done(
+        store,
+        put(record(1, texts={"content": "lantern"}), collection=notes),
+        put(record(2, texts={"content": "candle"}), collection=words),
+    )
     assert (await live(store, 1, collection=notes)).texts == {"content": "lantern"}
     assert (await live(store, 2, collection=words)).texts == {"content": "candle"}
     await store.close()
 
 
-async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: MySqlStore, server: MySqlServer, database: str) -> None:
+async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(
+    store: MySqlStore, server: MySqlServer, database: str
+) -> None:
     other = MySqlStore(server.url(database))
     with pytest.raises(ConfigError, match="samples"):
         await other.open((Collection("samples", (Field("colour", FieldType.TEXT),)),))

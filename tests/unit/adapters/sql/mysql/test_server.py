@@ -1,4 +1,6 @@
-"""What only a real server shows: wrong passwords, settings, deadlocks, closing, what its columns can hold. Frozen ones are the contract's."""
+"""What only a real server shows: wrong passwords, settings, deadlocks, closing, what
+its columns can hold. Frozen ones are the contract's.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,21 @@ from memory.adapters.sql.server.partitions import SCOPE_BYTES, TENANT_BYTES
 from memory.domain.errors import ConfigError, NotOpen, StoreError
 from memory.ports.base import record_bytes
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
+from memory.ports.contract.support import (
+    HERE,
+    asked,
+    delete,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    searched,
+)
 from memory.ports.query import Eq, Order, Query, Tenant, within
 from memory.ports.record import Partition
 from memory.ports.writes import Absent, AtVersion, Put, RaiseGeneration
@@ -29,7 +45,9 @@ pytestmark = ON_SERVER
 
 @pytest.fixture(scope="module")
 def own() -> MySqlServer:
-    """A server that may be frozen, killed and set otherwise without disturbing other tests."""
+    """A server that may be frozen, killed and set otherwise without disturbing other
+    tests.
+    """
     return MySqlServer()
 
 
@@ -42,7 +60,9 @@ async def few(own: MySqlServer) -> AsyncIterator[MySqlStore]:
     await store.close()
 
 
-async def test_a_wrong_password_is_a_config_error_that_does_not_show_it(server: MySqlServer, database: str) -> None:
+async def test_a_wrong_password_is_a_config_error_that_does_not_show_it(
+    server: MySqlServer, database: str
+) -> None:
     store = MySqlStore(f"mysql://root:wrong-pw@127.0.0.1:{server.port}/{database}")
     with pytest.raises(ConfigError, match="password") as caught:
         await store.open(DECLARED)
@@ -54,7 +74,9 @@ async def test_a_database_that_is_not_there_is_a_config_error(server: MySqlServe
         await MySqlStore(server.url("nowhere")).open(DECLARED)
 
 
-async def test_tls_that_is_asked_for_and_not_offered_is_refused(server: MySqlServer, database: str, raw: Raw) -> None:
+async def test_tls_that_is_asked_for_and_not_offered_is_refused(
+    server: MySqlServer, database: str, raw: Raw
+) -> None:
     ((offered,),) = await raw("SELECT @@have_ssl")
     if offered == "YES":
         pytest.skip("this server offers TLS")
@@ -62,7 +84,7 @@ async def test_tls_that_is_asked_for_and_not_offered_is_refused(server: MySqlSer
         await MySqlStore(server.url(database, ssl_mode="required")).open(DECLARED)
 
 
-# -- settings ---------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------
 
 
 async def test_health_tells_settings_and_no_secret(store: MySqlStore, database: str) -> None:
@@ -145,7 +167,7 @@ async def test_the_largest_packet_decides_the_largest_record(own: MySqlServer, f
         await own.run_sql("SET GLOBAL max_allowed_packet = DEFAULT")
 
 
-# -- columns ----------------------------------------------------------------------------------------------------------
+# -- columns ---------------------------------------------------------------------------
 
 TWINS = ("acme", "ACME", "acmé", "acme\u0301", "acme ", "acme\t", "acme\0", " acme", "ａcme", "acme\u200b")
 
@@ -161,14 +183,18 @@ async def test_tenants_and_scopes_that_other_collations_take_for_one_stay_apart(
 
 async def test_text_fields_compare_by_code_point_and_without_padding(store: MySqlStore) -> None:
     values = sorted(TWINS)
-    await done(store, *[put(record(n, fields={"type": value, "source": value})) for n, value in enumerate(values)])
+    await done(
+        store, *[put(record(n, fields={"type": value, "source": value})) for n, value in enumerate(values)]
+    )
     for field in ("type", "source"):  # one has an index, the other none
         assert await asked(store, order=(Order(field),)) == [id_of(n) for n in range(len(values))]
         for n, value in enumerate(values):
             assert await asked(store, part=Eq(field, value)) == [id_of(n)]
 
 
-async def test_long_texts_are_in_order_and_paged_beyond_what_servers_look_at_by_themselves(store: MySqlStore) -> None:
+async def test_long_texts_are_in_order_and_paged_beyond_what_servers_look_at_by_themselves(
+    store: MySqlStore,
+) -> None:
     alike = "é" * 15_000
     values = [f"{alike}{n:02}" for n in (3, 1, 2, 0)]
     await done(store, *[put(record(n, fields={"source": value})) for n, value in enumerate(values)])
@@ -180,7 +206,9 @@ async def test_long_texts_are_in_order_and_paged_beyond_what_servers_look_at_by_
 
 
 async def test_moments_are_exact_integers(store: MySqlStore, raw: Raw) -> None:
-    for n, at in enumerate((datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC))):
+    for n, at in enumerate(
+        (datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC))
+    ):
         await done(store, put(record(n, created_at=at, fields={"valid_from": at})))
         assert (await live(store, n)).fields["valid_from"] == at
     assert [row[0] for row in await raw("SELECT created_at FROM memory_samples ORDER BY created_at")] == [
@@ -193,11 +221,19 @@ LONGEST = (("t" * TENANT_BYTES, "s" * SCOPE_BYTES), ("é" * 500, "😀" * 375))
 
 
 @pytest.mark.parametrize(("tenant", "scope"), LONGEST)
-async def test_names_as_long_as_a_key_may_be_are_told_apart_to_the_last_byte(store: MySqlStore, tenant: str, scope: str) -> None:
-    places = [Partition(tenant, scope), Partition(tenant, f"{scope[:-1]}x"), Partition(f"{tenant[:-1]}x", scope)]
+async def test_names_as_long_as_a_key_may_be_are_told_apart_to_the_last_byte(
+    store: MySqlStore, tenant: str, scope: str
+) -> None:
+    places = [
+        Partition(tenant, scope),
+        Partition(tenant, f"{scope[:-1]}x"),
+        Partition(f"{tenant[:-1]}x", scope),
+    ]
     records = [record(n, at) for n, at in enumerate(places)]
     await done(store, *map(put, records))
-    assert [getattr(r, "key", None) for r in await store.get(SAMPLES, [r.key for r in records])] == [r.key for r in records]
+    assert [getattr(r, "key", None) for r in await store.get(SAMPLES, [r.key for r in records])] == [
+        r.key for r in records
+    ]
     for at, stored in zip(places, records, strict=True):
         assert await asked(store, within(at)) == [stored.key.id]
 
@@ -215,18 +251,26 @@ async def test_a_longer_name_is_rejected_by_name(store: MySqlStore, part: str) -
     assert await store.get(SAMPLES, [long_one.key]) == [None]
 
 
-# -- others at work ---------------------------------------------------------------------------------------------------
+# -- others at work --------------------------------------------------------------------
 
 
-async def test_a_deadlock_is_not_the_callers_affair(store: MySqlStore, server: MySqlServer, database: str) -> None:
-    """Another program locks two rows in the order opposite to the store's; the server ends the store's transaction, which is made again."""
+async def test_a_deadlock_is_not_the_callers_affair(
+    store: MySqlStore, server: MySqlServer, database: str
+) -> None:
+    """Another program locks two rows in the order opposite to the store's; the server
+    ends the store's transaction, which is made again.
+    """
     await done(store, put(record(1)), put(record(2)))
     other = await connect(store._config)
     await other.begin()
     await other.fetch("SELECT number FROM memory_samples WHERE id = ? FOR UPDATE", id_of(2))
     for n in range(50):  # the heavier transaction is the one that is let live
         await other.change("INSERT INTO memory_record_numbers (name, given) VALUES (?, 1)", f"other-{n}")
-    both = asyncio.ensure_future(store.apply([put(record(1, version=2), AtVersion(1)), put(record(2, version=2), AtVersion(1))], together=True))
+    both = asyncio.ensure_future(
+        store.apply(
+            [put(record(1, version=2), AtVersion(1)), put(record(2, version=2), AtVersion(1))], together=True
+        )
+    )
     await _until_somebody_waits(server)
     await other.fetch("SELECT number FROM memory_samples WHERE id = ? FOR UPDATE", id_of(1))
     await other.rollback()
@@ -235,16 +279,23 @@ async def test_a_deadlock_is_not_the_callers_affair(store: MySqlStore, server: M
     assert (await live(store, 2)).version == 2
 
 
-async def test_sixty_four_writers_of_one_record_each_get_an_answer_and_one_wins_each_round(store: MySqlStore) -> None:
+async def test_sixty_four_writers_of_one_record_each_get_an_answer_and_one_wins_each_round(
+    store: MySqlStore,
+) -> None:
     await done(store, put(record(1, texts={"content": "lantern"})))
     for version in range(2, 6):
-        writes = [put(record(1, version=version, texts={"content": f"lantern {n}"}), AtVersion(version - 1)) for n in range(64)]
+        writes = [
+            put(record(1, version=version, texts={"content": f"lantern {n}"}), AtVersion(version - 1))
+            for n in range(64)
+        ]
         outcomes = await asyncio.gather(*[one(store, write) for write in writes])
         assert sorted(o.status for o in outcomes) == ["applied"] + ["conflict"] * 63
     assert await hit_ids(store, "lantern") == {id_of(1)}
 
 
-async def test_a_generation_raised_by_one_client_is_seen_by_the_next_put_of_another(store: MySqlStore, server: MySqlServer, database: str) -> None:
+async def test_a_generation_raised_by_one_client_is_seen_by_the_next_put_of_another(
+    store: MySqlStore, server: MySqlServer, database: str
+) -> None:
     other = MySqlStore(server.url(database))
     await other.open(DECLARED)
     await done(other, put(record(1)))
@@ -256,7 +307,9 @@ async def test_a_generation_raised_by_one_client_is_seen_by_the_next_put_of_anot
 
 
 @pytest.mark.parametrize("batch", [False, True], ids=["one statement", "a transaction"])
-async def test_a_put_waits_for_a_raise_under_way_and_is_judged_by_what_it_leaves(store: MySqlStore, server: MySqlServer, batch: bool) -> None:
+async def test_a_put_waits_for_a_raise_under_way_and_is_judged_by_what_it_leaves(
+    store: MySqlStore, server: MySqlServer, batch: bool
+) -> None:
     await done(store, put(record(1)))
     other = await connect(store._config)
     await other.begin()
@@ -272,15 +325,23 @@ async def test_a_put_waits_for_a_raise_under_way_and_is_judged_by_what_it_leaves
 
 
 async def _until_somebody_waits(server: MySqlServer) -> None:
-    """Until the server says that a transaction waits for a lock. Who asks more often than every 0.1 s is told the same again and again."""
+    """Until the server says that a transaction waits for a lock. Who asks more often
+    than every 0.1 s is told the same again and again.
+    """
     for _ in range(400):
-        if (await server.run_sql("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))[0][0]:
+        if (
+            await server.run_sql(
+                "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+            )
+        )[0][0]:
             return
         await asyncio.sleep(0.15)
     raise AssertionError("nobody waits")
 
 
-async def test_single_records_are_found_before_and_after_their_words_are_indexed(store: MySqlStore, raw: Raw) -> None:
+async def test_single_records_are_found_before_and_after_their_words_are_indexed(
+    store: MySqlStore, raw: Raw
+) -> None:
     for n in range(70):
         await done(store, put(record(n, texts={"content": f"lantern number{n}"}), Absent()))
     waiting = (await raw("SELECT COUNT(*) FROM memory_samples WHERE lexemes = 0"))[0][0]
@@ -304,7 +365,7 @@ async def test_a_search_takes_up_what_others_left_waiting(store: MySqlStore, raw
     assert (await raw("SELECT COUNT(*) FROM memory_samples WHERE lexemes = 0"))[0][0] <= 512
 
 
-# -- closing ----------------------------------------------------------------------------------------------------------
+# -- closing ---------------------------------------------------------------------------
 
 
 async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_leaves_none_open(
@@ -322,7 +383,9 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
     queued = [asyncio.ensure_future(found(narrow, 1)) for _ in range(3)]
     await asyncio.sleep(0.05)
     closing = asyncio.ensure_future(narrow.close())
-    assert [type(end) for end in await asyncio.wait_for(asyncio.gather(*queued, return_exceptions=True), 60)] == [NotOpen] * 3
+    assert [
+        type(end) for end in await asyncio.wait_for(asyncio.gather(*queued, return_exceptions=True), 60)
+    ] == [NotOpen] * 3
     assert not closing.done()
     await other.rollback()
     await closing
@@ -337,7 +400,7 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
     assert not left
 
 
-# -- cancelled --------------------------------------------------------------------------------------------------------
+# -- cancelled -------------------------------------------------------------------------
 
 
 async def test_a_cancelled_write_leaves_its_connection_to_nobody(store: MySqlStore) -> None:

@@ -14,7 +14,21 @@ from memory.adapters.sql.questions import page
 from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, put, record, searched
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, IsNull, Lt, Order, Partitions, Query, Search, Words, within
+from memory.ports.query import (
+    And,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    IsNull,
+    Lt,
+    Order,
+    Partitions,
+    Query,
+    Search,
+    Words,
+    within,
+)
 from memory.ports.record import Owed, Partition, Role
 from memory.ports.writes import Absent, Annotate, AtVersion
 from tests.support.mysql_servers import MySqlServer
@@ -45,7 +59,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return statements
 
 
-async def test_a_new_record_is_one_statement_and_an_annotation_two(store: MySqlStore, sent: list[str]) -> None:
+async def test_a_new_record_is_one_statement_and_an_annotation_two(
+    store: MySqlStore, sent: list[str]
+) -> None:
     await done(store, put(record(0)))
     sent.clear()
     await done(store, put(record(1, texts={"content": "lantern"}), Absent()))
@@ -80,14 +96,24 @@ async def _plan(store: MySqlStore, query: Query) -> list[dict[str, str]]:
     table = store._table(query.collection)
 
     async def ask(connection: Connection) -> list[dict[str, str]]:
-        partitions = await store._directory.numbers(connection, query.where) if isinstance(query.where, Partitions) else []
+        partitions = (
+            await store._directory.numbers(connection, query.where)
+            if isinstance(query.where, Partitions)
+            else []
+        )
         question = page(table, query, partitions, query.limit, table.columns)
         rows = await connection.fetch(f"EXPLAIN {question.sql}", *question.arguments)
         named = []
         for row in rows:
             cells = [c.decode() if isinstance(c, bytes) else c for c in row]
             at = 4 if len(cells) == 10 else 6  # MySQL tells partitions and what is filtered too
-            named.append({"table": str(cells[2]), "key": str(cells[at + 1 if len(cells) == 10 else at]), "extra": str(cells[-1])})
+            named.append(
+                {
+                    "table": str(cells[2]),
+                    "key": str(cells[at + 1 if len(cells) == 10 else at]),
+                    "extra": str(cells[-1]),
+                }
+            )
         return named
 
     return await store._with(ask)
@@ -96,7 +122,13 @@ async def _plan(store: MySqlStore, query: Query) -> list[dict[str, str]]:
 async def _filled(store: MySqlStore) -> None:
     for scope in range(20):
         at = Partition("acme", f"s{scope}") if scope else HERE
-        await done(store, *[put(record(1_000 * scope + n, at, fields={"type": f"t{n}", "conversation_id": f"c{n % 50}"})) for n in range(200)])
+        await done(
+            store,
+            *[
+                put(record(1_000 * scope + n, at, fields={"type": f"t{n}", "conversation_id": f"c{n % 50}"}))
+                for n in range(200)
+            ],
+        )
     await store._with(lambda connection: connection.fetch("ANALYZE TABLE memory_samples"))
 
 
@@ -113,12 +145,18 @@ async def test_the_way_through_a_partition_and_an_indexed_field_are_served_by_th
 ) -> None:
     await _filled(store)
     limit = 20 if order else 100
-    (samples,) = [row for row in await _plan(store, Query(SAMPLES, within(HERE), part, order, limit)) if row["table"] == "memory_samples"]
+    (samples,) = [
+        row
+        for row in await _plan(store, Query(SAMPLES, within(HERE), part, order, limit))
+        if row["table"] == "memory_samples"
+    ]
     assert samples["key"] == key
     assert "filesort" not in samples["extra"] or not order
 
 
-async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_last_change_are_walked_to(server: MySqlServer, database: str) -> None:
+async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_last_change_are_walked_to(
+    server: MySqlServer, database: str
+) -> None:
     store = MySqlStore(server.url(database))
     await store.open((NOTES,))
     await fill_notes(store, 2_000)
@@ -132,7 +170,11 @@ async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_la
 
 async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore) -> None:
     await _filled(store)
-    await done(store, put(record(5_001, owed=(Owed("deliver", "deliver"),))), put(record(5_002, role=Role.ARRIVING, expires_at=T0)))
+    await done(
+        store,
+        put(record(5_001, owed=(Owed("deliver", "deliver"),))),
+        put(record(5_002, role=Role.ARRIVING, expires_at=T0)),
+    )
     for part, roles, key in (
         (Eq("owing", True), frozenset({Role.HOME}), "ix_samples_owing"),
         (None, frozenset({Role.ARRIVING}), "ix_samples_role"),
@@ -148,10 +190,14 @@ async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore
 async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(store: MySqlStore) -> None:
     await _filled(store)
     keys = await _keys(lambda: store.due(T0, expired={SAMPLES: T0}))
-    assert {"ix_samples_owing", "ix_samples_role", "ix_samples_expires_at", "ix_samples_discard_at"} <= set(keys), keys
+    assert {"ix_samples_owing", "ix_samples_role", "ix_samples_expires_at", "ix_samples_discard_at"} <= set(
+        keys
+    ), keys
 
 
-async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(server: MySqlServer, database: str, raw: Raw) -> None:
+async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(
+    server: MySqlServer, database: str, raw: Raw
+) -> None:
     store = MySqlStore(server.url(database))
     await store.open((PAIRS,))
     await raw("ALTER TABLE memory_samples STATS_AUTO_RECALC=0")
@@ -164,7 +210,10 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
     for reading, key in (
         (lambda: store.get(PAIRS, [key_of(n, NEW) for n in range(40)]), "uq_samples"),
         (lambda: store.search(Search(PAIRS, within(NEW), Words("rare7 shared"), 10, VISIBLE)), "PRIMARY"),
-        (lambda: store.candidates(replace(CANDIDATES, text="rare7", among=(key_of(0, NEW).id,))), "ix_samples_several_1"),
+        (
+            lambda: store.candidates(replace(CANDIDATES, text="rare7", among=(key_of(0, NEW).id,))),
+            "ix_samples_several_1",
+        ),
     ):
         keys = await _keys(reading)
         assert key in keys, keys
@@ -180,8 +229,15 @@ async def _keys(reading: Callable[[], Awaitable[Any]]) -> list[str | None]:
     async def explained(self: Connection, sql: str, values: Sequence[Any]) -> Any:
         for row in (await run(self, f"EXPLAIN {sql}", values)).rows:
             cells = [c.decode() if isinstance(c, bytes) else c for c in row]
-            ours = not str(cells[2]).startswith(("<", "wanted"))  # neither a part of the answer nor what is given
-            if ours and "No matching" not in str(cells[-1]) and "Impossible" not in str(cells[-1]) and "no matching" not in str(cells[-1]):
+            ours = not str(cells[2]).startswith(
+                ("<", "wanted")
+            )  # neither a part of the answer nor what is given
+            if (
+                ours
+                and "No matching" not in str(cells[-1])
+                and "Impossible" not in str(cells[-1])
+                and "no matching" not in str(cells[-1])
+            ):
                 told.append(cells[6 if len(cells) != 10 else 5])
         return await run(self, sql, values)
 
@@ -206,7 +262,11 @@ async def test_a_later_page_begins_in_the_index_where_the_one_before_ended(store
         await connection.tell("FLUSH STATUS")
         await connection.fetch(question.sql, *question.arguments)
         rows = await connection.fetch("SHOW SESSION STATUS LIKE 'Handler_read%'")
-        return sum(int(value) for name, value in rows if name in (b"Handler_read_prev", b"Handler_read_next", b"Handler_read_rnd_next"))
+        return sum(
+            int(value)
+            for name, value in rows
+            if name in (b"Handler_read_prev", b"Handler_read_next", b"Handler_read_rnd_next")
+        )
 
     assert await store._with(read) < 60, "not the 300 rows before it"
 
@@ -223,10 +283,26 @@ async def test_a_search_sends_three_statements(store: MySqlStore, sent: list[str
 
 
 async def test_candidates_are_three_statements(store: MySqlStore, sent: list[str]) -> None:
-    await done(store, *[put(record(n, texts={"content": f"lantern{n % 10}"}, fields={"conversation_id": "c", "number": n})) for n in range(30)])
-    asked = Candidates(SAMPLES, within(HERE), "lantern7", among=(id_of(3), id_of(4)), around=Around("conversation_id", "number", 1))
+    await done(
+        store,
+        *[
+            put(
+                record(n, texts={"content": f"lantern{n % 10}"}, fields={"conversation_id": "c", "number": n})
+            )
+            for n in range(30)
+        ],
+    )
+    asked = Candidates(
+        SAMPLES,
+        within(HERE),
+        "lantern7",
+        among=(id_of(3), id_of(4)),
+        around=Around("conversation_id", "number", 1),
+    )
     sent.clear()
-    assert set((await store.candidates(asked)).ids) == {id_of(n) for n in (2, 3, 4, 5, 6, 7, 8, 16, 17, 18, 26, 27, 28)}
+    assert set((await store.candidates(asked)).ids) == {
+        id_of(n) for n in (2, 3, 4, 5, 6, 7, 8, 16, 17, 18, 26, 27, 28)
+    }
     assert len(sent) == 3, sent
 
 

@@ -20,7 +20,10 @@ from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
 
 pytestmark = [
     *ON_SERVER,
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="the command 'openssl', which makes the certificate, is not here"),
+    pytest.mark.skipif(
+        shutil.which("openssl") is None,
+        reason="the command 'openssl', which makes the certificate, is not here",
+    ),
 ]
 
 
@@ -53,7 +56,9 @@ async def _cipher(store: MySqlStore) -> bytes:
 
 
 @pytest.mark.parametrize("mode", ["preferred", "required", "verify_ca", "verify_identity"])
-async def test_every_mode_but_disabled_is_encrypted_where_the_server_can(certified: tuple[MySqlServer, Path], url: str, mode: str) -> None:
+async def test_every_mode_but_disabled_is_encrypted_where_the_server_can(
+    certified: tuple[MySqlServer, Path], url: str, mode: str
+) -> None:
     ca: dict[str, Any] = {"ssl_ca": str(certified[1])} if mode.startswith("verify") else {}
     assert await _cipher(MySqlStore(url.replace("127.0.0.1", "localhost"), ssl_mode=mode, **ca)) != b""
 
@@ -70,7 +75,9 @@ async def test_a_name_that_the_certificate_does_not_hold_is_refused_only_where_t
         await MySqlStore(url, ssl_mode="verify_identity", ssl_ca=str(certified[1])).open((PLAIN,))
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_sent(url: str, tmp_path: Path) -> None:
+async def test_a_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_sent(
+    url: str, tmp_path: Path
+) -> None:
     other, _ = self_signed(tmp_path)
     more: tuple[dict[str, Any], ...] = ({}, {"ssl_ca": str(other)})
     for options in more:

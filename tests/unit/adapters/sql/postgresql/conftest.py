@@ -33,8 +33,14 @@ BOTH = [pytest.param(name, marks=backend(name), id=name) for name in ("postgresq
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Postgres:
-    """The server in a container; with the parameter `postgresql_pgvector` the one that has the extension."""
-    return postgres_servers.with_pgvector() if getattr(request, "param", "") == "postgresql_pgvector" else postgres_servers.container()
+    """The server in a container; with the parameter `postgresql_pgvector` the one that
+    has the extension.
+    """
+    return (
+        postgres_servers.with_pgvector()
+        if getattr(request, "param", "") == "postgresql_pgvector"
+        else postgres_servers.container()
+    )
 
 
 @pytest.fixture
@@ -44,7 +50,9 @@ def schema() -> str:
 
 @pytest_asyncio.fixture
 async def store(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[PostgresStore]:
-    opened = PostgresStore(server.url(schema, pool_timeout=120))  # where many call at once, the last waits long on a busy machine
+    opened = PostgresStore(
+        server.url(schema, pool_timeout=120)
+    )  # where many call at once, the last waits long on a busy machine
     await opened.open(DECLARED)
     yield opened
     await opened.close()

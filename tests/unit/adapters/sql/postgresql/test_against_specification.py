@@ -1,4 +1,6 @@
-"""What the contract's comparison with the store in memory does not reach: ways of searching and comparing that are PostgreSQL's own."""
+"""What the contract's comparison with the store in memory does not reach: ways of
+searching and comparing that are PostgreSQL's own.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.unit.adapters.sql.postgresql.conftest import BOTH
 
 
 @pytest.mark.parametrize("server", BOTH[:1], indirect=True)
-async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_the_same(server: Postgres, schema: str, store: PostgresStore) -> None:
+async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_the_same(
+    server: Postgres, schema: str, store: PostgresStore
+) -> None:
     work = RandomWork(3, store.capabilities)
     await store.apply([put(work.record()) for _ in range(100)])
     searches = [work.by_words(7) for _ in range(40)]
@@ -30,7 +34,10 @@ async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_t
 
 
 async def _numbers_of(store: InMemoryStore | PostgresStore, part: object) -> list[str]:
-    return [r.key.id for r in (await store.query(Query(SAMPLES, within(HERE), part, limit=MAX_LIMIT))).records]  # type: ignore[arg-type]
+    return [
+        r.key.id
+        for r in (await store.query(Query(SAMPLES, within(HERE), part, limit=MAX_LIMIT))).records  # type: ignore[arg-type]
+    ]
 
 
 @pytest.mark.parametrize("server", BOTH[:1], indirect=True)
@@ -40,7 +47,13 @@ async def test_numbers_of_any_kind_compare_exactly(store: PostgresStore) -> None
     reals = (-1e308, -1.5, 0.0, 0.1, 2.0**53, 2.0**53 + 2, 1e308)
     versions = (1, 2, 2**53, 2**53 + 1, 2**63 - 1)
     for client in (store, specification):
-        await done(client, *[put(record(n, fields={"confidence": real}, version=versions[n % 5])) for n, real in enumerate(reals)])
+        await done(
+            client,
+            *[
+                put(record(n, fields={"confidence": real}, version=versions[n % 5]))
+                for n, real in enumerate(reals)
+            ],
+        )
     asked: dict[str, tuple[FieldValue, ...]] = {
         "confidence": (0, 1, -2, 2**53, 0.1, 1.5, 2.0**53, -1e308, 1e308),
         "version": (1, 2, 2**53, 2**53 + 1, 2**63 - 1),
@@ -50,7 +63,9 @@ async def test_numbers_of_any_kind_compare_exactly(store: PostgresStore) -> None
             for part in (Eq, Lt, Le, Gt, Ge):
                 for whole in (part(field, value), Not(part(field, value))):
                     assert await _numbers_of(store, whole) == await _numbers_of(specification, whole), whole
-        assert await _numbers_of(store, In(field, values)) == await _numbers_of(specification, In(field, values))
+        assert await _numbers_of(store, In(field, values)) == await _numbers_of(
+            specification, In(field, values)
+        )
 
 
 @pytest.mark.parametrize("server", BOTH[:1], indirect=True)

@@ -33,7 +33,9 @@ async def test_nothing_is_found_where_nothing_is_wrong(store: PostgresStore) -> 
 
 
 @pytest.mark.parametrize("what", list(DAMAGE))
-async def test_damage_is_named_and_mended_beside_running_writers(store: PostgresStore, raw: Raw, what: str) -> None:
+async def test_damage_is_named_and_mended_beside_running_writers(
+    store: PostgresStore, raw: Raw, what: str
+) -> None:
     async def damage() -> None:
         await raw(DAMAGE[what])
 

@@ -20,14 +20,32 @@ SECRET = "s3cret/word"  # noqa: S105
 
 
 def test_a_url_names_everything_and_its_parts_are_unescaped() -> None:
-    config = parse("s", "postgresql://ann%40x:s3cret%2Fword@db.example:6543/my%20base?schema=tier&pool_size=3&ssl=require", {})
-    assert (config.user, config.password, config.host, config.port, config.database) == ("ann@x", SECRET, "db.example", 6543, "my base")
+    config = parse(
+        "s",
+        "postgresql://ann%40x:s3cret%2Fword@db.example:6543/my%20base?schema=tier&pool_size=3&ssl=require",
+        {},
+    )
+    assert (config.user, config.password, config.host, config.port, config.database) == (
+        "ann@x",
+        SECRET,
+        "db.example",
+        6543,
+        "my base",
+    )
     assert (config.schema, config.pool_size, config.ssl) == ("tier", 3, "require")
 
 
 def test_options_may_come_apart_and_the_rest_has_defaults() -> None:
-    config = parse("s", "postgres://host/db", {"command_timeout": 2.5, "password": SECRET, "statement_cache_size": 0})
-    assert (config.port, config.schema, config.command_timeout, config.password, config.statement_cache_size) == (5432, "memory", 2.5, SECRET, 0)
+    config = parse(
+        "s", "postgres://host/db", {"command_timeout": 2.5, "password": SECRET, "statement_cache_size": 0}
+    )
+    assert (
+        config.port,
+        config.schema,
+        config.command_timeout,
+        config.password,
+        config.statement_cache_size,
+    ) == (5432, "memory", 2.5, SECRET, 0)
     assert (config.pool_size, config.pool_timeout, config.connect_timeout) == (8, 10.0, 10.0)
 
 
@@ -68,7 +86,13 @@ def test_a_wrong_url_or_option_is_refused_by_name(url: str, options: dict[str, A
 
 def test_a_password_is_in_no_representation() -> None:
     store = PostgresStore(f"postgresql://ann:{SECRET.replace('/', '%2F')}@host/db")
-    for shown in (repr(store), repr(store._config), str(store._config), store._config.place, repr(vars(store))):
+    for shown in (
+        repr(store),
+        repr(store._config),
+        str(store._config),
+        store._config.place,
+        repr(vars(store)),
+    ):
         assert "s3cret" not in shown
 
 
@@ -83,7 +107,9 @@ async def test_a_host_that_answers_nothing_is_unavailable_and_shows_no_password(
 
 
 def test_what_the_server_quotes_is_not_passed_on() -> None:
-    refusal = asyncpg.exceptions.InvalidTextRepresentationError("invalid input syntax for type bigint: 'what Ann said'")
+    refusal = asyncpg.exceptions.InvalidTextRepresentationError(
+        "invalid input syntax for type bigint: 'what Ann said'"
+    )
     told = translate("s", "host", refusal)
     assert isinstance(told, StoreError)
     assert "Ann" not in str(told)
@@ -122,7 +148,9 @@ def test_hosts_are_read_as_libpq_reads_them(url: str, addresses: list[tuple[str,
 
 def test_what_the_session_is_to_be_comes_with_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGSSLMODE", raising=False)
-    config = parse("pg", "postgresql://a/db?application_name=app&options=-c%20work_mem%3D8MB&sslrootcert=ca.pem", {})
+    config = parse(
+        "pg", "postgresql://a/db?application_name=app&options=-c%20work_mem%3D8MB&sslrootcert=ca.pem", {}
+    )
     assert (config.application_name, config.options, config.ssl) == ("app", "-c work_mem=8MB", "verify-full")
     monkeypatch.setenv("PGSSLMODE", "require")
     assert parse("pg", "postgresql://a/db", {}).ssl == "require"
@@ -133,7 +161,9 @@ def test_what_the_session_is_to_be_comes_with_the_url(monkeypatch: pytest.Monkey
         parse("pg", "postgresql://a/db", {})
 
 
-@pytest.mark.parametrize("url", ["postgresql://a,,b/db", "postgresql://a,b:x/db", "postgresql://a,b:99999/db"])
+@pytest.mark.parametrize(
+    "url", ["postgresql://a,,b/db", "postgresql://a,b:x/db", "postgresql://a,b:99999/db"]
+)
 def test_a_list_of_hosts_that_cannot_be_read_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="separated by commas"):
         parse("pg", url, {})

@@ -41,16 +41,25 @@ async def test_new_records_of_many_callers_at_once_go_together_and_are_each_answ
     await new_records_of_many_callers_at_once_are_each_answered_as_alone(store, carried_out)
 
 
-@pytest.mark.parametrize(("table", "answered"), [("memory_samples", [Status.CONFLICT]), ("memory_partitions", [])], ids=["a record", "a partition"])
+@pytest.mark.parametrize(
+    ("table", "answered"),
+    [("memory_samples", [Status.CONFLICT]), ("memory_partitions", [])],
+    ids=["a record", "a partition"],
+)
 async def test_what_one_of_those_who_share_a_call_would_wait_for_keeps_no_other_waiting(
     server: Postgres, store: PostgresStore, schema: str, table: str, answered: list[Status]
 ) -> None:
     other = Partition("acme", "user:other")
     await done(store, put(record(1, other), Absent()))
-    held_up = await asyncpg.connect(timeout=10, **server.settings)  # another process, which stands still within a transaction
+    held_up = await asyncpg.connect(
+        timeout=10, **server.settings
+    )  # another process, which stands still within a transaction
     await held_up.execute("BEGIN")
     await held_up.execute(f"SELECT * FROM {schema}.{table} FOR UPDATE")  # noqa: S608
-    repeat, *calls = [asyncio.create_task(store.apply([put(one, Absent())])) for one in (record(1, other), *map(record, range(2, 40)))]
+    repeat, *calls = [
+        asyncio.create_task(store.apply([put(one, Absent())]))
+        for one in (record(1, other), *map(record, range(2, 40)))
+    ]
     try:
         async with asyncio.timeout(store._config.command_timeout / 2):
             assert {(await call)[0].status for call in calls} == {Status.APPLIED}

@@ -1,4 +1,6 @@
-"""Damage: a row that is not as it was written is never served; it is quarantined and its neighbours are served."""
+"""Damage: a row that is not as it was written is never served; it is quarantined and
+its neighbours are served.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,20 @@ import pytest
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, found, key_of, live, one, put, record, searched, tombstoned
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    delete,
+    done,
+    found,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    searched,
+    tombstoned,
+)
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Owed, Record, pack_vector
 from memory.ports.writes import Absent, Always, Newer, Status
@@ -46,7 +61,9 @@ async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'") -> Non
         "valid_from = NULL", "note = '{}'",
     ],
 )  # fmt: skip
-async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: PostgresStore, raw: Raw, change: str) -> None:
+async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
+    store: PostgresStore, raw: Raw, change: str
+) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await damage(raw, 1, change)
     for _ in range(2):
@@ -62,7 +79,9 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
 
 
 @pytest.mark.parametrize("first", ["query", "search"])
-async def test_whoever_meets_it_first_quarantines_it_and_fills_the_page(store: PostgresStore, raw: Raw, first: str) -> None:
+async def test_whoever_meets_it_first_quarantines_it_and_fills_the_page(
+    store: PostgresStore, raw: Raw, first: str
+) -> None:
     await done(store, *[put(full(n)) for n in range(6)])
     await damage(raw, 1)
     if first == "search":
@@ -75,7 +94,9 @@ async def test_whoever_meets_it_first_quarantines_it_and_fills_the_page(store: P
     ((problem, content),) = await raw("SELECT problem, content FROM {s}.memory_quarantine")
     assert problem == "checksum mismatch"
     assert '"text_title": "forged"' in content
-    assert (await raw("SELECT row_type, text_title FROM {s}.memory_samples WHERE row_type <> 'record'"))[0] == ("corrupt", None)
+    assert (await raw("SELECT row_type, text_title FROM {s}.memory_samples WHERE row_type <> 'record'"))[
+        0
+    ] == ("corrupt", None)
 
 
 async def test_a_scope_of_nothing_but_corrupt_records_names_them(store: PostgresStore, raw: Raw) -> None:
@@ -107,7 +128,9 @@ async def test_what_writes_do_to_a_corrupt_record(store: PostgresStore, raw: Raw
 
 
 @pytest.mark.parametrize("in_quarantine", [False, True])
-async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: PostgresStore, raw: Raw, in_quarantine: bool) -> None:
+async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(
+    store: PostgresStore, raw: Raw, in_quarantine: bool
+) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await damage(raw, 1)
     if in_quarantine:
@@ -119,7 +142,18 @@ async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store
 
 
 async def test_deleted_text_is_gone_from_every_table(store: PostgresStore, raw: Raw) -> None:
-    await done(store, put(record(1, texts={"content": "abracadabra"}, body={"said": "abracadabra"}, fields={"source": "abracadabra"})), delete(1))
+    await done(
+        store,
+        put(
+            record(
+                1,
+                texts={"content": "abracadabra"},
+                body={"said": "abracadabra"},
+                fields={"source": "abracadabra"},
+            )
+        ),
+        delete(1),
+    )
     rows = await raw("SELECT * FROM {s}.memory_samples")
     assert len(rows) == 1
     assert "abracadabra" not in repr(rows)

@@ -1,4 +1,6 @@
-"""PostgreSQL as platform teams run it: failovers, limits, poolers, roles with few rights, TLS that is not there."""
+"""PostgreSQL as platform teams run it: failovers, limits, poolers, roles with few
+rights, TLS that is not there.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ SCHEMA = "platform"
 async def admin() -> AsyncIterator[Any]:
     """A superuser, and the role `app`, who owns the schema."""
     connection = await asyncpg.connect(**postgres_servers.container().settings)
-    await connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP ROLE IF EXISTS app; CREATE ROLE app LOGIN PASSWORD 'app'")
+    await connection.execute(
+        f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP ROLE IF EXISTS app; CREATE ROLE app LOGIN PASSWORD 'app'"
+    )
     await connection.execute(f"CREATE SCHEMA {SCHEMA} AUTHORIZATION app")
     yield connection
     await connection.execute(f"DROP SCHEMA {SCHEMA} CASCADE; DROP OWNED BY app; DROP ROLE app")
@@ -56,7 +60,9 @@ async def _opened(url: str) -> AsyncIterator[PostgresStore]:
 
 
 async def test_writes_go_on_once_another_server_has_taken_over(admin: Any) -> None:
-    """Sessions of a server that became a standby stay read only; new ones reach the server that took over."""
+    """Sessions of a server that became a standby stay read only; new ones reach the
+    server that took over.
+    """
     async with _opened(_url(more="&pool_size=4")) as store:
         await done(store, put(record(1)))
         await admin.execute("ALTER ROLE app SET default_transaction_read_only = on")
@@ -75,7 +81,9 @@ async def test_writes_go_on_once_another_server_has_taken_over(admin: Any) -> No
         assert (await store.check()).ok
 
 
-async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server_gives_no_more(admin: Any) -> None:
+async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server_gives_no_more(
+    admin: Any,
+) -> None:
     async with _opened(_url(more="&pool_size=8")) as store:
         await admin.execute("ALTER ROLE app CONNECTION LIMIT 2")
         await asyncio.gather(*(done(store, put(record(n))) for n in range(40)))
@@ -86,9 +94,14 @@ async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server
 
 
 async def test_behind_a_pooler_nothing_is_prepared_by_name(admin: Any) -> None:
-    """PgBouncer in transaction mode gives each transaction another connection: a named statement of one is unknown, or known twice, on the next."""
+    """PgBouncer in transaction mode gives each transaction another connection: a named
+    statement of one is unknown, or known twice, on the next.
+    """
     named: list[bytes] = []
-    async with _watched(named) as port, _opened(_url(port=port, more="&statement_cache_size=0&ssl=disable")) as store:
+    async with (
+        _watched(named) as port,
+        _opened(_url(port=port, more="&statement_cache_size=0&ssl=disable")) as store,
+    ):
         await done(store, *(put(record(n)) for n in range(5)))
         await store.query(Query(SAMPLES, within(HERE)))
         assert await store.delete_matching(Query(SAMPLES, within(HERE)), 10) == 5
@@ -98,7 +111,9 @@ async def test_behind_a_pooler_nothing_is_prepared_by_name(admin: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def _watched(named: list[bytes]) -> AsyncIterator[int]:
-    """A port that leads to the server; `named` gets the names of the statements that are prepared through it."""
+    """A port that leads to the server; `named` gets the names of the statements that
+    are prepared through it.
+    """
 
     async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65_536):
@@ -142,7 +157,7 @@ def test_a_pooler_in_the_way_is_named(error: str, message: str, said: str) -> No
     assert said in str(ours)
 
 
-# -- rights -----------------------------------------------------------------------------------------------------------
+# -- rights ----------------------------------------------------------------------------
 
 
 @pytest_asyncio.fixture
@@ -152,23 +167,33 @@ async def reader(admin: Any) -> AsyncIterator[str]:
         await memory.write("Ada likes tea", scope="user:ada")
         await memory.session("s", user="ada").append({"role": "user", "content": "hello"})
     await admin.execute("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN PASSWORD 'reader'")
-    await admin.execute(f"GRANT USAGE ON SCHEMA {SCHEMA} TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO reader")
+    await admin.execute(
+        f"GRANT USAGE ON SCHEMA {SCHEMA} TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO reader"
+    )
     yield "reader"
     await admin.execute("DROP OWNED BY reader; DROP ROLE reader")
 
 
-async def test_a_role_that_may_only_read_opens_reads_and_searches(reader: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_role_that_may_only_read_opens_reads_and_searches(
+    reader: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with Memory(_url(reader)) as memory:
         assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada likes tea"]
-        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["Ada likes tea"]
+        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == [
+            "Ada likes tea"
+        ]
         assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
         with pytest.raises(ConfigError, match="permission denied for table"):
             await memory.write("x", scope="user:ada")
         await memory.admin.sweep()
-    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], "nothing was tried that may not be done"
+    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], (
+        "nothing was tried that may not be done"
+    )
 
 
-async def test_a_role_that_may_only_read_takes_what_tables_of_an_earlier_release_lack_as_absent(reader: str, admin: Any) -> None:
+async def test_a_role_that_may_only_read_takes_what_tables_of_an_earlier_release_lack_as_absent(
+    reader: str, admin: Any
+) -> None:
     async with _opened(_url()) as store:
         before = await fill(store)
     await admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO reader")
@@ -178,12 +203,18 @@ async def test_a_role_that_may_only_read_takes_what_tables_of_an_earlier_release
     await judge_read_only(store, before)
     async with Memory(_url(reader)) as memory:
         assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
-        assert [hit.item.message.content for hit in await memory.search_messages("hello", user="ada")] == ["hello"]
-        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["Ada likes tea"]
+        assert [hit.item.message.content for hit in await memory.search_messages("hello", user="ada")] == [
+            "hello"
+        ]
+        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == [
+            "Ada likes tea"
+        ]
         await memory.admin.sweep()
         async with Memory(_url()) as owner:  # adds what is lacking while the other is open
             await owner.session("s", user="ada").append({"role": "user", "content": "more"})
-        assert [hit.item.message.content for hit in await memory.search_messages("more", user="ada")] == ["more"]
+        assert [hit.item.message.content for hit in await memory.search_messages("more", user="ada")] == [
+            "more"
+        ]
     await admin.execute(f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO reader")
     with pytest.raises(ConfigError, match="must be owner of table"):
         await PostgresStore(_url(reader)).open(WIDE)
@@ -196,7 +227,7 @@ async def test_a_missing_permission_is_named(admin: Any) -> None:
         await PostgresStore(_url()).open(DECLARED)
 
 
-# -- TLS --------------------------------------------------------------------------------------------------------------
+# -- TLS -------------------------------------------------------------------------------
 
 
 async def test_a_server_without_tls_is_named(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,9 +240,13 @@ async def test_a_server_without_tls_is_named(admin: Any, monkeypatch: pytest.Mon
         assert (await store.check()).ok
 
 
-async def test_a_missing_file_of_authorities_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_file_of_authorities_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ConfigError, match=r"sslrootcert names .*nowhere.pem"):
-        await PostgresStore(_url(more=f"&ssl=verify-full&sslrootcert={quote(str(tmp_path / 'nowhere.pem'))}")).open(DECLARED)
+        await PostgresStore(
+            _url(more=f"&ssl=verify-full&sslrootcert={quote(str(tmp_path / 'nowhere.pem'))}")
+        ).open(DECLARED)
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="set sslrootcert"):
         await PostgresStore(_url(more="&ssl=verify-full")).open(DECLARED)

@@ -1,4 +1,6 @@
-"""The schema: it is made from what is declared, grows with it, and opening is quick, repeatable and safe for many at once."""
+"""The schema: it is made from what is declared, grows with it, and opening is quick,
+repeatable and safe for many at once.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,22 @@ asyncio.run(main())
 
 
 async def _described(raw: Raw, schema: str) -> tuple[set[str], dict[str, str]]:
-    """The columns of each table in no order, and its indexes with their conditions, included columns and collations."""
+    """The columns of each table in no order, and its indexes with their conditions,
+    included columns and collations.
+    """
     columns = await raw(
-        "SELECT table_name, column_name, data_type, is_nullable, collation_name FROM information_schema.columns WHERE table_schema = $1", schema
+        "SELECT table_name, column_name, data_type, is_nullable, collation_name FROM information_schema.columns WHERE table_schema = $1",
+        schema,
     )
     indexes = await raw("SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = $1", schema)
-    return {str(tuple(row)) for row in columns}, {name: sql.replace(f"{schema}.", "") for name, sql in indexes}
+    return {str(tuple(row)) for row in columns}, {
+        name: sql.replace(f"{schema}.", "") for name, sql in indexes
+    }
 
 
-async def test_a_filled_schema_grows_into_what_a_new_one_is_made_as(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
+async def test_a_filled_schema_grows_into_what_a_new_one_is_made_as(
+    store: PostgresStore, server: Postgres, schema: str, raw: Raw
+) -> None:
     before = await fill(store)
     grown, new = PostgresStore(server.url(schema)), PostgresStore(server.url(f"{schema}_new"))
     for each in (grown, new):
@@ -77,15 +86,22 @@ async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_ta
     await fill(store)
     late = PostgresStore(server.url(schema))
     await late.open(WIDE)
-    await done(late, put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN))
+    await done(
+        late,
+        put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
+    )
     await done(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
-    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, "and leaves no field of the version before"
+    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, (
+        "and leaves no field of the version before"
+    )
     assert (await store.audit()).problems == () == (await late.audit()).problems
     await late.close()
 
 
 async def test_the_registry_is_what_is_declared(store: PostgresStore, raw: Raw) -> None:
-    assert dict(await raw("SELECT name, declaration FROM {s}.memory_collections")) == {c.name: declaration(c) for c in DECLARED}
+    assert dict(await raw("SELECT name, declaration FROM {s}.memory_collections")) == {
+        c.name: declaration(c) for c in DECLARED
+    }
 
 
 async def test_processes_open_an_empty_database_at_once(server: Postgres, schema: str, raw: Raw) -> None:
@@ -98,13 +114,17 @@ async def test_processes_open_an_empty_database_at_once(server: Postgres, schema
 async def test_a_schema_of_another_version_is_refused_by_name(
     store: PostgresStore, server: Postgres, schema: str, raw: Raw, version: str, what_to_do: str
 ) -> None:
-    await raw("UPDATE {s}.memory_schema_version SET version_num = $1 WHERE version_num NOT LIKE 'format %'", version)
+    await raw(
+        "UPDATE {s}.memory_schema_version SET version_num = $1 WHERE version_num NOT LIKE 'format %'", version
+    )
     with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
         await PostgresStore(server.url(schema)).open(DECLARED)
     assert not (await store.check()).ok
 
 
-async def test_a_collection_of_someone_else_gets_a_table_of_its_own(server: Postgres, schema: str, raw: Raw) -> None:
+async def test_a_collection_of_someone_else_gets_a_table_of_its_own(
+    server: Postgres, schema: str, raw: Raw
+) -> None:
     notes = Collection(
         "notes",
         (
@@ -118,7 +138,10 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(server: Post
     for _ in range(2):
         store = PostgresStore(server.url(schema))
         await store.open((notes, SAMPLES))
-        note = record(fields={"kind": True, "version_label": ("x", "y"), "body": b"\0\xff", "words": "w"}, texts={"text": "words"})
+        note = record(
+            fields={"kind": True, "version_label": ("x", "y"), "body": b"\0\xff", "words": "w"},
+            texts={"text": "words"},
+        )
         await done(store, put(note, collection=notes))
         assert (await live(store, collection=notes)).fields == note.fields
         for part in (Eq("kind", True), Eq("words", "w"), In("words", ("v", "w")), Eq("body", b"\0\xff")):
@@ -127,7 +150,9 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(server: Post
     await raw("DROP SCHEMA {s} CASCADE")
 
 
-async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: PostgresStore, server: Postgres, schema: str) -> None:
+async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(
+    store: PostgresStore, server: Postgres, schema: str
+) -> None:
     other = PostgresStore(server.url(schema))
     with pytest.raises(ConfigError, match="samples"):
         await other.open((Collection("samples", (Field("colour", FieldType.TEXT),)),))
@@ -136,12 +161,16 @@ async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(sto
 
 
 @pytest.mark.parametrize("name", ["memory_partitions", "drop table", "pg_things", "", "x" * 41])
-async def test_a_collection_name_that_no_table_can_have_is_refused(server: Postgres, schema: str, name: str) -> None:
+async def test_a_collection_name_that_no_table_can_have_is_refused(
+    server: Postgres, schema: str, name: str
+) -> None:
     with pytest.raises(ConfigError, match="identifier"):
         await PostgresStore(server.url(schema)).open((Collection(name),))
 
 
-async def test_two_schemas_of_one_database_are_two_stores(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
+async def test_two_schemas_of_one_database_are_two_stores(
+    store: PostgresStore, server: Postgres, schema: str, raw: Raw
+) -> None:
     other = PostgresStore(server.url(f"{schema}_b"))
     await other.open(DECLARED)
     await done(other, put(record(1)))
@@ -151,7 +180,9 @@ async def test_two_schemas_of_one_database_are_two_stores(store: PostgresStore, 
     await raw("DROP SCHEMA {s}_b CASCADE")
 
 
-@pytest.mark.parametrize("server", [pytest.param("postgresql_pgvector", marks=backend("postgresql_pgvector"))], indirect=True)
+@pytest.mark.parametrize(
+    "server", [pytest.param("postgresql_pgvector", marks=backend("postgresql_pgvector"))], indirect=True
+)
 async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
     store: PostgresStore, server: Postgres, schema: str, raw: Raw
 ) -> None:
@@ -164,11 +195,18 @@ async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
     await again.close()
 
 
-@pytest.mark.parametrize("server", [pytest.param("postgresql_pgvector", marks=backend("postgresql_pgvector"))], indirect=True)
-async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
+@pytest.mark.parametrize(
+    "server", [pytest.param("postgresql_pgvector", marks=backend("postgresql_pgvector"))], indirect=True
+)
+async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(
+    store: PostgresStore, server: Postgres, schema: str, raw: Raw
+) -> None:
     await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(5)])
     await raw("UPDATE {s}.memory_samples SET embedding = NULL")
-    await raw("UPDATE {s}.memory_samples SET vector = decode('0000000000000000', 'hex') WHERE id = ANY($1::uuid[])", [id_of(n) for n in (0, 1, 3)])
+    await raw(
+        "UPDATE {s}.memory_samples SET vector = decode('0000000000000000', 'hex') WHERE id = ANY($1::uuid[])",
+        [id_of(n) for n in (0, 1, 3)],
+    )
     again = PostgresStore(server.url(schema), thresholds=Thresholds(embedded_at_once=2))
     await again.open(DECLARED)
     hits = await again.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
@@ -178,4 +216,7 @@ async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(stor
 
 def test_importing_the_package_loads_no_driver() -> None:
     program = "import sys, memory.adapters.sql, memory.adapters.sql.postgresql; print('asyncpg' in sys.modules, 'sqlalchemy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False False\n"
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        == "False False\n"
+    )

@@ -1,4 +1,6 @@
-"""What only a real server shows and the contract does not ask: wrong passwords, settings, connections, races of its own, limits."""
+"""What only a real server shows and the contract does not ask: wrong passwords,
+settings, connections, races of its own, limits.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,20 @@ from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.server.sharing import AT_ONCE
 from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record, searched
+from memory.ports.contract.support import (
+    HERE,
+    asked,
+    delete,
+    done,
+    found,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    searched,
+)
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Partition, Record, pack_vector
 from memory.ports.writes import Absent, AtVersion, Newer
@@ -47,7 +62,9 @@ async def test_health_tells_settings_and_no_secret(store: PostgresStore, schema:
     assert not store.capabilities.semantic
 
 
-async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
+async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(
+    store: PostgresStore, server: Postgres, schema: str, raw: Raw
+) -> None:
     assert store.capabilities.durable
     await raw("ALTER ROLE postgres SET synchronous_commit = off")
     try:
@@ -61,10 +78,12 @@ async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(store: Po
         await raw("ALTER ROLE postgres RESET synchronous_commit")
 
 
-# -- connections ------------------------------------------------------------------------------------------------------
+# -- connections -----------------------------------------------------------------------
 
 
-async def test_more_callers_than_connections_wait_their_turn(server: Postgres, store: PostgresStore, schema: str) -> None:
+async def test_more_callers_than_connections_wait_their_turn(
+    server: Postgres, store: PostgresStore, schema: str
+) -> None:
     small = PostgresStore(server.url(schema, pool_size=2))
     await small.open(DECLARED)
     await asyncio.gather(*[done(small, put(record(n))) for n in range(60)])
@@ -74,7 +93,9 @@ async def test_more_callers_than_connections_wait_their_turn(server: Postgres, s
     await small.close()
 
 
-async def test_without_prepared_statements_that_outlive_a_transaction_everything_works(server: Postgres, store: PostgresStore, schema: str) -> None:
+async def test_without_prepared_statements_that_outlive_a_transaction_everything_works(
+    server: Postgres, store: PostgresStore, schema: str
+) -> None:
     plain = PostgresStore(server.url(schema, statement_cache_size=0))
     await plain.open(DECLARED)
     await done(plain, *[put(record(n, texts={"content": "lantern"})) for n in range(5)])
@@ -84,10 +105,12 @@ async def test_without_prepared_statements_that_outlive_a_transaction_everything
     await plain.close()
 
 
-# -- races ------------------------------------------------------------------------------------------------------------
+# -- races -----------------------------------------------------------------------------
 
 
-def test_puts_that_an_event_loop_left_when_it_ended_keep_nobody_waiting_on_another(server: Postgres, schema: str) -> None:
+def test_puts_that_an_event_loop_left_when_it_ended_keep_nobody_waiting_on_another(
+    server: Postgres, schema: str
+) -> None:
     store = PostgresStore(server.url(schema))
 
     async def left() -> list[asyncio.Task[object]]:
@@ -105,7 +128,9 @@ def test_puts_that_an_event_loop_left_when_it_ended_keep_nobody_waiting_on_anoth
     asyncio.run(on_another())
 
 
-async def test_a_database_that_is_serializable_by_default_loses_no_write(server: Postgres, store: PostgresStore, schema: str, raw: Raw) -> None:
+async def test_a_database_that_is_serializable_by_default_loses_no_write(
+    server: Postgres, store: PostgresStore, schema: str, raw: Raw
+) -> None:
     await raw("ALTER ROLE postgres SET default_transaction_isolation = 'serializable'")
     try:
         strict = PostgresStore(server.url(schema))
@@ -115,7 +140,15 @@ async def test_a_database_that_is_serializable_by_default_loses_no_write(server:
         async def increment() -> None:
             while True:
                 now = await live(strict, 1)
-                if (await one(strict, put(record(1, version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version)))).applied:
+                if (
+                    await one(
+                        strict,
+                        put(
+                            record(1, version=now.version + 1, body={"n": now.body["n"] + 1}),
+                            AtVersion(now.version),
+                        ),
+                    )
+                ).applied:
                     return
 
         await asyncio.gather(*[increment() for _ in range(8)])
@@ -125,7 +158,9 @@ async def test_a_database_that_is_serializable_by_default_loses_no_write(server:
         await raw("ALTER ROLE postgres RESET default_transaction_isolation")
 
 
-async def test_batches_over_the_same_keys_in_any_order_all_end(server: Postgres, store: PostgresStore, schema: str) -> None:
+async def test_batches_over_the_same_keys_in_any_order_all_end(
+    server: Postgres, store: PostgresStore, schema: str
+) -> None:
     other = PostgresStore(server.url(schema))
     await other.open(DECLARED)
 
@@ -133,9 +168,14 @@ async def test_batches_over_the_same_keys_in_any_order_all_end(server: Postgres,
         for version in range(1, 12):
             ids = [(seed * 7 + i * (1 + seed % 3)) % 20 for i in range(12)]
             await client.apply([put(record(n, version=version * 100 + seed), Newer()) for n in ids])
-            await client.apply([put(record(n, version=version * 100 + seed + 50), Newer()) for n in dict.fromkeys(ids)], together=True)
+            await client.apply(
+                [put(record(n, version=version * 100 + seed + 50), Newer()) for n in dict.fromkeys(ids)],
+                together=True,
+            )
 
-    await asyncio.wait_for(asyncio.gather(*[churn(client, seed) for seed, client in enumerate([store, other] * 4)]), 60)
+    await asyncio.wait_for(
+        asyncio.gather(*[churn(client, seed) for seed, client in enumerate([store, other] * 4)]), 60
+    )
     stands = await store.get(SAMPLES, [key_of(n) for n in range(20)])
     assert all(s is None or (isinstance(s, Record) and s.version > 1100) for s in stands)
     await other.close()
@@ -152,12 +192,25 @@ async def test_vectors_stay_exact_beside_the_extension(store: PostgresStore) -> 
 
 
 async def test_long_and_hostile_values_are_kept_or_refused_by_name(store: PostgresStore) -> None:
-    noise = "".join([chr(0x4E00 + (n * 7919) % 20_000) for n in range(20_000)])  # what no compression makes fit into an index
+    noise = "".join(
+        [chr(0x4E00 + (n * 7919) % 20_000) for n in range(20_000)]
+    )  # what no compression makes fit into an index
     await done(
-        store, put(record(1, fields={"type": noise, "source": "a\x00b", "tags": (noise, "\x00", "\x01")}, body={"\x00k": ["\x01\x00", -0.0, 1e300]}))
+        store,
+        put(
+            record(
+                1,
+                fields={"type": noise, "source": "a\x00b", "tags": (noise, "\x00", "\x01")},
+                body={"\x00k": ["\x01\x00", -0.0, 1e300]},
+            )
+        ),
     )
     stored = await live(store, 1)
-    assert (stored.fields["type"], stored.fields["source"], stored.fields["tags"]) == (noise, "a\x00b", (noise, "\x00", "\x01"))
+    assert (stored.fields["type"], stored.fields["source"], stored.fields["tags"]) == (
+        noise,
+        "a\x00b",
+        (noise, "\x00", "\x01"),
+    )
     assert dict(stored.body) == {"\x00k": ["\x01\x00", -0.0, 1e300]}
     for bad, named in (
         (record(2, Partition(HERE.tenant, "s" * 3000)), "scope"),
@@ -172,7 +225,11 @@ async def test_long_and_hostile_values_are_kept_or_refused_by_name(store: Postgr
 
 async def test_a_text_beyond_the_limits_of_a_tsvector_is_kept_and_found(store: PostgresStore) -> None:
     many = " ".join([f"word{n}x" for n in range(120_000)])
-    await done(store, put(record(1, texts={"title": "lantern", "content": many})), put(record(2, texts={"content": "lantern " * 40_000})))
+    await done(
+        store,
+        put(record(1, texts={"title": "lantern", "content": many})),
+        put(record(2, texts={"content": "lantern " * 40_000})),
+    )
     assert (await live(store, 1)).texts["content"] == many
     assert {h.head.key.id for h in await searched(store, "lantern")} == {id_of(1), id_of(2)}
     assert [h.head.key.id for h in await searched(store, "word17x")] == [id_of(1)]

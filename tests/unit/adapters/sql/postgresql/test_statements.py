@@ -19,7 +19,25 @@ from memory.adapters.sql.shapes import walks
 from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
-from memory.ports.query import HOMES, And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, Or, Order, Query, RowType, Search, Tenant, Words, within
+from memory.ports.query import (
+    HOMES,
+    And,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    In,
+    IsNull,
+    Lt,
+    Or,
+    Order,
+    Query,
+    RowType,
+    Search,
+    Tenant,
+    Words,
+    within,
+)
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
 from tests.support.postgres_servers import Postgres
@@ -81,7 +99,18 @@ async def test_reads_are_one_statement_and_searches_and_candidates_two(store: Po
         (lambda: store.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)), 1),
         (lambda: store.count(Query(SAMPLES, within(HERE))), 1),
         (lambda: searched(store, "words"), 2),
-        (lambda: store.candidates(Candidates(SAMPLES, within(HERE), "words", counted=("word",), around=Around("conversation_id", "number", 2))), 2),
+        (
+            lambda: store.candidates(
+                Candidates(
+                    SAMPLES,
+                    within(HERE),
+                    "words",
+                    counted=("word",),
+                    around=Around("conversation_id", "number", 2),
+                )
+            ),
+            2,
+        ),
     ):
         await calls()  # the driver learns the types of the parameters
         async with Sent(store) as sent:
@@ -90,7 +119,9 @@ async def test_reads_are_one_statement_and_searches_and_candidates_two(store: Po
 
 
 async def test_a_batch_of_new_records_is_a_transaction_of_few_statements(store: PostgresStore) -> None:
-    await store.apply([put(record(n + 1000), Absent()) for n in range(THRESHOLDS.rows_at_once)])  # the driver learns the types of the parameters
+    await store.apply(
+        [put(record(n + 1000), Absent()) for n in range(THRESHOLDS.rows_at_once)]
+    )  # the driver learns the types of the parameters
     async with Sent(store) as sent:
         await store.apply([put(record(n), Absent()) for n in range(2 * THRESHOLDS.rows_at_once)])
     few_at_both_ends = ["INSERT"] * 4
@@ -102,9 +133,10 @@ async def test_large_records_go_one_by_one_and_small_ones_together(store: Postgr
         records = [record(first + n, fields={"seal": bytes([n]) * size}) for n, size in enumerate(sizes)]
         async with Sent(store) as sent:
             await store.apply([put(each, Absent()) for each in records])
-        assert [getattr(found, "fields", None) for found in await store.get(SAMPLES, [each.key for each in records])] == [
-            each.fields for each in records
-        ]
+        assert [
+            getattr(found, "fields", None)
+            for found in await store.get(SAMPLES, [each.key for each in records])
+        ] == [each.fields for each in records]
         return ["unnest" in statement for statement in sent if '"memory_samples"' in statement]
 
     large = THRESHOLDS.bytes_at_once
@@ -121,15 +153,32 @@ def everyday(*more: Filter) -> Filter:
 @pytest.mark.parametrize(
     ("query", "index"),
     [
-        (Query(SAMPLES, within(HERE), everyday(), (Order("created_at", True),), 20, roles=BROWSED), "memory_ix_samples_created_at"),
+        (
+            Query(SAMPLES, within(HERE), everyday(), (Order("created_at", True),), 20, roles=BROWSED),
+            "memory_ix_samples_created_at",
+        ),
         (Query(SAMPLES, within(HERE), everyday(Eq("type", "a"))), "memory_ix_samples_field_type"),
-        (Query(SAMPLES, within(HERE), In("conversation_id", ("a", "b"))), "memory_ix_samples_field_conversation_id"),
-        (Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "memory_ix_samples_passing"),
-        (Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "memory_ix_samples_owing"),
-        (Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "memory_ix_more_samples_field_entry_id"),
+        (
+            Query(SAMPLES, within(HERE), In("conversation_id", ("a", "b"))),
+            "memory_ix_samples_field_conversation_id",
+        ),
+        (
+            Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})),
+            "memory_ix_samples_passing",
+        ),
+        (
+            Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)),
+            "memory_ix_samples_owing",
+        ),
+        (
+            Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)),
+            "memory_ix_more_samples_field_entry_id",
+        ),
     ],
 )
-async def test_an_index_serves_what_the_engine_asks(store: PostgresStore, server: Postgres, query: Query, index: str) -> None:
+async def test_an_index_serves_what_the_engine_asks(
+    store: PostgresStore, server: Postgres, query: Query, index: str
+) -> None:
     types = "abcdefgh"
     records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(2_000)]
     versions = [record(n, fields={"entry_id": f"e{n % 50}"}) for n in range(400)]
@@ -140,7 +189,9 @@ async def test_an_index_serves_what_the_engine_asks(store: PostgresStore, server
     question = page(table, query, [place.number], query.limit, table.columns)
     told = await _plan(server, table.qualified, question.sql, question.arguments)
     assert index in told
-    assert "Sort" not in told or not walks(query.order), "a page of the newest is walked to, not sorted out of all there are"
+    assert "Sort" not in told or not walks(query.order), (
+        "a page of the newest is walked to, not sorted out of all there are"
+    )
 
 
 async def test_the_word_index_serves_searches(store: PostgresStore, server: Postgres) -> None:
@@ -149,7 +200,9 @@ async def test_the_word_index_serves_searches(store: PostgresStore, server: Post
     assert place is not None
     table = store._table(SAMPLES)
     question = postings(table, Sought(within(HERE), HOMES, None, [place.number], [place.number], ["word7"]))
-    assert "memory_ix_samples_lexemes" in await _plan(server, table.qualified, question.sql, question.arguments)
+    assert "memory_ix_samples_lexemes" in await _plan(
+        server, table.qualified, question.sql, question.arguments
+    )
 
 
 async def _plan(server: Postgres, table: str, sql: str, arguments: list[object]) -> str:
@@ -175,7 +228,9 @@ async def young(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[Postgr
     await raw("DROP SCHEMA {s} CASCADE")
 
 
-async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(young: PostgresStore, raw: Raw) -> None:
+async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(
+    young: PostgresStore, raw: Raw
+) -> None:
     place, table = young._directory.known(NEW), young._table(PAIRS)
     assert place is not None
 
@@ -188,7 +243,9 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
         assert f"memory_ix_samples_{index}" in told, (name, told)
         assert "Sort" not in told or not walks(query.order), (name, told)
     for word in ("rare7", "shared"):
-        question = postings(table, Sought(within(NEW), HOMES, VISIBLE, [place.number], [place.number], [word]))
+        question = postings(
+            table, Sought(within(NEW), HOMES, VISIBLE, [place.number], [place.number], [word])
+        )
         told = await plan(question.sql, question.arguments)
         assert "Bitmap Index Scan on memory_ix_samples_lexemes" in told, told
         assert "Seq Scan" not in told, told
@@ -209,15 +266,21 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
         assert "id = " in told.partition("Index Cond")[2].partition("\n")[0], told
 
 
-async def test_whether_anything_stands_in_a_partition_is_looked_up_though_the_server_counted_only_others(young: PostgresStore, raw: Raw) -> None:
-    """It had counted one partition that every row was in, so that any row would do: 1.7 s for a look at 500 of them."""
+async def test_whether_anything_stands_in_a_partition_is_looked_up_though_the_server_counted_only_others(
+    young: PostgresStore, raw: Raw
+) -> None:
+    """It had counted one partition that every row was in, so that any row would do: 1.7
+    s for a look at 500 of them.
+    """
     look = f"SELECT {young._directory._stands(['memory_samples'])} FROM {{s}}.memory_partitions AS p"  # noqa: S608
     told = "\n".join([line for (line,) in await raw(f"EXPLAIN {look}")])
     assert "memory_ix_samples_created_at" in told, told
     assert "Seq Scan on memory_samples" not in told, told
 
 
-async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_that_was_never_counted(server: Postgres, schema: str, raw: Raw) -> None:
+async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_that_was_never_counted(
+    server: Postgres, schema: str, raw: Raw
+) -> None:
     store = PostgresStore(server.url(schema))
     await store.open((PAIRS,))
     await raw("ALTER TABLE {s}.memory_samples SET (autovacuum_enabled = off)")
@@ -225,7 +288,9 @@ async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_tha
     place, table = store._directory.known(NEW), store._table(PAIRS)
     assert place is not None
     ids = [key_of(n, NEW).id for n in range(0, 5_000, 50)]
-    found = postings(table, Sought(within(NEW), BROWSED, VISIBLE, [place.number], [place.number], ["rare7", "shared"]))
+    found = postings(
+        table, Sought(within(NEW), BROWSED, VISIBLE, [place.number], [place.number], ["rare7", "shared"])
+    )
     read = rows(table, replace(CANDIDATES, roles=BROWSED), [place.number], ids)
     for question in (found, read):
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
@@ -234,8 +299,12 @@ async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_tha
     await raw("DROP SCHEMA {s} CASCADE")
 
 
-async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young: PostgresStore, raw: Raw) -> None:
-    """Unless the server thinks that the tenant has a good part of the table: then it goes through the key, in the order of ids."""
+async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(
+    young: PostgresStore, raw: Raw
+) -> None:
+    """Unless the server thinks that the tenant has a good part of the table: then it
+    goes through the key, in the order of ids.
+    """
     table = young._table(PAIRS)
     either = Or((Eq("type", "a"), Eq("conversation_id", "b")))
     for part, indexes in (
@@ -274,7 +343,14 @@ async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) 
         "passing": Query(PAIRS, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
         "expires_at": Query(PAIRS, Everywhere(), Lt("expires_at", T0), limit=500),
         "discard_at": Query(PAIRS, Everywhere(), Lt("discard_at", T0), limit=500, types=tombstones),
-        "age": Query(PAIRS, Everywhere(), OLD_ONES, (Order("created_at"),), 500, roles=frozenset({Role.HOME, Role.ARRIVING})),
+        "age": Query(
+            PAIRS,
+            Everywhere(),
+            OLD_ONES,
+            (Order("created_at"),),
+            500,
+            roles=frozenset({Role.HOME, Role.ARRIVING}),
+        ),
     }
     for index, query in due.items():
         question = page(table, query, (), 500, table.columns)
@@ -282,20 +358,34 @@ async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) 
         assert f"memory_ix_samples_{index}" in told, told
 
 
-async def test_nothing_is_gone_through_for_what_is_due_where_the_server_has_counted_nothing_yet(server: Postgres, schema: str, raw: Raw) -> None:
+async def test_nothing_is_gone_through_for_what_is_due_where_the_server_has_counted_nothing_yet(
+    server: Postgres, schema: str, raw: Raw
+) -> None:
     store = PostgresStore(server.url(schema))
     await store.open((PAIRS,))
     await raw("ALTER TABLE {s}.memory_samples SET (autovacuum_enabled = off)")
     await fill(store, OLD, 4_000)
-    old = Query(PAIRS, Everywhere(), OLD_ONES, (Order("created_at"),), 500, roles=frozenset({Role.HOME, Role.ARRIVING}))
-    for question in (due([store._table(PAIRS)], [True], [T0, T0]), page(store._table(PAIRS), old, (), 500, store._table(PAIRS).columns)):
+    old = Query(
+        PAIRS,
+        Everywhere(),
+        OLD_ONES,
+        (Order("created_at"),),
+        500,
+        roles=frozenset({Role.HOME, Role.ARRIVING}),
+    )
+    for question in (
+        due([store._table(PAIRS)], [True], [T0, T0]),
+        page(store._table(PAIRS), old, (), 500, store._table(PAIRS).columns),
+    ):
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
         assert "Seq Scan" not in told, told
     await store.close()
     await raw("DROP SCHEMA {s} CASCADE")
 
 
-async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(young: PostgresStore, raw: Raw) -> None:
+async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(
+    young: PostgresStore, raw: Raw
+) -> None:
     question = due([young._table(PAIRS)], [True], [T0, T0])
     told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
     assert "Seq Scan" not in told, told

@@ -1,4 +1,6 @@
-"""Values on their way in and out: nothing is lost, order stays, and words are what the server takes for words."""
+"""Values on their way in and out: nothing is lost, order stays, and words are what the
+server takes for words.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,11 @@ async def test_a_failed_open_can_be_repeated(tmp_path: Path) -> None:
 async def test_a_store_in_memory_works_and_claims_neither_to_last_nor_to_be_shared() -> None:
     store = SqliteStore("sqlite:///:memory:")
     await store.open(DECLARED)
-    assert (store.capabilities.durable, store.capabilities.shared, store.capabilities.atomic) == (False, False, True)
+    assert (store.capabilities.durable, store.capabilities.shared, store.capabilities.atomic) == (
+        False,
+        False,
+        True,
+    )
     await done(store, put(record(texts={"title": "hello"})))
     assert (await live(store)).texts == {"title": "hello"}
     assert len(await searched(store, "hello")) == 1
@@ -82,7 +86,10 @@ async def test_a_store_in_memory_works_and_claims_neither_to_last_nor_to_be_shar
 
 async def test_pragmas_are_as_promised(store: SqliteStore, file: Path) -> None:
     def pragmas(session: Any) -> dict[str, Any]:
-        return {p: session.row(f"PRAGMA {p}")[0] for p in ("journal_mode", "synchronous", "secure_delete", "foreign_keys", "busy_timeout")}
+        return {
+            p: session.row(f"PRAGMA {p}")[0]
+            for p in ("journal_mode", "synchronous", "secure_delete", "foreign_keys", "busy_timeout")
+        }
 
     assert await store._driver.write(pragmas) == {
         "journal_mode": "wal",
@@ -99,6 +106,9 @@ async def test_deleted_text_is_gone_from_the_table(store: SqliteStore, file: Pat
     await done(store, put(record(texts={"content": "abracadabra"}, body={"said": "abracadabra"})), delete())
     await store.close()
     with raw(file) as connection:
-        rows = connection.execute("SELECT * FROM samples").fetchall() + connection.execute("SELECT * FROM samples_words").fetchall()
+        rows = (
+            connection.execute("SELECT * FROM samples").fetchall()
+            + connection.execute("SELECT * FROM samples_words").fetchall()
+        )
     assert rows
     assert "abracadabra" not in repr(rows)

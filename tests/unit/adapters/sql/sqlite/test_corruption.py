@@ -14,11 +14,30 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import MemoryTiersError, StoreError
 from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, delete, done, found, key_of, live, one, put, record, searched, tombstoned
+from memory.ports.contract.support import (
+    HERE,
+    delete,
+    done,
+    found,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    searched,
+    tombstoned,
+)
 from memory.ports.query import Eq, Everywhere, Hit, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Key, Record, Stored, pack_vector
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
-from tests.unit.adapters.sql.sqlite.helping import content_of, flip_in_page, opened, raw, stored, write_content
+from tests.unit.adapters.sql.sqlite.helping import (
+    content_of,
+    flip_in_page,
+    opened,
+    raw,
+    stored,
+    write_content,
+)
 
 CHECKSUM = checksum_column(SAMPLES)
 ASKED = Candidates(
@@ -37,7 +56,13 @@ ASKED = Candidates(
 def full(n: int, **parts: Any) -> Record:
     return record(
         n,
-        fields={"type": "fact", "tags": ("red", f"n{n}"), "confidence": 0.5, "conversation_id": f"c{n % 2}", "number": n},
+        fields={
+            "type": "fact",
+            "tags": ("red", f"n{n}"),
+            "confidence": 0.5,
+            "conversation_id": f"c{n % 2}",
+            "number": n,
+        },
         body={"n": n},
         texts={"title": f"title {n}", "content": "some common words"},
         vector=pack_vector([1.0, float(n), 0.5]),
@@ -48,7 +73,10 @@ def full(n: int, **parts: Any) -> Record:
 
 async def damage(store: SqliteStore, file: Path, n: int, change: str = "text_title = 'forged'") -> None:
     with raw(file) as connection:
-        assert connection.execute(f"UPDATE samples SET {change} WHERE id = ?", (stored(key_of(n).id),)).rowcount == 1  # noqa: S608
+        assert (
+            connection.execute(f"UPDATE samples SET {change} WHERE id = ?", (stored(key_of(n).id),)).rowcount  # noqa: S608
+            == 1
+        )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +88,9 @@ async def damage(store: SqliteStore, file: Path, n: int, change: str = "text_tit
         "partition_no = 7",
     ],
 )  # fmt: skip
-async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: SqliteStore, file: Path, change: str) -> None:
+async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
+    store: SqliteStore, file: Path, change: str
+) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await damage(store, file, 1, change)
     for _ in range(2):
@@ -79,8 +109,12 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
     await again.close()
 
 
-@pytest.mark.parametrize("became", ["CAST(id AS TEXT)", "'\u0186 nonsense'", "7", "x'00'", "CAST(x'ff2480' AS TEXT)"])
-async def test_a_row_whose_id_is_no_id_any_more_is_corrupt_and_its_neighbours_are_served(store: SqliteStore, file: Path, became: str) -> None:
+@pytest.mark.parametrize(
+    "became", ["CAST(id AS TEXT)", "'\u0186 nonsense'", "7", "x'00'", "CAST(x'ff2480' AS TEXT)"]
+)
+async def test_a_row_whose_id_is_no_id_any_more_is_corrupt_and_its_neighbours_are_served(
+    store: SqliteStore, file: Path, became: str
+) -> None:
     """A flipped bit of a row's header changes what type its id has."""
     await done(store, *[put(full(n)) for n in range(3)])
     await damage(store, file, 1, f"id = {became}")
@@ -96,11 +130,16 @@ async def test_a_row_whose_id_is_no_id_any_more_is_corrupt_and_its_neighbours_ar
 
 
 @pytest.mark.parametrize("became", ["CAST(x'ff24' AS TEXT)", "7", "x'00ff'"])
-async def test_a_row_whose_tenant_is_no_text_any_more_is_no_hit_and_its_neighbours_are_served(store: SqliteStore, file: Path, became: str) -> None:
+async def test_a_row_whose_tenant_is_no_text_any_more_is_no_hit_and_its_neighbours_are_served(
+    store: SqliteStore, file: Path, became: str
+) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await damage(store, file, 1, f"tenant = {became}")
     for _ in range(2):
-        hits = [*await searched(store, "common"), *await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))]
+        hits = [
+            *await searched(store, "common"),
+            *await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5)),
+        ]
         read = await store.get(SAMPLES, [hit.head.key for hit in hits])
         assert {row.key for row in read if isinstance(row, Record)} == {key_of(0), key_of(2)}
         assert set((await store.candidates(ASKED)).ids) == {key_of(0).id, key_of(2).id}
@@ -111,19 +150,35 @@ async def test_a_row_whose_tenant_is_no_text_any_more_is_no_hit_and_its_neighbou
 async def _only_candidates(store: SqliteStore, *numbers: int) -> None:
     answer = await store.candidates(ASKED)
     assert set(answer.ids) == {key_of(n).id for n in numbers}
-    assert (answer.statistics.documents, answer.statistics.containing) == (len(numbers), {"common": len(numbers), "titl": len(numbers)})
+    assert (answer.statistics.documents, answer.statistics.containing) == (
+        len(numbers),
+        {"common": len(numbers), "titl": len(numbers)},
+    )
 
 
 @pytest.mark.parametrize(
     "change",
-    ["id = x'00ff'", "id = NULL", "tenant = 'umbrella'", "scope = NULL", "version = 'x'", "tier = x'01'", "created_at = 'x'", "tags = '[' || tags"],
+    [
+        "id = x'00ff'",
+        "id = NULL",
+        "tenant = 'umbrella'",
+        "scope = NULL",
+        "version = 'x'",
+        "tier = x'01'",
+        "created_at = 'x'",
+        "tags = '[' || tags",
+    ],
 )
-async def test_a_row_with_a_value_that_is_none_is_no_candidate_and_takes_nobodys_place(store: SqliteStore, file: Path, change: str) -> None:
+async def test_a_row_with_a_value_that_is_none_is_no_candidate_and_takes_nobodys_place(
+    store: SqliteStore, file: Path, change: str
+) -> None:
     """Met before any read has set it aside."""
     await done(store, *[put(full(n)) for n in range(6)])
     with raw(file) as connection:
         connection.execute("PRAGMA writable_schema = ON")  # for what the table would not let in
-        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '') WHERE name = 'samples'")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '') WHERE name = 'samples'"
+        )
     await damage(store, file, 0, change)
     answer = await store.candidates(replace(ASKED, limit=5, near=None, among=(), around=None))
     assert set(answer.ids) == {key_of(n).id for n in range(1, 6)}
@@ -134,10 +189,16 @@ async def test_a_vector_that_is_none_is_answered_as_zeros(store: SqliteStore, fi
     for became in ("'abcdefghijkl'", "7", "x'01'"):
         await damage(store, file, 1, f"vector = {became}")
         answer = await store.candidates(replace(ASKED, near=None, dimensions=3))
-        assert [bool(vector.any()) for _, vector in sorted(zip(answer.ids, answer.vectors, strict=True))] == [True, False, True]
+        assert [bool(vector.any()) for _, vector in sorted(zip(answer.ids, answer.vectors, strict=True))] == [
+            True,
+            False,
+            True,
+        ]
 
 
-async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(store: SqliteStore, file: Path) -> None:
+async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(
+    store: SqliteStore, file: Path
+) -> None:
     await done(store, *[put(full(n)) for n in range(6)])
     await damage(store, file, 1)
     for where in (within(HERE), Tenant(HERE.tenant), Everywhere()):
@@ -152,7 +213,9 @@ async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: Sqlite
     await damage(store, file, 1)
     await found(store, 1)
     with raw(file) as connection:
-        ((problem, content),) = connection.execute("SELECT problem, content FROM memory_quarantine").fetchall()
+        ((problem, content),) = connection.execute(
+            "SELECT problem, content FROM memory_quarantine"
+        ).fetchall()
         kind, title = connection.execute("SELECT row_type, text_title FROM samples").fetchone()
     assert problem == "checksum mismatch"
     assert '"text_title": "forged"' in content
@@ -160,8 +223,15 @@ async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: Sqlite
 
 
 @pytest.mark.parametrize("in_quarantine", [False, True])
-async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path, in_quarantine: bool) -> None:
-    for when, status in ((Absent(), Status.CONFLICT), (AtVersion(1), Status.CONFLICT), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
+async def test_what_writes_do_to_a_corrupt_record(
+    store: SqliteStore, file: Path, in_quarantine: bool
+) -> None:
+    for when, status in (
+        (Absent(), Status.CONFLICT),
+        (AtVersion(1), Status.CONFLICT),
+        (Newer(), Status.APPLIED),
+        (Always(), Status.APPLIED),
+    ):
         await done(store, put(full(1), Always()))
         await damage(store, file, 1)
         if in_quarantine:
@@ -180,7 +250,9 @@ async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path
 
 
 @pytest.mark.parametrize("in_quarantine", [False, True])
-async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: SqliteStore, file: Path, in_quarantine: bool) -> None:
+async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(
+    store: SqliteStore, file: Path, in_quarantine: bool
+) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await damage(store, file, 1)
     if in_quarantine:
@@ -196,7 +268,9 @@ async def test_a_damaged_index_does_not_hide_a_record(store: SqliteStore, file: 
     await done(store, *[put(full(n)) for n in range(3)])
     await store.close()
     with raw(file) as connection:
-        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_samples_1'").fetchone()
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_samples_1'"
+        ).fetchone()
         (size,) = connection.execute("PRAGMA page_size").fetchone()
     flip_in_page(file, page, size, stored(key_of(1).id))
     again = await opened(file)
@@ -206,13 +280,19 @@ async def test_a_damaged_index_does_not_hide_a_record(store: SqliteStore, file: 
     await again.close()
 
 
-async def test_a_schema_that_takes_their_numbers_from_rows_refuses_searches(store: SqliteStore, file: Path) -> None:
-    """A flipped bit of it is enough: the number is that of the row only where its type is spelled so."""
+async def test_a_schema_that_takes_their_numbers_from_rows_refuses_searches(
+    store: SqliteStore, file: Path
+) -> None:
+    """A flipped bit of it is enough: the number is that of the row only where its type
+    is spelled so.
+    """
     await done(store, *[put(full(n)) for n in range(3)])
     await store.close()
     with raw(file) as connection:
         connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'number INTEGER', 'number INTEGES') WHERE name = 'samples'")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'number INTEGER', 'number INTEGES') WHERE name = 'samples'"
+        )
     again = await opened(file)
     with pytest.raises(StoreError):
         await searched(again, "common")
@@ -222,7 +302,9 @@ async def test_a_schema_that_takes_their_numbers_from_rows_refuses_searches(stor
 
 
 @pytest.mark.parametrize("became", ["'1,2'", "'3x'"])
-async def test_damaged_counts_in_the_word_index_refuse_a_search_and_nothing_else(store: SqliteStore, file: Path, became: str) -> None:
+async def test_damaged_counts_in_the_word_index_refuse_a_search_and_nothing_else(
+    store: SqliteStore, file: Path, became: str
+) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     with raw(file) as connection:
         connection.execute(f"UPDATE samples_words SET counts = {became} WHERE word = 'common' AND number = 2")  # noqa: S608
@@ -232,10 +314,14 @@ async def test_damaged_counts_in_the_word_index_refuse_a_search_and_nothing_else
         await store.candidates(ASKED)
     by_meaning = await store.candidates(replace(ASKED, text="", counted=()))
     assert set(by_meaning.ids) == {key_of(n).id for n in range(3)}
-    assert [r.key for r in (await store.query(Query(SAMPLES, within(HERE)))).records] == [key_of(n) for n in range(3)]
+    assert [r.key for r in (await store.query(Query(SAMPLES, within(HERE)))).records] == [
+        key_of(n) for n in range(3)
+    ]
 
 
-async def test_random_flips_anywhere_in_the_file_never_give_wrong_content(store: SqliteStore, file: Path, tmp_path: Path) -> None:
+async def test_random_flips_anywhere_in_the_file_never_give_wrong_content(
+    store: SqliteStore, file: Path, tmp_path: Path
+) -> None:
     originals = {n: full(n) for n in range(40)}
     await done(store, *[put(r) for r in originals.values()])
     await store.close()
@@ -278,10 +364,17 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
             assert answer.same_content(original)
             right += 1
         near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 3.0, 0.5])), 10)
-        for look in (lambda: _listed(store), lambda: searched(store, "common title"), lambda: store.search(near), lambda: _candidates(store)):
+        for look in (
+            lambda: _listed(store),
+            lambda: searched(store, "common title"),
+            lambda: store.search(near),
+            lambda: _candidates(store),
+        ):
             try:
                 answers: list[object] = [*await look()]
-                if hits := [a for a in answers if isinstance(a, Hit)]:  # heads are not held against checksums: what is shown is read by its key
+                if hits := [
+                    a for a in answers if isinstance(a, Hit)
+                ]:  # heads are not held against checksums: what is shown is read by its key
                     answers = [*await store.get(SAMPLES, [hit.head.key for hit in hits])]
             except StoreError:
                 refused += 1

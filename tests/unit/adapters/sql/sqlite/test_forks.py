@@ -1,4 +1,6 @@
-"""A file that was open when the process was forked: the child opens it anew, the parent goes on, and nobody's writes are lost."""
+"""A file that was open when the process was forked: the child opens it anew, the parent
+goes on, and nobody's writes are lost.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,9 @@ def test_children_write_what_is_found_after_the_parent_closed_and_others_came_an
 def test_the_parent_reads_and_writes_on_after_each_of_many_forks(parent: BlockingMemory, url: str) -> None:
     for number in range(1, 6):
         child = Child(lambda _: "nothing")
-        assert {entry.content for entry in parent.retrieve("user:parent")} == {f"parent {n}" for n in range(number)}
+        assert {entry.content for entry in parent.retrieve("user:parent")} == {
+            f"parent {n}" for n in range(number)
+        }
         parent.write(f"parent {number}", scope="user:parent")
         assert child.turn(1) == "nothing"
         child.end()
@@ -150,7 +154,9 @@ def test_a_fork_beside_writers_loses_no_write_and_does_not_hang(parent: Blocking
     assert contents(url, "busy") == set(written)
 
 
-def test_a_child_that_forks_again_waits_for_no_thread_of_its_parent(parent: BlockingMemory, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_forks_again_waits_for_no_thread_of_its_parent(
+    parent: BlockingMemory, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The threads that its parent's connections belong to are not in the child."""
     monkeypatch.setattr(forking, "REST_SECONDS", 2 * HANGS)
 
@@ -183,7 +189,9 @@ def test_a_file_that_is_only_read_is_read_after_a_fork(parent: BlockingMemory, u
         child.end()
 
 
-def test_a_file_that_is_copied_at_the_fork_is_refused_in_the_child(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_copied_at_the_fork_is_refused_in_the_child(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The connection of a backup takes locks too."""
     monkeypatch.setattr(forking, "REST_SECONDS", 0.05)
     with BlockingMemory(url, embedder="none"), forking.used(tmp_path / "one.db"):
@@ -201,7 +209,9 @@ def test_a_file_that_was_replaced_beside_the_fork_is_named(parent: BlockingMemor
     assert not (tmp_path / "one.db").exists(), "none is made in its place"
 
 
-def test_a_child_may_not_open_a_file_that_a_job_had_not_let_go(parent: BlockingMemory, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_may_not_open_a_file_that_a_job_had_not_let_go(
+    parent: BlockingMemory, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would take the parent's locks for its own."""
     monkeypatch.setattr(forking, "REST_SECONDS", 0.05)
     begun, go_on = threading.Event(), threading.Event()

@@ -1,4 +1,6 @@
-"""A disk without room: the call fails by name, leaves nothing, and later ones work when there is room again."""
+"""A disk without room: the call fails by name, leaves nothing, and later ones work when
+there is room again.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ async def test_a_full_disk_fails_by_name_and_keeps_what_was_acknowledged(small_d
     await again.close()
 
 
-async def test_on_a_full_disk_the_log_is_written_over_so_that_entries_can_be_deleted(small_disk: Path) -> None:
+async def test_on_a_full_disk_the_log_is_written_over_so_that_entries_can_be_deleted(
+    small_disk: Path,
+) -> None:
     store = await opened(small_disk / "memory.db")
     await done(store, *[put(large(n)) for n in range(40)])
     await store.close()
@@ -76,18 +80,30 @@ async def test_on_a_full_disk_the_log_is_written_over_so_that_entries_can_be_del
     others.write_bytes(b"x" * max(0, shutil.disk_usage(small_disk).free - 150_000))
     for n in range(20):
         await done(again, delete(n))
-    assert await again.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "nothing of the kind")), 200) == 0
-    assert [type(stored) for stored in await again.get(SAMPLES, [key_of(n) for n in (0, 19, 20)])] == [Tombstone, Tombstone, Record]
+    assert (
+        await again.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "nothing of the kind")), 200) == 0
+    )
+    assert [type(stored) for stored in await again.get(SAMPLES, [key_of(n) for n in (0, 19, 20)])] == [
+        Tombstone,
+        Tombstone,
+        Record,
+    ]
     assert (await again.audit()).problems == ()
     await again.close()
 
 
-async def test_a_deletion_that_a_full_disk_refuses_says_what_was_kept_and_what_to_do(small_disk: Path) -> None:
+async def test_a_deletion_that_a_full_disk_refuses_says_what_was_kept_and_what_to_do(
+    small_disk: Path,
+) -> None:
     store = await opened(small_disk / "memory.db")
     await done(store, put(large(0)))
     (small_disk / "of-another-program").write_bytes(b"x" * shutil.disk_usage(small_disk).free)
     said = "nothing of this call was kept, everything acknowledged before it was. Make room on the disk and call again"
-    for refused in (store.apply([delete(0)]), store.delete_matching(Query(SAMPLES, within(HERE)), 200), store.vacuum()):
+    for refused in (
+        store.apply([delete(0)]),
+        store.delete_matching(Query(SAMPLES, within(HERE)), 200),
+        store.vacuum(),
+    ):
         with pytest.raises(StoreFull, match=re.escape(said)):
             await refused
     assert (await live(store, 0)).body == large(0).body

@@ -1,4 +1,6 @@
-"""The files: who may read them, what a commit waits for, and what a vacuum leaves of what was deleted."""
+"""The files: who may read them, what a commit waits for, and what a vacuum leaves of
+what was deleted.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,17 @@ def modes(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o277])
-async def test_the_file_its_log_and_its_index_are_their_owners_alone_whatever_the_umask(file: Path, mask: int) -> None:
+async def test_the_file_its_log_and_its_index_are_their_owners_alone_whatever_the_umask(
+    file: Path, mask: int
+) -> None:
     with umask(mask):
         store = await opened(file)
         await done(store, put(record(1)))
-        assert modes(file.parent) == {"memory.db": "0o600", "memory.db-wal": "0o600", "memory.db-shm": "0o600"}
+        assert modes(file.parent) == {
+            "memory.db": "0o600",
+            "memory.db-wal": "0o600",
+            "memory.db-shm": "0o600",
+        }
         await store.vacuum()
         await store.close()
     assert modes(file.parent) == {"memory.db": "0o600"}
@@ -64,7 +72,10 @@ async def test_only_a_store_whose_commits_wait_for_the_disk_claims_to_be_durable
 
 
 async def test_the_run_of_a_store_tells_whether_it_may_have_lost_what_it_acknowledged(tmp_path: Path) -> None:
-    kept, hurried, passing = (SqliteStore(f"sqlite:///{place}") for place in (f"{tmp_path}/a.db", f"{tmp_path}/b.db?synchronous=NORMAL", ":memory:"))
+    kept, hurried, passing = (
+        SqliteStore(f"sqlite:///{place}")
+        for place in (f"{tmp_path}/a.db", f"{tmp_path}/b.db?synchronous=NORMAL", ":memory:")
+    )
     runs = []
     for _ in range(2):
         for store in (kept, hurried, passing):
@@ -78,9 +89,15 @@ async def test_the_run_of_a_store_tells_whether_it_may_have_lost_what_it_acknowl
     assert runs[0][2] != runs[1][2]
 
 
-async def test_a_vacuum_gives_back_the_room_of_what_was_deleted_and_leaves_no_byte_of_it(store: SqliteStore, file: Path) -> None:
+async def test_a_vacuum_gives_back_the_room_of_what_was_deleted_and_leaves_no_byte_of_it(
+    store: SqliteStore, file: Path
+) -> None:
     log = file.with_name("memory.db-wal")
-    await done(store, *[put(record(n, texts={"content": f"kalamazoo{n}"}, body={"said": "x" * 10_000})) for n in range(50)], put(record(100)))
+    await done(
+        store,
+        *[put(record(n, texts={"content": f"kalamazoo{n}"}, body={"said": "x" * 10_000})) for n in range(50)],
+        put(record(100)),
+    )
     await store.delete_matching(Query(SAMPLES, within(HERE)), 2)
     await done(store, put(record(101, texts={"content": "afterwards"})))
     before = size_of(file, log)

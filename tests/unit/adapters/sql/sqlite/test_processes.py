@@ -57,14 +57,26 @@ async def test_what_was_acknowledged_before_a_kill_is_there_and_batches_are_whol
         acknowledged += [int(line) for line in rest.split("\n")[:-1]]
         store = await opened(file)
         assert all(isinstance(r, Record) for r in await store.get(SAMPLES, [key_of(n) for n in acknowledged]))
-        written = [n for n, r in enumerate(await store.get(SAMPLES, [key_of(1000 * round_ + n) for n in range(900)])) if r is not None]
-        twins = [n for n, r in enumerate(await store.get(SAMPLES, [key_of(100_000 + 1000 * round_ + n) for n in range(900)])) if r is not None]
+        written = [
+            n
+            for n, r in enumerate(await store.get(SAMPLES, [key_of(1000 * round_ + n) for n in range(900)]))
+            if r is not None
+        ]
+        twins = [
+            n
+            for n, r in enumerate(
+                await store.get(SAMPLES, [key_of(100_000 + 1000 * round_ + n) for n in range(900)])
+            )
+            if r is not None
+        ]
         assert written == twins, "a batch was kept in part"
         assert len(await searched(store, f"number{1000 * round_}")) == 2
         await store.close()
 
 
-async def test_what_another_process_wrote_replaced_and_deleted_is_seen_by_the_next_search(store: SqliteStore, file: Path) -> None:
+async def test_what_another_process_wrote_replaced_and_deleted_is_seen_by_the_next_search(
+    store: SqliteStore, file: Path
+) -> None:
     from memory.ports.contract.support import delete
 
     async def near() -> list[tuple[str, float]]:
@@ -72,11 +84,17 @@ async def test_what_another_process_wrote_replaced_and_deleted_is_seen_by_the_ne
         return [(h.head.key.id, round(h.score, 6)) for h in hits]
 
     other = await opened(file)
-    await done(other, put(record(1, vector=pack_vector([1.0, 0.0]))), put(record(2, vector=pack_vector([0.0, 1.0]))))
+    await done(
+        other, put(record(1, vector=pack_vector([1.0, 0.0]))), put(record(2, vector=pack_vector([0.0, 1.0])))
+    )
     assert await near() == [(key_of(1).id, 1.0), (key_of(2).id, 0.0)]
     await done(other, put(record(3, vector=pack_vector([1.0, 1.0]))))
     assert await near() == [(key_of(1).id, 1.0), (key_of(3).id, 0.707107), (key_of(2).id, 0.0)]
-    await done(other, put(record(1, version=2, vector=pack_vector([-1.0, 0.0]))), put(record(2, version=2, vector=pack_vector([1.0, 0.0, 0.0]))))
+    await done(
+        other,
+        put(record(1, version=2, vector=pack_vector([-1.0, 0.0]))),
+        put(record(2, version=2, vector=pack_vector([1.0, 0.0, 0.0]))),
+    )
     assert await near() == [(key_of(3).id, 0.707107), (key_of(1).id, -1.0)]
     await done(other, delete(3))
     assert await near() == [(key_of(1).id, -1.0)]

@@ -50,7 +50,9 @@ def crashed(path: Path, to: Path) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-def test_a_write_to_a_file_that_was_deleted_or_replaced_fails_and_names_it(tmp_path: Path, suffix: str, how: str) -> None:
+def test_a_write_to_a_file_that_was_deleted_or_replaced_fails_and_names_it(
+    tmp_path: Path, suffix: str, how: str
+) -> None:
     path, other = tmp_path / "a.db", tmp_path / "other.db"
     filled(other, "of another memory")
     with BlockingMemory(url(path), embedder="none") as memory:
@@ -88,7 +90,9 @@ def test_closing_takes_no_log_from_whoever_opened_the_file_anew(tmp_path: Path) 
     assert contents(path) == contents(tmp_path / "image.db") == {"before", "after"}
 
 
-@pytest.mark.parametrize("replaced_by", ["another memory", "its earlier self", "its backup", "a copy made while it was open"])
+@pytest.mark.parametrize(
+    "replaced_by", ["another memory", "its earlier self", "its backup", "a copy made while it was open"]
+)
 def test_the_log_of_another_file_is_never_replayed(tmp_path: Path, replaced_by: str) -> None:
     path, copy, killed = tmp_path / "a.db", tmp_path / "copy.db", tmp_path / "killed.db"
     filled(path, "first")
@@ -112,7 +116,10 @@ def test_the_log_of_another_file_is_never_replayed(tmp_path: Path, replaced_by: 
     shutil.copy(copy, path)
     bytes_before = path.read_bytes()
     for how in (url(path), f"{url(path)}?mode=ro"):
-        with pytest.raises(ConfigError, match=f"{path}-wal is the log of another file than {path}.*move a.db-wal and a.db-shm away"):
+        with pytest.raises(
+            ConfigError,
+            match=f"{path}-wal is the log of another file than {path}.*move a.db-wal and a.db-shm away",
+        ):
             BlockingMemory(how, embedder="none").open()
     assert path.read_bytes() == bytes_before
     assert Path(f"{path}-wal").stat().st_size
@@ -147,14 +154,17 @@ async def test_a_log_is_replayed_into_its_own_file_wherever_its_process_was_kill
         crashed(path, image)
         again = SqliteStore(url(image))
         await again.open([SAMPLES])
-        assert all(isinstance(found, Record) for found in await again.get(SAMPLES, [key_of(n) for n in range(written)]))
+        assert all(
+            isinstance(found, Record)
+            for found in await again.get(SAMPLES, [key_of(n) for n in range(written)])
+        )
         await again.close()
         image.unlink()
     reader.close()
     await store.close()
 
 
-# -- read only --------------------------------------------------------------------------------------------------------
+# -- read only -------------------------------------------------------------------------
 
 READS = """
 import sys
@@ -221,7 +231,9 @@ def test_a_user_who_may_not_write_the_file_reads_and_searches_it(tmp_path: Path,
     command = [*as_anybody(), sys.executable, "-c", READS, url(path)]
     other = subprocess.run(command, capture_output=True, text=True, check=False)
     folder.chmod(0o755)
-    assert other.stdout.splitlines() == ["['Ada likes tea'] ['Ada likes tea']", "['hello'] [True]", "True"], other.stderr
+    assert other.stdout.splitlines() == ["['Ada likes tea'] ['Ada likes tea']", "['hello'] [True]", "True"], (
+        other.stderr
+    )
 
 
 async def test_a_file_of_an_earlier_release_is_read_as_it_will_be_once_it_has_grown(tmp_path: Path) -> None:
@@ -236,9 +248,18 @@ async def test_a_file_of_an_earlier_release_is_read_as_it_will_be_once_it_has_gr
     reading = SqliteStore(f"{url(path)}?mode=ro")
     await reading.open((*WIDE, more))
     assert await scores(reading) == before
-    assert (await reading.count(Query(GROWN, within(HERE), IsNull("colour"), roles=frozenset(Role)))).records == FILLED - 1
+    assert (
+        await reading.count(Query(GROWN, within(HERE), IsNull("colour"), roles=frozenset(Role)))
+    ).records == FILLED - 1
     assert await asked(reading, part=Eq("colour", "red"), collection=GROWN) == []
-    assert len(await asked(reading, part=Eq("type", "fact"), collection=GROWN, order=(Order("weight"),), limit=1_000)) > 500
+    assert (
+        len(
+            await asked(
+                reading, part=Eq("type", "fact"), collection=GROWN, order=(Order("weight"),), limit=1_000
+            )
+        )
+        > 500
+    )
     assert await asked(reading, collection=more) == []
     assert await reading.search(Search(more, within(HERE), Words("lantern"), 10)) == []
     assert ((await reading.audit()).problems, (await reading.check()).ok) == ((), True)

@@ -1,4 +1,6 @@
-"""The schema: it is made from what is declared, grows with it, and opening is quick, repeatable and safe for many at once."""
+"""The schema: it is made from what is declared, grows with it, and opening is quick,
+repeatable and safe for many at once.
+"""
 
 from __future__ import annotations
 
@@ -35,34 +37,56 @@ asyncio.run(main())
 
 
 def _described(path: Path) -> tuple[dict[str, set[str]], dict[str, str], list[object]]:
-    """The columns of each table in no order, its indexes, views and triggers, and what is told of it."""
+    """The columns of each table in no order, its indexes, views and triggers, and what
+    is told of it.
+    """
     with raw(path) as connection:
         made = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql NOT NULL").fetchall()
-        columns = {name: {str(c[1:]) for c in connection.execute(f"PRAGMA table_info({name})")} for kind, name, _ in made if kind == "table"}
+        columns = {
+            name: {str(c[1:]) for c in connection.execute(f"PRAGMA table_info({name})")}
+            for kind, name, _ in made
+            if kind == "table"
+        }
         others = {name: " ".join(sql.split()) for kind, name, sql in made if kind != "table"}
-        return columns, others, connection.execute("SELECT name FROM memory_collections ORDER BY name").fetchall()
+        return (
+            columns,
+            others,
+            connection.execute("SELECT name FROM memory_collections ORDER BY name").fetchall(),
+        )
 
 
-async def test_a_filled_file_grows_into_what_a_new_one_is_made_as(store: SqliteStore, file: Path, tmp_path: Path) -> None:
+async def test_a_filled_file_grows_into_what_a_new_one_is_made_as(
+    store: SqliteStore, file: Path, tmp_path: Path
+) -> None:
     before = await fill(store)
     await store.close()
     grown, new = SqliteStore(f"sqlite:///{file}"), SqliteStore(f"sqlite:///{tmp_path / 'new.db'}")
     for each in (grown, new):
         await each.open(WIDE)
     await judge(grown, before)
-    (columns, others, told), (new_columns, new_others, new_told) = _described(file), _described(tmp_path / "new.db")
+    (columns, others, told), (new_columns, new_others, new_told) = (
+        _described(file),
+        _described(tmp_path / "new.db"),
+    )
     assert (columns, told) == (new_columns, new_told)
-    # The index that pages are read along spares rows from being read by the fields in it; those that came later are not: it would be built anew.
+    # The index that pages are read along spares rows from being read by the fields in
+    # it; those that came later are not: it would be built anew.
     assert others.pop("ix_samples_created_at") != new_others.pop("ix_samples_created_at")
     several = "ix_samples_several_0"
-    assert {name: sql for name, sql in others.items() if name != several} == {name: sql for name, sql in new_others.items() if name != several}
+    assert {name: sql for name, sql in others.items() if name != several} == {
+        name: sql for name, sql in new_others.items() if name != several
+    }
     assert several in others
     for each in (grown, new):
         await each.close()
 
 
-async def test_an_order_that_an_earlier_program_took_the_note_of_away_is_noted_again(store: SqliteStore, file: Path) -> None:
-    """A program of before there were orders tells what it knows of the table, and leaves its index."""
+async def test_an_order_that_an_earlier_program_took_the_note_of_away_is_noted_again(
+    store: SqliteStore, file: Path
+) -> None:
+    """A program of before there were orders tells what it knows of the table, and
+    leaves its index.
+    """
     await fill(store)
     await store.close()
     for _ in range(2):
@@ -74,12 +98,17 @@ async def test_an_order_that_an_earlier_program_took_the_note_of_away_is_noted_a
         with raw(file) as connection:
             told = dict(connection.execute("SELECT name, declaration FROM memory_collections").fetchall())
             assert '"orders":["updated_at"]' in told[MORE_SAMPLES.name]
-            connection.execute("UPDATE memory_collections SET declaration = ? WHERE name = ?", (declaration(MORE_SAMPLES), MORE_SAMPLES.name))
+            connection.execute(
+                "UPDATE memory_collections SET declaration = ? WHERE name = ?",
+                (declaration(MORE_SAMPLES), MORE_SAMPLES.name),
+            )
 
 
 async def test_a_file_tells_what_its_tables_were_made_for(store: SqliteStore, file: Path) -> None:
     with raw(file) as connection:
-        assert dict(connection.execute("SELECT name, declaration FROM memory_collections")) == {c.name: declaration(c) for c in DECLARED}
+        assert dict(connection.execute("SELECT name, declaration FROM memory_collections")) == {
+            c.name: declaration(c) for c in DECLARED
+        }
 
 
 @pytest.mark.thorough
@@ -88,7 +117,9 @@ def test_processes_open_a_new_file_at_once(file: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_processes_that_open_a_filled_file_with_fields_more_at_once_add_them_once(store: SqliteStore, file: Path) -> None:
+async def test_processes_that_open_a_filled_file_with_fields_more_at_once_add_them_once(
+    store: SqliteStore, file: Path
+) -> None:
     before = await fill(store)
     assert finished([started(OPEN, file, "wide") for _ in range(4)]) == ["True\n"] * 4
     late = SqliteStore(f"sqlite:///{file}")
@@ -98,13 +129,20 @@ async def test_processes_that_open_a_filled_file_with_fields_more_at_once_add_th
     await late.close()
 
 
-async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_tables_have_grown(store: SqliteStore, file: Path) -> None:
+async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_tables_have_grown(
+    store: SqliteStore, file: Path
+) -> None:
     await fill(store)
     late = SqliteStore(f"sqlite:///{file}")
     await late.open(WIDE)
-    await done(late, put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN))
+    await done(
+        late,
+        put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
+    )
     await done(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
-    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, "and leaves no field of the version before"
+    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, (
+        "and leaves no field of the version before"
+    )
     assert (await store.audit()).problems == () == (await late.audit()).problems
     await late.close()
 
@@ -116,11 +154,19 @@ def test_claims_are_readable_without_sqlalchemy() -> None:
     assert answer.stdout == "True False False\n"
 
 
-@pytest.mark.parametrize(("version", "what_to_do"), [("9999", "upgrade"), ("0001", "export its records"), ("0002", "export its records")])
-async def test_a_file_of_another_version_is_refused_by_name(store: SqliteStore, file: Path, version: str, what_to_do: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "what_to_do"),
+    [("9999", "upgrade"), ("0001", "export its records"), ("0002", "export its records")],
+)
+async def test_a_file_of_another_version_is_refused_by_name(
+    store: SqliteStore, file: Path, version: str, what_to_do: str
+) -> None:
     await store.close()
     with raw(file) as connection:
-        connection.execute("UPDATE memory_schema_version SET version_num = ? WHERE version_num NOT LIKE 'format %'", (version,))
+        connection.execute(
+            "UPDATE memory_schema_version SET version_num = ? WHERE version_num NOT LIKE 'format %'",
+            (version,),
+        )
     with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
         await opened(file)
 
@@ -128,19 +174,27 @@ async def test_a_file_of_another_version_is_refused_by_name(store: SqliteStore, 
 async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) -> None:
     notes = Collection(
         "notes",
-        (Field("kind", FieldType.TEXT, True), Field("version_label", FieldType.TAGS, True), Field("body", FieldType.BYTES)),
+        (
+            Field("kind", FieldType.TEXT, True),
+            Field("version_label", FieldType.TAGS, True),
+            Field("body", FieldType.BYTES),
+        ),
         (TextPart("text", 1.0),),
     )
     for _ in range(2):
         store = SqliteStore(f"sqlite:///{file}")
         await store.open((notes, SAMPLES))
-        note = record(fields={"kind": "a", "version_label": ("x", "y"), "body": b"\0\xff"}, texts={"text": "words"})
+        note = record(
+            fields={"kind": "a", "version_label": ("x", "y"), "body": b"\0\xff"}, texts={"text": "words"}
+        )
         await done(store, put(note, collection=notes))
         assert (await live(store, collection=notes)).fields == note.fields
         await store.close()
 
 
-async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: SqliteStore, file: Path) -> None:
+async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(
+    store: SqliteStore, file: Path
+) -> None:
     await store.close()
     other = SqliteStore(f"sqlite:///{file}")
     with pytest.raises(ConfigError, match="samples"):

@@ -1,4 +1,6 @@
-"""What searches, browsing and writes cost: which statements there are, and which index serves them."""
+"""What searches, browsing and writes cost: which statements there are, and which index
+serves them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,25 @@ from memory.ports.candidates import Around, Candidates
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Lt, Or, Order, Query, RowType, Search, Words, within
+from memory.ports.query import (
+    And,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Lt,
+    Or,
+    Order,
+    Query,
+    RowType,
+    Search,
+    Words,
+    within,
+)
 from memory.ports.record import Record, Role, pack_vector
 from memory.ports.writes import Newer
 from tests.unit.adapters.sql.listing import CHANGED, LESS_CHANGED, LISTED, NOTES, OF_A_TALK, OF_A_USER
@@ -35,7 +55,13 @@ BROWSED = frozenset({Role.HOME, Role.ARRIVING})
 def everyday(minute: int, *more: Filter) -> Filter:
     """The filter that the engine asks with."""
     now = T0 + timedelta(minutes=minute)
-    return And((Or((IsNull("expires_at"), Ge("expires_at", now))), Or((IsNull("valid_to"), Gt("valid_to", now))), *more))
+    return And(
+        (
+            Or((IsNull("expires_at"), Ge("expires_at", now))),
+            Or((IsNull("valid_to"), Gt("valid_to", now))),
+            *more,
+        )
+    )
 
 
 async def _plan(store: SqliteStore, query: Query, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -50,10 +76,16 @@ async def _plan(store: SqliteStore, query: Query, monkeypatch: pytest.MonkeyPatc
         patch.setattr(Session, "rows", noting)
         await store.query(query)
     sql, values = next((s, v) for s, v in seen if f"FROM {query.collection.name}" in s)
-    return str(await store._driver.read(lambda session: [step[-1] for step in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)]))
+    return str(
+        await store._driver.read(
+            lambda session: [step[-1] for step in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)]
+        )
+    )
 
 
-async def _plans(store: SqliteStore, reading: Callable[[], Awaitable[Any]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+async def _plans(
+    store: SqliteStore, reading: Callable[[], Awaitable[Any]], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
     """How each statement of a call is carried out."""
     seen: list[tuple[str, Sequence[Any]]] = []
     row, rows = Session.row, Session.rows
@@ -70,7 +102,13 @@ async def _plans(store: SqliteStore, reading: Callable[[], Awaitable[Any]], monk
         patch.setattr(Session, "rows", noting(rows))
         await reading()
     return [
-        str(await store._driver.read(lambda session, sql=sql, values=values: [s[-1] for s in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)]))  # type: ignore[misc]
+        str(
+            await store._driver.read(
+                lambda session, sql=sql, values=values: [  # type: ignore[misc]
+                    s[-1] for s in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)
+                ]
+            )
+        )
         for sql, values in seen
     ]
 
@@ -78,12 +116,38 @@ async def _plans(store: SqliteStore, reading: Callable[[], Awaitable[Any]], monk
 @pytest.mark.parametrize(
     ("query", "index", "sorts"),
     [
-        (Query(SAMPLES, within(HERE), everyday(1), (Order("created_at", True),), 20, roles=BROWSED), "ix_samples_created_at", False),
-        (Query(SAMPLES, within(HERE), everyday(1, Has("tags", "a")), (Order("created_at"),), 20), "ix_samples_created_at", False),
-        (Query(SAMPLES, within(HERE), everyday(1, In("type", ("a", "b"))), (Order("created_at", True),), 20), "ix_samples_created_at", False),
-        (Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_samples_passing", False),
-        (Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_samples_owing", False),
-        (Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_more_samples_field_entry_id", True),
+        (
+            Query(SAMPLES, within(HERE), everyday(1), (Order("created_at", True),), 20, roles=BROWSED),
+            "ix_samples_created_at",
+            False,
+        ),
+        (
+            Query(SAMPLES, within(HERE), everyday(1, Has("tags", "a")), (Order("created_at"),), 20),
+            "ix_samples_created_at",
+            False,
+        ),
+        (
+            Query(
+                SAMPLES, within(HERE), everyday(1, In("type", ("a", "b"))), (Order("created_at", True),), 20
+            ),
+            "ix_samples_created_at",
+            False,
+        ),
+        (
+            Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})),
+            "ix_samples_passing",
+            False,
+        ),
+        (
+            Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)),
+            "ix_samples_owing",
+            False,
+        ),
+        (
+            Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)),
+            "ix_more_samples_field_entry_id",
+            True,
+        ),
     ],
 )
 async def test_an_index_serves_what_the_engine_asks(
@@ -95,7 +159,9 @@ async def test_an_index_serves_what_the_engine_asks(
     assert ("TEMP B-TREE" in plan) == sorts
 
 
-async def test_the_right_indexes_serve_a_new_tenant_in_a_table_that_sqlite_never_counted(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_right_indexes_serve_a_new_tenant_in_a_table_that_sqlite_never_counted(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SqliteStore(f"sqlite:///{file}")
     await store.open((PAIRS,))
     await fill(store, OLD, 2_000)
@@ -105,7 +171,10 @@ async def test_the_right_indexes_serve_a_new_tenant_in_a_table_that_sqlite_never
         assert f"ix_samples_{index}" in plan, (name, plan)
     for reading, index in (
         (lambda: store.get(PAIRS, [key_of(1, NEW)]), "sqlite_autoindex_samples_1 (id=? AND tenant=?)"),
-        (lambda: store.search(Search(PAIRS, within(NEW), Words("rare7"), 5, VISIBLE)), "USING PRIMARY KEY (partition_no=? AND word=?)"),
+        (
+            lambda: store.search(Search(PAIRS, within(NEW), Words("rare7"), 5, VISIBLE)),
+            "USING PRIMARY KEY (partition_no=? AND word=?)",
+        ),
     ):
         plans = await _plans(store, reading, monkeypatch)
         assert any(index in plan for plan in plans), plans
@@ -113,13 +182,32 @@ async def test_the_right_indexes_serve_a_new_tenant_in_a_table_that_sqlite_never
     await store.close()
 
 
-async def test_candidates_read_the_rows_they_bring_and_of_these_what_is_asked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_candidates_read_the_rows_they_bring_and_of_these_what_is_asked(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SqliteStore(f"sqlite:///{file}")
     talks = replace(SAMPLES, indexes=(("source", "number"),))
     await store.open((talks,))
-    said = [record(n, fields={"source": "talk", "number": n}, texts={"content": f"word{n}"}, vector=pack_vector([1, n])) for n in range(9)]
+    said = [
+        record(
+            n,
+            fields={"source": "talk", "number": n},
+            texts={"content": f"word{n}"},
+            vector=pack_vector([1, n]),
+        )
+        for n in range(9)
+    ]
     await done(store, *[put(one, collection=talks) for one in said])
-    asked = Candidates(talks, within(HERE), "word4", pack_vector([1, 9]), 1, (key_of(0).id,), Around("source", "number", 1), ("word4",))
+    asked = Candidates(
+        talks,
+        within(HERE),
+        "word4",
+        pack_vector([1, 9]),
+        1,
+        (key_of(0).id,),
+        Around("source", "number", 1),
+        ("word4",),
+    )
     seen: list[str] = []
     rows = Session.rows
 
@@ -134,7 +222,10 @@ async def test_candidates_read_the_rows_they_bring_and_of_these_what_is_asked(fi
     assert not [sql for sql in seen if "text_" in sql or "body" in sql or "words" in sql], seen
     plans = await _plans(store, lambda: store.candidates(asked), monkeypatch)
     assert not any(f"SCAN {table}" in plan for plan in plans for table in ("samples", "c", "t")), plans
-    assert any("ix_samples_several_0 (tenant=? AND source=? AND field_number>? AND field_number<?)" in plan for plan in plans), plans
+    assert any(
+        "ix_samples_several_0 (tenant=? AND source=? AND field_number>? AND field_number<?)" in plan
+        for plan in plans
+    ), plans
     await store.close()
 
 
@@ -144,7 +235,13 @@ async def test_what_stands_beside_is_found_by_an_index_wherever_the_engine_asks(
 ) -> None:
     store = SqliteStore(f"sqlite:///{file}")
     await store.open((collection,))
-    await done(store, *[put(record(n, fields={BESIDE.group: "c1", BESIDE.number: n}), collection=collection) for n in range(5)])
+    await done(
+        store,
+        *[
+            put(record(n, fields={BESIDE.group: "c1", BESIDE.number: n}), collection=collection)
+            for n in range(5)
+        ],
+    )
     asked = Candidates(collection, within(HERE), among=(key_of(2).id,), around=replace(BESIDE, reach=1))
     assert set((await store.candidates(asked)).ids) == {key_of(n).id for n in (1, 2, 3)}
     plans = await _plans(store, lambda: store.candidates(asked), monkeypatch)
@@ -153,12 +250,18 @@ async def test_what_stands_beside_is_found_by_an_index_wherever_the_engine_asks(
 
 
 @pytest.mark.parametrize("scopes", [(), (Scope.parse(HERE.scope),)], ids=["tenant", "scope"])
-async def test_a_conversations_own_entries_are_found_by_an_index(file: Path, monkeypatch: pytest.MonkeyPatch, scopes: tuple[Scope, ...]) -> None:
+async def test_a_conversations_own_entries_are_found_by_an_index(
+    file: Path, monkeypatch: pytest.MonkeyPatch, scopes: tuple[Scope, ...]
+) -> None:
     store = SqliteStore(f"sqlite:///{file}")
     await store.open((ENTRIES,))
-    await done(store, *[put(record(n, fields={"conversation_id": f"c{n}"}), collection=ENTRIES) for n in range(5)])
+    await done(
+        store, *[put(record(n, fields={"conversation_id": f"c{n}"}), collection=ENTRIES) for n in range(5)]
+    )
     asked = Asked(HERE.tenant, scopes, pinned_to="c1")
-    query = Query(ENTRIES, asked.where, filter_of(asked, ENTRIES, T0), (Order("created_at", descending=True),), 16)
+    query = Query(
+        ENTRIES, asked.where, filter_of(asked, ENTRIES, T0), (Order("created_at", descending=True),), 16
+    )
     assert [getattr(row, "key", None) for row in (await store.query(query)).records] == [key_of(1)]
     plan = await _plan(store, query, monkeypatch)
     assert "(tenant=? AND conversation_id=?" in plan, plan
@@ -171,7 +274,9 @@ async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch:
         "owing": Query(SAMPLES, Everywhere(), Eq("owing", True), limit=500),
         "passing": Query(SAMPLES, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
         "expires_at": Query(SAMPLES, Everywhere(), Lt("expires_at", T0), limit=500),
-        "discard_at": Query(SAMPLES, Everywhere(), Lt("discard_at", T0), limit=500, types=frozenset({RowType.TOMBSTONE})),
+        "discard_at": Query(
+            SAMPLES, Everywhere(), Lt("discard_at", T0), limit=500, types=frozenset({RowType.TOMBSTONE})
+        ),
         "age": Query(SAMPLES, Everywhere(), And((Eq("tier", "mid"), Lt("created_at", T0))), limit=500),
     }
     for index, query in due.items():
@@ -207,23 +312,43 @@ async def test_the_same_question_with_other_values_is_prepared_once(store: Sqlit
     prepared = await store._driver.read(lambda session: table_of(session, SAMPLES).prepared)
     prepared.clear()
     for minute in range(5):
-        await store.query(Query(SAMPLES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED))
-        await store.search(Search(SAMPLES, within(HERE), Words("word"), 5 + minute, everyday(minute), BROWSED))
-        await store.candidates(Candidates(SAMPLES, within(HERE), "word", limit=5 + minute, filter=everyday(minute), roles=BROWSED))
+        await store.query(
+            Query(SAMPLES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED)
+        )
+        await store.search(
+            Search(SAMPLES, within(HERE), Words("word"), 5 + minute, everyday(minute), BROWSED)
+        )
+        await store.candidates(
+            Candidates(
+                SAMPLES, within(HERE), "word", limit=5 + minute, filter=everyday(minute), roles=BROWSED
+            )
+        )
     assert len(prepared) == 3
 
 
 async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store: SqliteStore) -> None:
-    await done(store, *[put(record(n, fields={"type": "odd" if n % 2 else "even"}, texts={"title": "alike"})) for n in range(300)])
+    await done(
+        store,
+        *[
+            put(record(n, fields={"type": "odd" if n % 2 else "even"}, texts={"title": "alike"}))
+            for n in range(300)
+        ],
+    )
     hits = await store.search(Search(SAMPLES, within(HERE), Words("alike"), 5, Eq("type", "odd")))
     assert [h.head.key.id for h in hits] == sorted(key_of(n).id for n in range(1, 300, 2))[:5]
 
 
-async def test_words_are_found_as_soon_as_they_are_stored_and_never_after_they_are_gone(store: SqliteStore) -> None:
+async def test_words_are_found_as_soon_as_they_are_stored_and_never_after_they_are_gone(
+    store: SqliteStore,
+) -> None:
     for n in range(70):
         await done(store, put(record(n, texts={"title": "first"})))
         if n % 7 == 3:
-            await done(store, put(record(n, version=2, texts={"title": "second"}), Newer()), put(record(n - 2, version=2), Newer()))
+            await done(
+                store,
+                put(record(n, version=2, texts={"title": "second"}), Newer()),
+                put(record(n - 2, version=2), Newer()),
+            )
             await done(store, delete(n - 3, version=9))
         gone = n // 7 * 2 + (2 if n % 7 >= 3 else 0)
         second = n // 7 + (n % 7 >= 3)

@@ -1,4 +1,6 @@
-"""The word index: what it holds, what leaves it, and that nothing of the records depends on it."""
+"""The word index: what it holds, what leaves it, and that nothing of the records
+depends on it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,20 @@ import pytest_asyncio
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import StoreError
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, hit_ids, id_of, key_of, live, one, put, record, searched
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    delete,
+    done,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    searched,
+)
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Partition, Record, pack_vector
 from memory.ports.writes import Newer, Purge, Status
@@ -28,7 +43,9 @@ def said(n: int, text: str, version: int = 1, **parts: Any) -> Record:
 @pytest_asyncio.fixture
 async def filled(store: SqliteStore) -> AsyncIterator[SqliteStore]:
     """Three records of two words each; their words are no one else's."""
-    await done(store, *[put(said(n, f"common special{n}", vector=pack_vector([1.0, float(n)]))) for n in (1, 2, 3)])
+    await done(
+        store, *[put(said(n, f"common special{n}", vector=pack_vector([1.0, float(n)]))) for n in (1, 2, 3)]
+    )
     yield store
 
 
@@ -52,7 +69,9 @@ async def test_deleted_words_are_in_no_byte_of_the_files(store: SqliteStore, fil
     await done(store, put(said(1, "abracadabra zanzibar")), put(said(2, "kalamazoo")))
     await done(store, put(said(1, "everyday zanzibar", 2), Newer()), delete(2))
     with raw(file) as connection:
-        held = connection.execute("SELECT word FROM samples_words WHERE number <= 2 OR word LIKE '%kala%'").fetchall()
+        held = connection.execute(
+            "SELECT word FROM samples_words WHERE number <= 2 OR word LIKE '%kala%'"
+        ).fetchall()
     assert ("abracadabra",) not in held
     assert ("kalamazoo",) not in held
     await store.close()
@@ -73,7 +92,9 @@ async def test_a_row_number_used_again_brings_no_words_of_its_former_record(stor
     assert await problems(store) == ()
 
 
-async def test_writes_and_reads_go_on_without_a_word_index_and_a_repair_brings_it_back(filled: SqliteStore, file: Path) -> None:
+async def test_writes_and_reads_go_on_without_a_word_index_and_a_repair_brings_it_back(
+    filled: SqliteStore, file: Path
+) -> None:
     change(file, "DROP TABLE samples_words")
     await done(filled, put(said(4, "common special4")), put(said(1, "common changed", 2), Newer()), delete(2))
     assert (await live(filled, 4)).texts == {"content": "common special4"}
@@ -92,14 +113,18 @@ async def test_writes_and_reads_go_on_without_a_word_index_and_a_repair_brings_i
     assert len(await searched(filled, "common")) == 4
 
 
-async def test_a_search_says_that_the_word_index_is_gone_before_any_write_met_it(filled: SqliteStore, file: Path) -> None:
+async def test_a_search_says_that_the_word_index_is_gone_before_any_write_met_it(
+    filled: SqliteStore, file: Path
+) -> None:
     change(file, "DROP TABLE samples_words")
     with pytest.raises(StoreError, match="word index"):
         await searched(filled, "common")
 
 
 @pytest.mark.behaviour("AC-D25")
-async def test_opening_the_file_brings_back_a_word_index_that_a_write_missed(filled: SqliteStore, file: Path) -> None:
+async def test_opening_the_file_brings_back_a_word_index_that_a_write_missed(
+    filled: SqliteStore, file: Path
+) -> None:
     change(file, "DROP TABLE samples_words")
     await done(filled, put(said(4, "common")))
     await filled.close()
@@ -111,7 +136,9 @@ async def test_opening_the_file_brings_back_a_word_index_that_a_write_missed(fil
 
 @pytest.mark.behaviour("D64", "AC-D25")
 @pytest.mark.parametrize("loss", ["DROP TABLE samples_words", "DELETE FROM samples_words"])
-async def test_opening_the_file_brings_back_a_word_index_that_was_lost_while_nobody_wrote(filled: SqliteStore, file: Path, loss: str) -> None:
+async def test_opening_the_file_brings_back_a_word_index_that_was_lost_while_nobody_wrote(
+    filled: SqliteStore, file: Path, loss: str
+) -> None:
     await filled.close()
     change(file, loss)
     again = await opened(file)
@@ -125,7 +152,9 @@ async def test_opening_the_file_brings_back_a_word_index_that_was_lost_while_nob
     await again.close()
 
 
-async def test_a_write_that_misses_words_of_its_row_says_that_the_index_is_to_be_doubted(filled: SqliteStore, file: Path) -> None:
+async def test_a_write_that_misses_words_of_its_row_says_that_the_index_is_to_be_doubted(
+    filled: SqliteStore, file: Path
+) -> None:
     change(file, "DELETE FROM samples_words WHERE word = 'special1'")
     await done(filled, put(said(1, "other", 2), Newer()))
     with pytest.raises(StoreError, match="word index"):
@@ -139,14 +168,31 @@ async def test_a_write_that_misses_words_of_its_row_says_that_the_index_is_to_be
     [
         ("DELETE FROM samples_words", "3 records are not in the word index"),
         ("DELETE FROM samples_words WHERE word = 'special2'", "1 records are not in the word index"),
-        ("UPDATE samples_words SET counts = counts * 2 WHERE word = 'common'", "3 records are not in the word index"),
-        ("UPDATE samples_words SET word = 'stale' WHERE word = 'special3'", "1 records are not in the word index"),
-        ("INSERT INTO samples_words SELECT partition_no, 'surplus', number, 1 FROM samples_words WHERE word = 'special1'", "1 records are in"),
-        ("INSERT INTO samples_words SELECT partition_no + 7, word, number, counts FROM samples_words", "3 records are in the word index with words"),
-        ("INSERT INTO samples_words SELECT partition_no, word, number + 50, counts FROM samples_words", "3 rows are in the word index that hold no"),
+        (
+            "UPDATE samples_words SET counts = counts * 2 WHERE word = 'common'",
+            "3 records are not in the word index",
+        ),
+        (
+            "UPDATE samples_words SET word = 'stale' WHERE word = 'special3'",
+            "1 records are not in the word index",
+        ),
+        (
+            "INSERT INTO samples_words SELECT partition_no, 'surplus', number, 1 FROM samples_words WHERE word = 'special1'",
+            "1 records are in",
+        ),
+        (
+            "INSERT INTO samples_words SELECT partition_no + 7, word, number, counts FROM samples_words",
+            "3 records are in the word index with words",
+        ),
+        (
+            "INSERT INTO samples_words SELECT partition_no, word, number + 50, counts FROM samples_words",
+            "3 rows are in the word index that hold no",
+        ),
     ],
 )
-async def test_an_audit_finds_missing_wrong_doubled_and_stale_words_and_mends_them(filled: SqliteStore, file: Path, damage: str, told: str) -> None:
+async def test_an_audit_finds_missing_wrong_doubled_and_stale_words_and_mends_them(
+    filled: SqliteStore, file: Path, damage: str, told: str
+) -> None:
     assert await filled.audit() == await filled.audit(repair=True)
     change(file, damage)
     (problem,) = await problems(filled)
@@ -159,8 +205,12 @@ async def test_an_audit_finds_missing_wrong_doubled_and_stale_words_and_mends_th
     assert await hit_ids(filled, "special2") == {id_of(2)}
 
 
-async def test_damaged_rows_take_their_words_with_them_whatever_they_say_now(filled: SqliteStore, file: Path) -> None:
-    change(file, "UPDATE samples SET text_content = 'common', partition_no = NULL WHERE id = ?", stored(id_of(1)))
+async def test_damaged_rows_take_their_words_with_them_whatever_they_say_now(
+    filled: SqliteStore, file: Path
+) -> None:
+    change(
+        file, "UPDATE samples SET text_content = 'common', partition_no = NULL WHERE id = ?", stored(id_of(1))
+    )
     change(file, "UPDATE samples SET text_content = NULL, length = 0 WHERE id = ?", stored(id_of(2)))
     assert (await one(filled, put(said(1, "whole", 2), Newer()))).status is Status.APPLIED
     assert await filled.delete_matching(Query(SAMPLES, within(HERE)), 50, T0) == 3

@@ -1,4 +1,6 @@
-"""The thread behind the store: cancelled callers, closing while busy, locks held by others, and what errors become."""
+"""The thread behind the store: cancelled callers, closing while busy, locks held by
+others, and what errors become.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ async def test_one_unstorable_record_does_not_fail_its_batch(store: SqliteStore)
     assert await store.get(SAMPLES, [r.key for r in bad]) == [None] * 5
 
 
-async def test_writes_that_wait_together_share_a_commit_and_stay_apart(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_that_wait_together_share_a_commit_and_stay_apart(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     committed: list[str] = []
     run = Session.run
 
@@ -125,7 +129,9 @@ async def test_writes_that_wait_together_share_a_commit_and_stay_apart(store: Sq
     assert all(isinstance(r, Record) for r in await store.get(SAMPLES, [key_of(100 + n) for n in range(20)]))
 
 
-async def test_a_write_that_breaks_the_shared_transaction_fails_alone(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_breaks_the_shared_transaction_fails_alone(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = WordIndex.put
 
     def full(self: WordIndex, session: Session, postings: Iterable[Posting]) -> None:
@@ -135,7 +141,10 @@ async def test_a_write_that_breaks_the_shared_transaction_fails_alone(store: Sql
         index(self, session, stored)
 
     monkeypatch.setattr(WordIndex, "put", full)
-    batches = [[put(record(100 * n + i, texts={"title": "poison" if n == 3 else "water"})) for i in range(40)] for n in range(6)]
+    batches = [
+        [put(record(100 * n + i, texts={"title": "poison" if n == 3 else "water"})) for i in range(40)]
+        for n in range(6)
+    ]
     outcomes = await asyncio.gather(*[store.apply(batch) for batch in batches], return_exceptions=True)
     assert [isinstance(o, StoreFull) for o in outcomes] == [False, False, False, True, False, False]
     assert len(await searched(store, "water", limit=1000)) == 200
@@ -159,10 +168,16 @@ def _with_code(kind: type[sqlite3.Error], code: int, text: str = "") -> sqlite3.
         (_with_code(sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT_INDEX), StoreError, False),
         (_with_code(sqlite3.DatabaseError, sqlite3.SQLITE_NOTADB), StoreError, False),
         (sqlite3.ProgrammingError("who knows"), StoreError, False),
-        (sqlite3.OperationalError("Could not decode to UTF-8 column 'x' with text 'secret'"), StoreError, False),
+        (
+            sqlite3.OperationalError("Could not decode to UTF-8 column 'x' with text 'secret'"),
+            StoreError,
+            False,
+        ),
     ],
 )
-def test_driver_errors_become_ours_also_inside_sqlalchemys(error: sqlite3.Error, expected: type[StoreError], retryable: bool) -> None:
+def test_driver_errors_become_ours_also_inside_sqlalchemys(
+    error: sqlite3.Error, expected: type[StoreError], retryable: bool
+) -> None:
     for raised in (error, OperationalError("SELECT 1", {}, error)):
         ours = translate("s", raised)
         assert type(ours) is expected
@@ -183,7 +198,9 @@ async def test_a_store_opens_closes_and_opens_again_in_another_loop(file: Path) 
     assert threading.active_count() < 20
 
 
-async def test_half_a_character_in_a_question_is_invalid_input_and_in_words_finds_nothing(store: SqliteStore) -> None:
+async def test_half_a_character_in_a_question_is_invalid_input_and_in_words_finds_nothing(
+    store: SqliteStore,
+) -> None:
     await done(store, put(record(texts={"title": "a word"})))
     with pytest.raises(InvalidInput, match="surrogate"):
         await store.query(Query(SAMPLES, within(HERE), Eq("type", "\ud800")))
@@ -192,7 +209,17 @@ async def test_half_a_character_in_a_question_is_invalid_input_and_in_words_find
 
 async def test_many_rows_are_read_in_one_page(store: SqliteStore) -> None:
     await done(store, *[put(record(n, fields={"type": "x" * (n % 3)})) for n in range(5000)])
-    page = await store.query(Query(SAMPLES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999))
+    page = await store.query(
+        Query(SAMPLES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999)
+    )
     assert len(page.records) == 4999
-    rest = await store.query(Query(SAMPLES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999, cursor=page.cursor))
+    rest = await store.query(
+        Query(
+            SAMPLES,
+            within(HERE),
+            order=(Order("type"), Order("created_at", True)),
+            limit=4999,
+            cursor=page.cursor,
+        )
+    )
     assert [r.key for r in rest.records] == [key_of(2)]
