@@ -13,38 +13,38 @@ if TYPE_CHECKING:
     from memory.domain.artifact import Artifact as Artifact
     from memory.domain.artifact import ArtifactPage as ArtifactPage
     from memory.domain.checked import Checked as Checked
-    from memory.domain.checked import Verdict as Verdict
-    from memory.domain.distrust import Distrust as Distrust
+    from memory.domain.checked import Resolution as Resolution
+    from memory.domain.distrust import BlockedSource as BlockedSource
     from memory.domain.enriched import Enrichment as Enrichment
-    from memory.domain.enriched import Written as Written
+    from memory.domain.enriched import WriteReport as WriteReport
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
     from memory.domain.entry import EntryType as EntryType
-    from memory.domain.errors import AddFailed as AddFailed
     from memory.domain.errors import CompactionError as CompactionError
     from memory.domain.errors import ConfigError as ConfigError
     from memory.domain.errors import Conflict as Conflict
-    from memory.domain.errors import Contended as Contended
     from memory.domain.errors import CorruptRecord as CorruptRecord
     from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
     from memory.domain.errors import ForkedProcess as ForkedProcess
     from memory.domain.errors import FormatMismatch as FormatMismatch
-    from memory.domain.errors import Held as Held
     from memory.domain.errors import InvalidInput as InvalidInput
     from memory.domain.errors import InvalidScopePromotion as InvalidScopePromotion
+    from memory.domain.errors import LegalHoldActive as LegalHoldActive
     from memory.domain.errors import MemoryTiersError as MemoryTiersError
     from memory.domain.errors import NotFound as NotFound
     from memory.domain.errors import NotOpen as NotOpen
     from memory.domain.errors import PartialWrite as PartialWrite
-    from memory.domain.errors import PartsFailed as PartsFailed
+    from memory.domain.errors import ProviderFailure as ProviderFailure
     from memory.domain.errors import QuotaExceeded as QuotaExceeded
-    from memory.domain.errors import Refused as Refused
+    from memory.domain.errors import RejectedByGate as RejectedByGate
     from memory.domain.errors import ScratchpadFull as ScratchpadFull
     from memory.domain.errors import SessionOwnerMismatch as SessionOwnerMismatch
+    from memory.domain.errors import StoreAddFailure as StoreAddFailure
     from memory.domain.errors import StoreError as StoreError
     from memory.domain.errors import StoreFull as StoreFull
     from memory.domain.errors import StoreTimeout as StoreTimeout
     from memory.domain.errors import StoreUnavailable as StoreUnavailable
+    from memory.domain.errors import TooMuchContention as TooMuchContention
     from memory.domain.errors import Unsupported as Unsupported
     from memory.domain.errors import WrongEventLoop as WrongEventLoop
     from memory.domain.hold import LegalHold as LegalHold
@@ -90,59 +90,59 @@ if TYPE_CHECKING:
     from memory.orchestrator.retrieval.searching import FoundEntry as FoundEntry
     from memory.orchestrator.retrieval.searching import MixedResult as MixedResult
     from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
-    from memory.policies.compacting import CompactingSettings as CompactingSettings
+    from memory.policies.compacting import CompactionSettings as CompactionSettings
     from memory.policies.conditions import Condition as Condition
     from memory.policies.extracting import EveryNTurns as EveryNTurns
     from memory.policies.extracting import EveryTurn as EveryTurn
     from memory.policies.extracting import Extracted as Extracted
     from memory.policies.extracting import MessageFilter as MessageFilter
-    from memory.policies.facts import Facts as Facts
-    from memory.policies.onward import Leaving as Leaving
+    from memory.policies.facts import RecordFacts as RecordFacts
+    from memory.policies.onward import ExitedMessages as ExitedMessages
     from memory.policies.promotion import Decision as Decision
     from memory.policies.promotion import Policy as Policy
     from memory.policies.promotion import PromotionRule as PromotionRule
     from memory.policies.quotas import Quota as Quota
     from memory.policies.retention import RetentionRule as RetentionRule
+    from memory.policies.single_conditions import AccessCountAtLeast as AccessCountAtLeast
     from memory.policies.single_conditions import ConfidenceAtLeast as ConfidenceAtLeast
+    from memory.policies.single_conditions import HasTag as HasTag
     from memory.policies.single_conditions import IdleFor as IdleFor
-    from memory.policies.single_conditions import InTier as InTier
-    from memory.policies.single_conditions import OfScopeKind as OfScopeKind
-    from memory.policies.single_conditions import OfTenant as OfTenant
-    from memory.policies.single_conditions import OfType as OfType
     from memory.policies.single_conditions import OlderThan as OlderThan
-    from memory.policies.single_conditions import ReadAtLeast as ReadAtLeast
-    from memory.policies.single_conditions import ScopeOver as ScopeOver
-    from memory.policies.single_conditions import Tagged as Tagged
+    from memory.policies.single_conditions import ScopeExceeds as ScopeExceeds
+    from memory.policies.single_conditions import ScopeKindIs as ScopeKindIs
+    from memory.policies.single_conditions import TenantIs as TenantIs
+    from memory.policies.single_conditions import TierIs as TierIs
+    from memory.policies.single_conditions import TypeIs as TypeIs
     from memory.policies.thresholds import MessageThreshold as MessageThreshold
     from memory.policies.thresholds import TurnThreshold as TurnThreshold
-    from memory.policies.window import Threshold as Threshold
+    from memory.policies.window import TokenThreshold as TokenThreshold
 
 _HOMES = {
     "memory.domain.artifact": ("Artifact", "ArtifactPage"),
-    "memory.domain.checked": ("Checked", "Verdict"),
-    "memory.domain.distrust": ("Distrust",),
-    "memory.domain.enriched": ("Enrichment", "Written"),
+    "memory.domain.checked": ("Checked", "Resolution"),
+    "memory.domain.distrust": ("BlockedSource",),
+    "memory.domain.enriched": ("Enrichment", "WriteReport"),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
-        "AddFailed",
+        "StoreAddFailure",
         "CompactionError",
         "ConfigError",
         "Conflict",
-        "Contended",
+        "TooMuchContention",
         "CorruptRecord",
         "EmbedderMismatch",
         "ForkedProcess",
         "FormatMismatch",
-        "Held",
+        "LegalHoldActive",
         "InvalidInput",
         "InvalidScopePromotion",
         "MemoryTiersError",
         "NotFound",
         "NotOpen",
         "PartialWrite",
-        "PartsFailed",
+        "ProviderFailure",
         "QuotaExceeded",
-        "Refused",
+        "RejectedByGate",
         "ScratchpadFull",
         "SessionOwnerMismatch",
         "StoreError",
@@ -198,35 +198,36 @@ _HOMES = {
     "memory.facade.view": ("ScopedMemory",),
     "memory.facade.wanted": ("Only",),
     "memory.orchestrator.retrieval.searching": ("FoundEntry", "MixedResult", "SearchResult"),
-    "memory.policies.onward": ("Leaving",),
-    "memory.policies.compacting": ("CompactingSettings",),
+    "memory.policies.onward": ("ExitedMessages",),
+    "memory.policies.compacting": ("CompactionSettings",),
     "memory.policies.single_conditions": (
         "ConfidenceAtLeast",
         "IdleFor",
-        "InTier",
-        "OfScopeKind",
-        "OfTenant",
-        "OfType",
+        "TierIs",
+        "ScopeKindIs",
+        "TenantIs",
+        "TypeIs",
         "OlderThan",
-        "ReadAtLeast",
-        "ScopeOver",
-        "Tagged",
+        "AccessCountAtLeast",
+        "ScopeExceeds",
+        "HasTag",
     ),
     "memory.policies.promotion": ("Decision", "Policy", "PromotionRule"),
     "memory.policies.quotas": ("Quota",),
     "memory.policies.retention": ("RetentionRule",),
     "memory.policies.conditions": ("Condition",),
-    "memory.policies.facts": ("Facts",),
+    "memory.policies.facts": ("RecordFacts",),
     "memory.policies.thresholds": ("MessageThreshold", "TurnThreshold"),
-    "memory.policies.window": ("Threshold",),
+    "memory.policies.window": ("TokenThreshold",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "AddFailed",
+    "AccessCountAtLeast",
     "AddTool",
     "Artifact",
     "ArtifactPage",
+    "BlockedSource",
     "BlockingBufferProvider",
     "BlockingCompositeProvider",
     "BlockingMemory",
@@ -237,17 +238,15 @@ __all__ = [
     "BlockingSummarizingProvider",
     "BufferProvider",
     "Checked",
-    "CompactingSettings",
     "CompactionError",
+    "CompactionSettings",
     "CompositeProvider",
     "Condition",
     "ConfidenceAtLeast",
     "ConfigError",
     "Conflict",
-    "Contended",
     "CorruptRecord",
     "Decision",
-    "Distrust",
     "EmbedderMismatch",
     "Enrichment",
     "Entry",
@@ -255,22 +254,21 @@ __all__ = [
     "EntryType",
     "EveryNTurns",
     "EveryTurn",
+    "ExitedMessages",
     "Extracted",
     "Extraction",
-    "Facts",
     "ForkedProcess",
     "FormatMismatch",
     "FoundEntry",
     "FoundMessage",
-    "Held",
+    "HasTag",
     "IdleFor",
-    "InTier",
     "Injection",
     "InvalidInput",
     "InvalidScopePromotion",
     "JsonStore",
-    "Leaving",
     "LegalHold",
+    "LegalHoldActive",
     "MarkdownStore",
     "Memory",
     "MemoryConfig",
@@ -285,27 +283,26 @@ __all__ = [
     "NamedStore",
     "NotFound",
     "NotOpen",
-    "OfScopeKind",
-    "OfTenant",
-    "OfType",
     "OlderThan",
     "Only",
     "PartialWrite",
-    "PartsFailed",
     "Policy",
     "PromotionRule",
     "Provenance",
     "Provider",
+    "ProviderFailure",
     "Quota",
     "QuotaExceeded",
-    "ReadAtLeast",
+    "RecordFacts",
     "Recording",
-    "Refused",
+    "RejectedByGate",
+    "Resolution",
     "RetentionRule",
     "RolledBack",
     "Scope",
+    "ScopeExceeds",
     "ScopeKind",
-    "ScopeOver",
+    "ScopeKindIs",
     "ScopedMemory",
     "ScratchpadFull",
     "SearchResult",
@@ -314,20 +311,23 @@ __all__ = [
     "Session",
     "SessionOwnerMismatch",
     "SlidingWindowProvider",
+    "StoreAddFailure",
     "StoreEntry",
     "StoreError",
     "StoreFull",
     "StoreTimeout",
     "StoreUnavailable",
     "SummarizingProvider",
-    "Tagged",
-    "Threshold",
+    "TenantIs",
+    "TierIs",
+    "TokenThreshold",
+    "TooMuchContention",
     "Tool",
     "ToolCall",
     "TurnThreshold",
+    "TypeIs",
     "Unsupported",
-    "Verdict",
-    "Written",
+    "WriteReport",
     "WrongEventLoop",
     "__version__",
 ]

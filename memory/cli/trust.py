@@ -13,7 +13,7 @@ from memory.cli.command import Cli, command
 from memory.cli.options import moment
 
 if TYPE_CHECKING:
-    from memory.domain.distrust import Distrust
+    from memory.domain.distrust import BlockedSource
     from memory.domain.rolled_back import RolledBack
 
 SourceOption = Annotated[
@@ -118,7 +118,7 @@ async def rollback(
     cli.emit({**report.to_dict(), "counts": report.counts}, lambda out: _show_report(out, report))
 
 
-def _show(out: Any, found: Sequence[Distrust], nothing: str = "Nothing is distrusted.") -> None:
+def _show(out: Any, found: Sequence[BlockedSource], nothing: str = "Nothing is distrusted.") -> None:
     from memory.cli import show
 
     if not found:

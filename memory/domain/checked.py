@@ -15,7 +15,7 @@ Action: TypeAlias = Literal["keep", "supersede", "merge"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Resolution:
     """What becomes of entries that are near one that is being written.
 
     `keep`: both stand. `supersede`: the new one takes the place of those of `ids`, of

@@ -15,7 +15,7 @@ LATER_WRITES: tuple[LaterWrites, ...] = get_args(LaterWrites)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Distrust(Shown):
+class BlockedSource(Shown):
     """What is distrusted: `origin` says the source, the agent or the run
     (`"source:web:example.com"`).
 

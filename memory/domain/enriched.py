@@ -84,7 +84,7 @@ class Enrichment(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Written(Shown):
+class WriteReport(Shown):
     """An entry that was remembered, as it stands with what was done for it, and what
     that was (D109); None of what was not asked for.
     """

@@ -145,7 +145,7 @@ class PartialWrite(Conflict):
         self.conflicts = dict(conflicts)
 
 
-class Held(MemoryTiersError):
+class LegalHoldActive(MemoryTiersError):
     """What was to be deleted, or overwritten so that its text is lost, is under legal
     hold and stays as it is. `holds` has each.
     """
@@ -161,7 +161,7 @@ class Held(MemoryTiersError):
         self.holds = holds
 
 
-class Refused(MemoryTiersError):
+class RejectedByGate(MemoryTiersError):
     """What was to be written was refused, by the write gate or for coming of what is
     distrusted. Nothing of the call was stored. `reason` says why; `position` is that of
     the first such draft in the call.
@@ -224,7 +224,7 @@ class ScratchpadFull(MemoryTiersError):
         self.asked = asked
 
 
-class Contended(MemoryTiersError):
+class TooMuchContention(MemoryTiersError):
     """Others changed the same entry all the time that there was for this change, which
     was not made. No store is at fault; try again later.
     """
@@ -265,7 +265,7 @@ class CompactionError(MemoryTiersError):
         self.source_entry_ids = tuple(source_entry_ids)
 
 
-class PartsFailed(MemoryTiersError):
+class ProviderFailure(MemoryTiersError):
     """Parts of a composite provider failed; every other one did what it was asked
     (C51). `failed` has what each said, by its name.
     """
@@ -278,7 +278,7 @@ class PartsFailed(MemoryTiersError):
         self.failed = dict(failed)
 
 
-class AddFailed(MemoryTiersError):
+class StoreAddFailure(MemoryTiersError):
     """Of what was to be kept in several stores something was not; all else is (E30,
     E38). `stores` names those that failed, and `causes` has what each raised, in the
     same order.

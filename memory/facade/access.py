@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from memory.domain import door
-from memory.domain.enriched import PASSES, Enrichment, ManuallySuperseded, Pass, Written
+from memory.domain.enriched import PASSES, Enrichment, ManuallySuperseded, Pass, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, PartialWrite, StoreError
 from memory.domain.scope import Scope, ScopeKind
@@ -136,7 +136,7 @@ class Access:
         options: WriteOptions,
         wait: timedelta | float | str | None,
         within: Scope | None = None,
-    ) -> Written:
+    ) -> WriteReport:
         """Remember one thing, and tell what was done for it within so long."""
         patience = self.config.durations.deadline if wait is None else length("wait", wait)
         entry, superseded, gave_way = await self._written(*divided(scope, content, options), within)
@@ -146,13 +146,13 @@ class Access:
         try:
             record, enriched = await enriching.told(self.tenant, entry.id)
         except NotFound:  # deleted since
-            return Written(entry, manual)
+            return WriteReport(entry, manual)
         except StoreError as error:
             log.warning("entry %s is written; what was done for it cannot be told: %s", entry.id, error)
-            return Written(entry, manual)
+            return WriteReport(entry, manual)
         if entry.version == record.previous and enriched != Enrichment():
             entry = entry_of(record)
-        return Written(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)
+        return WriteReport(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)
 
     async def write_many(
         self, given: Iterable[EntryDraft | Mapping[str, Any]], how: HowWritten

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.domain import door
-from memory.domain.distrust import Distrust, LaterWrites
+from memory.domain.distrust import BlockedSource, LaterWrites
 from memory.domain.entry import EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.rolled_back import RolledBack
@@ -83,7 +83,7 @@ class Admin:
         compacted or forked meanwhile of such; what is written, or created, since then
         stands. It looks again until nothing of before is found. Where a store fails the
         others are erased and the call fails; a sweep does the rest, and the call can be
-        repeated. Raises `Held` where something is under legal hold: that stays, and is
+        repeated. Raises `LegalHoldActive` where something is under legal hold: that stays, and is
         not erased when the hold is released. Legal holds and what is distrusted stay.
 
         With `dry_run` nothing is erased: the answer counts the scopes and records that
@@ -103,7 +103,7 @@ class Admin:
         runs are not counted.
 
         Where a store fails the call does, and a sweep does what is left of it. What
-        others say of the user stays, and so do entries of other scopes. Raises `Held`
+        others say of the user stays, and so do entries of other scopes. Raises `LegalHoldActive`
         where the user is under legal hold, and nothing is erased; what is held
         otherwise stays, and `held` of the answer says so.
 
@@ -131,11 +131,11 @@ class Admin:
         them), an entry, or all of the tenant; see `LegalHold`.
 
         It stands in the archive, for every process, until `release_hold`: what is under
-        it is deleted by nothing and nobody. Deletions and erasures raise `Held`, sweeps
+        it is deleted by nothing and nobody. Deletions and erasures raise `LegalHoldActive`, sweeps
         leave it and count it. Entries may be edited, since they keep their versions,
         and move onward. What keeps no earlier version is not overwritten: an edit of a
         message, of a session's title, metadata or system message, of what a task says
-        (title, result, metadata) or of a run's metadata raises `Held`, and so does a
+        (title, result, metadata) or of a run's metadata raises `LegalHoldActive`, and so does a
         file put over another. New messages, tasks and runs, a message that is being
         streamed, and the status of tasks and runs are written as ever. The same name
         may be placed over several things. Placing it again changes nothing. What a
@@ -174,14 +174,14 @@ class Admin:
         later_writes: LaterWrites = "refused",
         reason: str,
         distrusted_by: str | None = None,
-    ) -> list[Distrust]:
+    ) -> list[BlockedSource]:
         """Let nothing be found any more that a source, an agent or a run wrote, of each
         that is named, and nothing that was made of it, on any tier: not by a search,
         `retrieve` or `get`, nor by what is recalled into a window or shown to a model.
         With `since`, of what was written or changed from then on.
 
         It holds at once in this memory, and in every process after two seconds at most,
-        until `trust`. What they write later is refused (`Refused`), or `"kept_back"`:
+        until `trust`. What they write later is refused (`RejectedByGate`), or `"kept_back"`:
         stored and not found; where it changes other entries or takes their place it is
         refused all the same. Nothing is changed or deleted: `roll_back` does that.
         `entries.all`, `entries.history` and exports go on showing it. Distrusting again
@@ -198,7 +198,7 @@ class Admin:
 
     async def trust(
         self, *, source: str | None = None, agent: str | None = None, run: str | None = None
-    ) -> list[Distrust]:
+    ) -> list[BlockedSource]:
         """Trust again what is named; what was distrusted of it. What was kept back is
         found again.
         """
@@ -206,7 +206,7 @@ class Admin:
             self._access.tenant, distrusting.origins_of(source, agent, run)
         )
 
-    async def distrusted(self) -> list[Distrust]:
+    async def distrusted(self) -> list[BlockedSource]:
         """What the tenant distrusts, oldest first."""
         return await self._access.engine.trust.distrusts.all(self._access.tenant)
 

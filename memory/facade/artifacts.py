@@ -49,7 +49,7 @@ class Artifacts:
         A path is relative, its parts divided by `/`, at most 1,024 bytes, without empty
         parts, `.`, `..`, backslash and NUL. The id is new where nothing stood there,
         and stays where something did. Raises `NotFound` where there is no such session,
-        `Held` where what stood there is under legal hold, `InvalidInput` beyond
+        `LegalHoldActive` where what stood there is under legal hold, `InvalidInput` beyond
         `artifacts.max_bytes` (1 GiB), and `QuotaExceeded` beyond a quota of
         `artifact_bytes`, for which what is replaced counts until it is gone.
         """
@@ -108,7 +108,7 @@ class Artifacts:
         )
 
     async def delete(self, artifact: Which) -> bool:
-        """Delete an artifact: true once, then false. Raises `Held` where its session is
+        """Delete an artifact: true once, then false. Raises `LegalHoldActive` where its session is
         under legal hold.
         """
         found = await self._find(artifact)

@@ -29,8 +29,8 @@ from typing import (
 from memory.commands.run import Result
 from memory.domain.artifact import Artifact, ArtifactPage
 from memory.domain.checked import Checked
-from memory.domain.distrust import Distrust, LaterWrites
-from memory.domain.enriched import Enrichment, Written
+from memory.domain.distrust import BlockedSource, LaterWrites
+from memory.domain.enriched import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
@@ -115,7 +115,7 @@ from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.orchestrator.scratchpads import Scratchpad
 from memory.orchestrator.setbacks import SetBack
 from memory.policies.asked import Scalar
-from memory.policies.compacting import CompactingSettings
+from memory.policies.compacting import CompactionSettings
 from memory.policies.onward import Onward
 from memory.policies.promotion import Policy
 from memory.policies.thresholds import WindowPolicy
@@ -221,7 +221,7 @@ class BlockingMemory:
         scope: Scope | str,
         wait: timedelta | float | str | None = ...,
         **options: Unpack[WriteOptions],
-    ) -> Written: ...
+    ) -> WriteReport: ...
     def enrichment(self, entry_id: str) -> Enrichment: ...
     def write_many(
         self,
@@ -378,7 +378,7 @@ class BlockingScopedMemory:
         *,
         wait: timedelta | float | str | None = ...,
         **options: Unpack[WriteOptions],
-    ) -> Written: ...
+    ) -> WriteReport: ...
     def retrieve(
         self,
         *,
@@ -556,7 +556,7 @@ class BlockingSession:
     ) -> Compaction: ...
     def compact_if_needed(
         self,
-        policy: WindowPolicy | CompactingSettings,
+        policy: WindowPolicy | CompactionSettings,
         summarise: Summarise = ...,
         *,
         tools: Sequence[Mapping[str, Any]] = ...,
@@ -724,11 +724,11 @@ class BlockingAdmin:
         later_writes: LaterWrites = ...,
         reason: str,
         distrusted_by: str | None = ...,
-    ) -> list[Distrust]: ...
+    ) -> list[BlockedSource]: ...
     def trust(
         self, *, source: str | None = ..., agent: str | None = ..., run: str | None = ...
-    ) -> list[Distrust]: ...
-    def distrusted(self) -> list[Distrust]: ...
+    ) -> list[BlockedSource]: ...
+    def distrusted(self) -> list[BlockedSource]: ...
     def roll_back(
         self,
         *,

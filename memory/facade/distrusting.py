@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory.domain import door
-from memory.domain.distrust import LATER_WRITES, Distrust, LaterWrites
+from memory.domain.distrust import LATER_WRITES, BlockedSource, LaterWrites
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import Provenance, named_in
 from memory.facade.access import Access
@@ -30,12 +30,12 @@ async def distrust(
     later_writes: LaterWrites,
     reason: str,
     distrusted_by: str | None,
-) -> list[Distrust]:
+) -> list[BlockedSource]:
     """Distrust each of these."""
     door.one_of("later_writes", later_writes, LATER_WRITES)
     door.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
     by = None if distrusted_by is None else door.identifier("distrusted_by", distrusted_by)
     at, now = moment("since", since), access.engine.placement.now()
     return await access.engine.trust.distrusts.place(
-        access.tenant, [Distrust(one, at, later_writes, reason, by, now) for one in origins]
+        access.tenant, [BlockedSource(one, at, later_writes, reason, by, now) for one in origins]
     )

@@ -49,7 +49,7 @@ async def erase_scope(engine: Engine, tenant: str, scope: Scope, *, dry_run: boo
 
 
 async def would_erase_scope(engine: Engine, tenant: str, scope: Scope) -> ErasedScope:
-    """How many entries `admin.erase` would erase. Raises `Held` where it would."""
+    """How many entries `admin.erase` would erase. Raises `LegalHoldActive` where it would."""
     partition = Partition(tenant, scope.text)
     await engine.erasure.holds.refuse_partition(partition)
     entries = 0
@@ -59,7 +59,7 @@ async def would_erase_scope(engine: Engine, tenant: str, scope: Scope) -> Erased
 
 
 async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser:
-    """How much `admin.erase_user` would erase. Raises `Held` where it would."""
+    """How much `admin.erase_user` would erase. Raises `LegalHoldActive` where it would."""
     await engine.erasure.holds.refuse_user(tenant, user)
     sessions = await _sessions_of(engine, tenant, user)
     own, messages = set(sessions), 0

@@ -42,7 +42,7 @@ from memory.domain.errors import (
     InvalidInput,
     PartialWrite,
     QuotaExceeded,
-    Refused,
+    RejectedByGate,
     SessionOwnerMismatch,
 )
 from memory.domain.ids import is_id, keyed_id
@@ -601,7 +601,7 @@ class Import:
                     self._line, self._within = messages[position].line, self._within + len(part.written)
                     raise self._conflict(self._line, conflict, f"; {self._written_so_far()}") from conflict
             return part.written
-        except Refused as refusal:
+        except RejectedByGate as refusal:
             if len(messages) > 1:  # one by one, so that it is refused alone
                 written: dict[int, Entry] = {}
                 for position, message in enumerate(messages):

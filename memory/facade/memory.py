@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from memory.domain import door
-from memory.domain.enriched import Enrichment, Written
+from memory.domain.enriched import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
 from memory.domain.scope import Scope
@@ -127,10 +127,10 @@ class Memory(AsyncContext):
     `TokenCounter`, or any function from a text to its tokens. `onward` makes entries of
     messages that leave the window of a session, by a compaction, by what `replace` or a
     provider drops, or by its end; not of what is excluded, cleared, rolled back or
-    erased. It gets a `Leaving`, may be async, and returns texts, drafts or arguments of
+    erased. It gets a `ExitedMessages`, may be async, and returns texts, drafts or arguments of
     `write`, which go to the session's user unless they name a scope. It is called by
     the session's end and by maintenance, never while a message is appended, and again
-    where it failed. Of one `Leaving` the entries of one answer are made, each once, as
+    where it failed. Of one `ExitedMessages` the entries of one answer are made, each once, as
     soon as quotas have room for all of them. With `"elsewhere"` what leaves is kept for
     another process that has the function; without `onward` nothing is. `advisor` is a
     language model for searches that ask for advice (`search(expand=…, rerank=…)`) and
@@ -144,7 +144,7 @@ class Memory(AsyncContext):
     written, a draft and its `Provenance`, and answers True, a reason for refusing it,
     or changes of it; `recall_gate` of every `Entry` that is to be shown, and answers
     whether it may be. They may be async, or block; what they do not answer within
-    `durations.deadline`, or fail over, is not written (`Refused`), and not shown
+    `durations.deadline`, or fail over, is not written (`RejectedByGate`), and not shown
     (`withheld` of what is found). A scope may be given as `Scope` or as its text, such
     as `"user:ada"`. Open it with `async with`, or with `open` and `close`. What is
     asked less often stands under a noun: `memory.entries`, `memory.relations`,
@@ -424,7 +424,7 @@ class Memory(AsyncContext):
         (D107, D111). With `check=True` active entries of the scope and type are looked
         for that may say the same or contradict it, near in words and in meaning. What
         is found is offered to `decide(draft, entries)`, which answers `"keep"`,
-        `"supersede"` or a `Verdict` ("merge" has a content, `ids` name some of them).
+        `"supersede"` or a `Resolution` ("merge" has a content, `ids` name some of them).
         Unless it says otherwise, and where it fails, takes longer than
         `durations.advice` or answers nonsense, all of them stand. `entry.checked` says
         what was found and done. Only what was shown gives way, at the version shown;
@@ -497,7 +497,7 @@ class Memory(AsyncContext):
         scope: Scope | str,
         wait: timedelta | float | str | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Written:
+    ) -> WriteReport:
         """Remember one thing as `write` does, with its arguments, and tell what was
         done for it (D109).
 
@@ -563,7 +563,7 @@ class Memory(AsyncContext):
         of; whom they take the place of stays among its origins.
 
         The version before it is kept (see `entries.history`). Raises `NotFound` for
-        what is unknown, expired or retired, and `Contended` where others were changing
+        what is unknown, expired or retired, and `TooMuchContention` where others were changing
         it for all of `durations.deadline`. `consistency` is that of `write`.
         """
         given = {

@@ -15,7 +15,7 @@ from typing import cast
 from memory.commands import reach as asked_by
 from memory.domain import door
 from memory.domain.artifact import Artifact
-from memory.domain.enriched import Written
+from memory.domain.enriched import WriteReport
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, StoreError
 from memory.domain.scope import Scope
@@ -271,7 +271,7 @@ class MemoryReach:
         asks = wanted and not options["supersedes"] and engine.enriching.owed(["auto_supersede"])
         return [f"nobody was asked what it takes the place of: {self.scope.text} is not read"] if asks else []
 
-    async def _told(self, written: Written) -> list[str]:
+    async def _told(self, written: WriteReport) -> list[str]:
         """What was done for an entry that was added (D109)."""
         lines = []
         if written.auto_tag is not None:

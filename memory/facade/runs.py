@@ -51,7 +51,7 @@ class Runs:
 
         `status` is queued, running, cancelling, cancelled, completed or failed, `mode`
         foreground or background (B58). `messages` are counted and never stored;
-        `message_count`, where it is given, is taken instead (B57). Raises `Held` where
+        `message_count`, where it is given, is taken instead (B57). Raises `LegalHoldActive` where
         the session is under legal hold and metadata of the run would be lost.
         """
         count = len(door.sequence("messages", messages)) if message_count is None else message_count
@@ -98,7 +98,7 @@ class Runs:
 
     async def delete(self, run_id: str) -> bool:
         """Delete the run; its child stays. False where there was none, which is no
-        error (B60). Raises `Held` where the session is under a legal hold.
+        error (B60). Raises `LegalHoldActive` where the session is under a legal hold.
         """
         checked = door.identifier("run_id", run_id)
         conversations = self._access.engine.conversations

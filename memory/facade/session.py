@@ -30,10 +30,10 @@ from memory.orchestrator.conversations.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.promotion import PromotionReport
-from memory.policies.compacting import CompactingSettings, summary_of
+from memory.policies.compacting import CompactionSettings, summary_of
 from memory.policies.reading import ContextAsked
 from memory.policies.thresholds import MessageThreshold, TurnThreshold, WindowPolicy
-from memory.policies.window import Threshold
+from memory.policies.window import TokenThreshold
 
 MOST_AT_ONCE = 500
 """Messages of one append."""
@@ -116,7 +116,7 @@ class Session:
         where the store is `atomic`); else it is said twice.
 
         Under legal hold a message is replaced only by one that says all that it said,
-        and more, as a streamed one does: else `Held` is raised.
+        and more, as a streamed one does: else `LegalHoldActive` is raised.
 
         With `in_history=False` a message is in the window only (B24). Appended again
         without that, it enters the history: it keeps its place and gets the next
@@ -144,7 +144,7 @@ class Session:
 
         A whole message (`**message.model_dump()`) does too: what of it cannot be
         changed, its id and its role among it, stays as it is stored. No earlier version
-        is kept, so it raises `Held` where the session is under legal hold.
+        is kept, so it raises `LegalHoldActive` where the session is under legal hold.
         """
         checked, changed = door.identifier("message_id", message_id), changes_of(changes)
         async with self._in_call_order([checked]):
@@ -454,7 +454,7 @@ class Session:
 
     async def compact_if_needed(
         self,
-        policy: WindowPolicy | CompactingSettings,
+        policy: WindowPolicy | CompactionSettings,
         summarise: Summarise = summary_of,
         *,
         tools: Sequence[Mapping[str, Any]] = (),
@@ -462,11 +462,11 @@ class Session:
         """Compact the window before a model is asked, if the policy says so.
 
         Appending never compacts (B43, B44). A policy counts tokens with those of the
-        `tools` (`Threshold(max_tokens)`), messages (`MessageThreshold(most)`) or turns
+        `tools` (`TokenThreshold(max_tokens)`), messages (`MessageThreshold(most)`) or turns
         (`TurnThreshold(most)`). The last user message stays (B46); by messages and
         turns, all that follows it stays too.
 
-        With `CompactingSettings`, duplicates go first, then the least important
+        With `CompactionSettings`, duplicates go first, then the least important
         messages; then the older part becomes a summary (A121). Messages that go without
         a summary leave the window with that step as the reason, and move to the next
         tier too.
@@ -484,10 +484,10 @@ class Session:
             CompactionError: The summary says nothing or asks for a tool, or `summarise` failed.
                 Nothing has changed.
         """
-        if not isinstance(policy, Threshold | MessageThreshold | TurnThreshold | CompactingSettings):
+        if not isinstance(policy, TokenThreshold | MessageThreshold | TurnThreshold | CompactionSettings):
             raise InvalidInput(
                 "policy",
-                f"must be a Threshold, MessageThreshold, TurnThreshold or CompactingSettings, not {type(policy).__name__}",
+                f"must be a TokenThreshold, MessageThreshold, TurnThreshold or CompactionSettings, not {type(policy).__name__}",
             )
         return await (await self._conversation()).compact_if_needed(
             policy, function("summarise", summarise), tools=_schemas(tools)

@@ -115,7 +115,7 @@ class Sessions:
         given stays, and None clears title and expiry.
 
         `system` is the text of its system message. Raises `NotFound` where there is no
-        such session, or it was created without one, and `Held` where a system message,
+        such session, or it was created without one, and `LegalHoldActive` where a system message,
         a title or metadata would be lost that is under legal hold.
         """
         prompt = None if system is _UNSET else door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES)

@@ -50,7 +50,7 @@ class Tasks:
 
         `status` is pending, in_progress, completed, failed or cancelled (B55);
         `parent_id` names the task that it is a part of, which need not exist. Raises
-        `Conflict` where another session of the tenant has a task of this id, and `Held`
+        `Conflict` where another session of the tenant has a task of this id, and `LegalHoldActive`
         where the session is under legal hold and a title, a result or metadata of the
         task would be overwritten or left out.
         """
@@ -98,7 +98,7 @@ class Tasks:
 
     async def delete(self, task_id: str) -> bool:
         """Delete the task and let its id go free; its parts stay. False where there was
-        none, which is no error (B56). Raises `Held` where the session is under legal
+        none, which is no error (B56). Raises `LegalHoldActive` where the session is under legal
         hold.
         """
         checked = door.identifier("task_id", task_id)
@@ -113,7 +113,7 @@ class Tasks:
         They are saved one after the other, and then those deleted that the session had
         and that are not among them: a call that failed can be repeated, and a task that
         another process saves meanwhile stays. No tasks delete all. At most 500. Raises
-        `Held` before anything is saved where one would have to go, or would lose what
+        `LegalHoldActive` before anything is saved where one would have to go, or would lose what
         it says, and the session is under legal hold.
         """
         given = door.sequence("tasks", tasks, at_most=MOST_TASKS)

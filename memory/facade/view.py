@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, Unpack, overload
 
-from memory.domain.enriched import Written
+from memory.domain.enriched import WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedScope
@@ -108,7 +108,7 @@ class ScopedMemory:
         *,
         wait: timedelta | float | str | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Written:
+    ) -> WriteReport:
         """Remember one thing, and tell what was done for it; see `Memory.remember`.
         What it supersedes is of this scope, too.
         """

@@ -107,7 +107,7 @@ class Births:
         batches are kept; keyed drafts can be written again.
 
         Raises `PartialWrite` once all is done where some keyed drafts were in conflict,
-        `QuotaExceeded` or `Refused` before anything is stored. `revive` lets a key
+        `QuotaExceeded` or `RejectedByGate` before anything is stored. `revive` lets a key
         whose entry was deleted begin a new life. `consistency`: that of the settings
         unless told. `let_in`: that they were. `steps`: what each that is born owes
         besides.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from memory.domain import door
-from memory.domain.checked import Action, Checked, Verdict
+from memory.domain.checked import Action, Checked, Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import all_in
@@ -33,7 +33,7 @@ from memory.ports.record import Key, Owed, Record
 
 log = logging.getLogger(__name__)
 
-Decide: TypeAlias = Callable[[EntryDraft, list[Entry]], Verdict | Action | Awaitable[Verdict | Action]]
+Decide: TypeAlias = Callable[[EntryDraft, list[Entry]], Resolution | Action | Awaitable[Resolution | Action]]
 """As a caller gives it: gets what is to be written and copies of what is near it, the
 nearest first; may be async, else it runs in a thread.
 """
@@ -49,7 +49,7 @@ class _Decided:
     """What is to be done about what was shown."""
 
     draft: EntryDraft
-    verdict: Verdict
+    verdict: Resolution
     ids: Sequence[str] = ()
     note: str | None = None
 
@@ -147,30 +147,30 @@ class Checking:
 
     async def _decided(self, draft: EntryDraft, shown: Sequence[Entry], decide: Decider | None) -> _Decided:
         if not shown:
-            return _Decided(draft, Verdict())
+            return _Decided(draft, Resolution())
         if decide is None:
-            return _Decided(draft, Verdict(), note=NOBODY)
+            return _Decided(draft, Resolution(), note=NOBODY)
         try:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 said = await decide(draft, [one.model_copy(deep=True) for one in shown])
         except Exception as error:  # noqa: BLE001 - it is somebody else's, and no write fails for it
             why = "it was late" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             log.warning("nobody decided about what is near an entry: %s", why)
-            return _Decided(draft, Verdict(), note=f"the decision failed ({why}): all of them stand")
+            return _Decided(draft, Resolution(), note=f"the decision failed ({why}): all of them stand")
         try:
             return _understood(draft, {one.id: one for one in shown}, said)
         except (InvalidInput, TypeError) as error:
             log.warning("what was decided about what is near an entry cannot be done: %s", error)
             return _Decided(
-                draft, Verdict(), note=f"the decision cannot be done ({error}): all of them stand"
+                draft, Resolution(), note=f"the decision cannot be done ({error}): all of them stand"
             )
 
 
 def _understood(draft: EntryDraft, shown: Mapping[str, Entry], said: object) -> _Decided:
     """What was decided. Raises `InvalidInput` for what cannot be done."""
-    verdict: Any = Verdict(said) if isinstance(said, str) else said  # type: ignore[arg-type]
-    if not isinstance(verdict, Verdict) or verdict.action not in ("keep", "supersede", "merge"):
-        raise InvalidInput("decide", "must answer a Verdict, 'keep' or 'supersede'")
+    verdict: Any = Resolution(said) if isinstance(said, str) else said  # type: ignore[arg-type]
+    if not isinstance(verdict, Resolution) or verdict.action not in ("keep", "supersede", "merge"):
+        raise InvalidInput("decide", "must answer a Resolution, 'keep' or 'supersede'")
     if verdict.action == "keep":
         return _Decided(draft, verdict)
     ids = list(shown) if verdict.ids is None else list(dict.fromkeys(door.sequence("ids", verdict.ids)))

@@ -312,7 +312,7 @@ class Derivation:
 
         Where it was made before and `check` has nothing against it, what was made is
         the answer. Sources go only for a copy that can be read, and not where one of
-        them is under legal hold: then `Held` is raised.
+        them is under legal hold: then `LegalHoldActive` is raised.
         """
         await self._erasure.holds.refuse(to_delete)
         less = sum(source.scope == record.scope for source in to_delete)

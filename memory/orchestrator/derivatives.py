@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from memory.domain.enriched import NOTES
-from memory.domain.errors import Held, NotFound, StoreUnavailable
+from memory.domain.errors import LegalHoldActive, NotFound, StoreUnavailable
 from memory.domain.session import DeletedEntry
 from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.collections import DERIVED_FROM, ENTRIES
@@ -205,7 +205,7 @@ class Derivatives:
         """Delete a derived entry; false if it stays, since it is under legal hold."""
         try:
             await self._erasure.delete(ENTRIES, key, unmake=mode)
-        except Held as error:
+        except LegalHoldActive as error:
             log.info("%s stays: %s", key.id, error)
             return False
         return True

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from memory.domain import ids
-from memory.domain.distrust import Distrust
+from memory.domain.distrust import BlockedSource
 from memory.domain.errors import CorruptRecord, InvalidInput, StoreError
 from memory.domain.provenance import ORIGIN_KINDS, parts_of
 from memory.domain.time import micros, moment
@@ -46,7 +46,7 @@ class Known:
     """What a process knows of a tenant: as it stood when it was read."""
 
     read: datetime
-    distrusts: tuple[Distrust, ...]
+    distrusts: tuple[BlockedSource, ...]
 
     @property
     def lets_through(self) -> Filter | None:
@@ -54,7 +54,7 @@ class Known:
         return Not(Or(tuple(map(written_by, self.distrusts)))) if self.distrusts else None
 
 
-def written_by(distrust: Distrust) -> Filter:
+def written_by(distrust: BlockedSource) -> Filter:
     """The entries that are of its origin, or were made of such."""
     return of_origin(distrust.origin, since=distrust.since)
 
@@ -74,7 +74,7 @@ class Distrusts:
 
     # -- said --------------------------------------------------------------------------
 
-    async def place(self, tenant: str, distrusts: Sequence[Distrust]) -> list[Distrust]:
+    async def place(self, tenant: str, distrusts: Sequence[BlockedSource]) -> list[BlockedSource]:
         """Distrust these from now on; one that is distrusted already is so as is said
         now. Raises `InvalidInput` where they are too many.
         """
@@ -92,9 +92,9 @@ class Distrusts:
         await self._change(tenant, with_them)
         return list(distrusts)
 
-    async def lift(self, tenant: str, origins: Sequence[str]) -> list[Distrust]:
+    async def lift(self, tenant: str, origins: Sequence[str]) -> list[BlockedSource]:
         """Trust these again; what of them was distrusted."""
-        lifted: list[Distrust] = []
+        lifted: list[BlockedSource] = []
 
         def without(said: Said) -> Said:
             lifted[:] = [_distrust(origin, said[origin]) for origin in origins if origin in said]
@@ -103,7 +103,7 @@ class Distrusts:
         await self._change(tenant, without)
         return lifted
 
-    async def all(self, tenant: str) -> list[Distrust]:
+    async def all(self, tenant: str) -> list[BlockedSource]:
         """Every distrust of a tenant, oldest first, as the archive has it now."""
         return list((await self._read(tenant))[1].distrusts)
 
@@ -190,7 +190,7 @@ def _key(tenant: str) -> Key:
     return Key(tenant, ids.derived_id(tenant, DISTRUSTS_SCOPE, "all"))
 
 
-def _distrusts(record: Record) -> tuple[Distrust, ...]:
+def _distrusts(record: Record) -> tuple[BlockedSource, ...]:
     by_origin: Mapping[str, Said] = record.body["by_origin"]
     return tuple(
         sorted(
@@ -200,12 +200,12 @@ def _distrusts(record: Record) -> tuple[Distrust, ...]:
     )
 
 
-def _distrust(origin: str, how: Said) -> Distrust:
+def _distrust(origin: str, how: Said) -> BlockedSource:
     since = None if how["since"] is None else moment(how["since"])
-    return Distrust(origin, since, how["later_writes"], how["reason"], how["by"], moment(how["at"]))
+    return BlockedSource(origin, since, how["later_writes"], how["reason"], how["by"], moment(how["at"]))
 
 
-def _said(one: Distrust) -> dict[str, Any]:
+def _said(one: BlockedSource) -> dict[str, Any]:
     since = None if one.since is None else micros(one.since)
     return {
         "since": since,

@@ -408,7 +408,7 @@ class Engine:
         return located.record.scope
 
     async def delete(self, tenant: str, entry_id: str) -> DeletedEntry:
-        """Delete one entry; a false answer where there was none. Raises `Held` where it
+        """Delete one entry; a false answer where there was none. Raises `LegalHoldActive` where it
         is under legal hold.
         """
         if not is_id(entry_id):

@@ -28,7 +28,7 @@ from memory.domain import ids
 from memory.domain.door import MAX_LIMIT
 from memory.domain.enriched import NOTES, STILL_OWED, AdviceCost, AutoSupersede, AutoTag, Enrichment, Pass
 from memory.domain.entry import Entry
-from memory.domain.errors import MemoryTiersError, Refused, StoreError
+from memory.domain.errors import MemoryTiersError, RejectedByGate, StoreError
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.at_once import each_at_once
@@ -418,7 +418,7 @@ class Enriching:
                 if trust.asks_of(changes)
                 else changes
             )
-        except Refused:
+        except RejectedByGate:
             return None, [], policy.REFUSED_TAGS
         return changes["tags"], [tag for tag in changes["tags"] if tag not in given], None
 

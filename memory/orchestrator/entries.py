@@ -369,7 +369,7 @@ class Entries:
         self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None
     ) -> Record:
         """Read, change, and write on condition that nobody else did meanwhile; else
-        again, until the deadline: then `Contended`.
+        again, until the deadline: then `TooMuchContention`.
         """
         if not ids.is_id(entry_id):
             raise NotFound(entry_id)

@@ -20,12 +20,12 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from memory.domain.errors import (
-    Contended,
     CorruptRecord,
-    Held,
+    LegalHoldActive,
     MemoryTiersError,
     StoreError,
     StoreUnavailable,
+    TooMuchContention,
 )
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
@@ -82,7 +82,7 @@ Unmakes: TypeAlias = Literal["all", "automatic"]
 """What goes with a deleted entry: all that was made of it, or only what no caller asked
 for.
 """
-Came: TypeAlias = "bool | StoreError | Held"
+Came: TypeAlias = "bool | StoreError | LegalHoldActive"
 Erased: TypeAlias = "Counter[tuple[str, str]]"
 """How many records had their home there, by the names of collection and store."""
 
@@ -130,14 +130,14 @@ class Erasure:
         `unmake` says what goes with it of what was made of it. `drops` names steps that
         it owes and that are not to be done.
 
-        Raises `Contended` where others were faster until the deadline, `Held` where it
+        Raises `TooMuchContention` where others were faster until the deadline, `LegalHoldActive` where it
         is under legal hold and `held` does not say otherwise.
         """
         try:
             return await self._delete(
                 collection, key, at, despite_holds=held == "deleted", unmake=unmake, drops=drops
             )
-        except Held as error:
+        except LegalHoldActive as error:
             if held == "refused":
                 raise
             log.info("%s stays: %s", key.id, error)
@@ -387,7 +387,7 @@ class Erasure:
 
         With `older_than` only those of lower generations: what was born since that was
         raised stays. With `before` only what is older than this version: the rest gets
-        the generation and lives on. Raises `Held` where the partition, or an entry in
+        the generation and lives on. Raises `LegalHoldActive` where the partition, or an entry in
         it, is under legal hold. An erasure that had begun before is carried out. What
         is not `holdable`, since nobody was ever told of it, goes in any case.
         """
@@ -480,7 +480,7 @@ class Erasure:
         for lets_go in self.first:
             try:
                 await lets_go(partition, operation.created_at)
-            except (StoreError, Contended) as error:
+            except (StoreError, TooMuchContention) as error:
                 failures.append(error)
         for store in self._stores() if before is not None else ():
             try:

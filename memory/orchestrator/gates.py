@@ -16,7 +16,7 @@ from threading import Event
 from typing import Any, TypeAlias, TypeVar
 
 from memory.domain.entry import Entry, EntryDraft, check_patch
-from memory.domain.errors import InvalidInput, Refused
+from memory.domain.errors import InvalidInput, RejectedByGate
 from memory.domain.provenance import ORIGIN_KINDS, Provenance
 from memory.orchestrator.calling import is_async
 from memory.orchestrator.placement import Placement
@@ -48,7 +48,7 @@ class Gates:
         self.recall = recall
 
     async def let_in(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """The drafts as they are to be written. Raises `Refused` for the first that is
+        """The drafts as they are to be written. Raises `RejectedByGate` for the first that is
         not.
         """
         if self.write is None:
@@ -60,7 +60,7 @@ class Gates:
         ]
 
     async def changes(self, drafts: Sequence[EntryDraft]) -> list[dict[str, Any]]:
-        """What the gate changes of each draft. Raises `Refused` for the first that it
+        """What the gate changes of each draft. Raises `RejectedByGate` for the first that it
         refuses.
         """
         if self.write is None:
@@ -144,7 +144,7 @@ def provenance_of(draft: EntryDraft) -> Provenance:
 
 
 def changes_of(answer: Any, position: int = 0) -> dict[str, Any]:
-    """What a write gate's answer changes. Raises `Refused` where it refuses, or is
+    """What a write gate's answer changes. Raises `RejectedByGate` where it refuses, or is
     none.
     """
     if answer is True:
@@ -153,16 +153,18 @@ def changes_of(answer: Any, position: int = 0) -> dict[str, Any]:
         try:
             changes = check_patch(dict(answer))
         except InvalidInput as error:
-            raise Refused(f"the write gate asks for what cannot be: {error}", position) from None
+            raise RejectedByGate(f"the write gate asks for what cannot be: {error}", position) from None
         if said := sorted(changes.keys() & _SAID):
-            raise Refused(f"the write gate cannot change where it comes from ({', '.join(said)})", position)
+            raise RejectedByGate(
+                f"the write gate cannot change where it comes from ({', '.join(said)})", position
+            )
         return changes
     if isinstance(answer, Exception):
-        raise Refused(
+        raise RejectedByGate(
             f"the write gate failed: {LATE if isinstance(answer, TimeoutError) else type(answer).__name__}",
             position,
         ) from answer
-    raise Refused(
+    raise RejectedByGate(
         answer if isinstance(answer, str) and answer.strip() else "the write gate refuses it", position
     )
 
@@ -173,4 +175,4 @@ def _changed(draft: Draft, changes: Mapping[str, Any], position: int) -> Draft:
     try:
         return type(draft)(**{**dict(draft), **changes})
     except InvalidInput as error:
-        raise Refused(f"the write gate asks for what cannot be: {error}", position) from None
+        raise RejectedByGate(f"the write gate asks for what cannot be: {error}", position) from None

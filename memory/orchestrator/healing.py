@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from memory.domain.errors import Contended, Held, StoreError
+from memory.domain.errors import LegalHoldActive, StoreError, TooMuchContention
 from memory.domain.shown import Shown
 from memory.domain.time import moment
 from memory.orchestrator.collections import SAID
@@ -177,7 +177,7 @@ class Healing:
     async def _level_one(self, partition: Partition, work: _Work) -> None:
         try:
             await self._erasure.holds.refuse_partition(partition)
-        except Held as error:
+        except LegalHoldActive as error:
             work.found.left.append(
                 f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and stays where it came back: {error}"
             )
@@ -534,7 +534,7 @@ class Healing:
                 if work.repair:
                     try:
                         await self._balances.recount(tenant, differs.version)
-                    except Contended as error:
+                    except TooMuchContention as error:
                         work.found.left.append(
                             f"the balance of tenant '{tenant}' is counted by others too: {error}; try again"
                         )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import CorruptRecord, Held
+from memory.domain.errors import CorruptRecord, LegalHoldActive
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import ScopeKind
 from memory.domain.time import micros, moment
@@ -141,11 +141,11 @@ class Holds:
     # -- asked -------------------------------------------------------------------------
 
     async def refuse(self, records: Sequence[Record]) -> None:
-        """Raise `Held` where one of these records is held."""
+        """Raise `LegalHoldActive` where one of these records is held."""
         for held in (await self.over(records)).values():
             raise held
 
-    async def over(self, records: Sequence[Record | Head]) -> dict[Key, Held]:
+    async def over(self, records: Sequence[Record | Head]) -> dict[Key, LegalHoldActive]:
         """Which of these are held, each with the error that says by what."""
         if not records:
             return {}
@@ -156,13 +156,13 @@ class Holds:
         }
         holds = await self._standing([key for keys in targets.values() for key in keys])
         return {
-            key: Held(*told)
+            key: LegalHoldActive(*told)
             for key, keys in targets.items()
             if (told := [hold for target in keys for hold in holds.get(target, ())])
         }
 
     async def refuse_partition(self, partition: Partition, *, whole: bool = True) -> None:
-        """Raise `Held` where a partition is held, or, where it is to go as a `whole`,
+        """Raise `LegalHoldActive` where a partition is held, or, where it is to go as a `whole`,
         an entry in it.
         """
         subjects = await self._subjects({partition})
@@ -175,26 +175,26 @@ class Holds:
                 for hold in _holds_of(record)
             ]
         if told:
-            raise Held(*told)
+            raise LegalHoldActive(*told)
 
     async def refuse_change(self, partition: Partition, user: str | None) -> None:
-        """Raise `Held` where a session of this user is held: its messages, tasks and
+        """Raise `LegalHoldActive` where a session of this user is held: its messages, tasks and
         runs keep no earlier versions, so none may be overwritten.
         """
         holds = await self._standing(_of_partition(partition, {} if user is None else {partition: user}))
         if told := [hold for found in holds.values() for hold in found]:
-            raise Held(*told)
+            raise LegalHoldActive(*told)
 
     async def refuse_user(self, tenant: str, user: str) -> None:
-        """Raise `Held` where what is remembered of a user is held."""
+        """Raise `LegalHoldActive` where what is remembered of a user is held."""
         await self.refuse_partition(Partition(tenant, f"{ScopeKind.USER}:{user}"), whole=False)
 
     async def refuse_unreadable(self, tenant: str) -> None:
-        """Raise `Held` where anything of the tenant is held: of a record that cannot be
+        """Raise `LegalHoldActive` where anything of the tenant is held: of a record that cannot be
         read nobody knows whether it is.
         """
         if told := await self.all(tenant):
-            raise Held(*told)
+            raise LegalHoldActive(*told)
 
     async def _subjects(self, partitions: Iterable[Partition]) -> Mapping[Partition, str]:
         """The users whom these partitions are about: of sessions as their records say."""

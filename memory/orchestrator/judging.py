@@ -16,7 +16,7 @@ from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.foreseen import Foreseen, Walk
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.ranks import OLDEST_FIRST, STANDING, Ranks
-from memory.policies.facts import Facts, Fields, Rank
+from memory.policies.facts import Fields, Rank, RecordFacts
 from memory.policies.promotion import CustomRule, Decision, Event, PromotionRule, Rule, copied, decide
 from memory.policies.routing import TIERS
 from memory.ports.collections import Collection
@@ -254,7 +254,7 @@ class Judging:
         self,
         asked: Sequence[Rule],
         entry: Entry,
-        facts: Facts,
+        facts: RecordFacts,
         now: datetime,
         decision: Decision,
         missed: Missed,
@@ -303,7 +303,7 @@ class Judging:
             ]
             yield page
 
-    async def facts(self, record: Record, store: Store) -> Facts:
+    async def facts(self, record: Record, store: Store) -> RecordFacts:
         """The facts of one record, with its rank where a rule asks for it."""
         measures = frozenset().union(*(rule.measures for rule in self.of_tier(record.tier)))
         ranks = Ranks(self._placement, self._counter, ENTRIES, store, measures)
@@ -315,7 +315,7 @@ def fields_of(collection: Collection) -> Fields:
     return {name: name for name in SYSTEM_FIELDS | {field.name for field in collection.fields}}
 
 
-def facts_of(row: Head | Record, rank: Rank | None = None) -> Facts:
+def facts_of(row: Head | Record, rank: Rank | None = None) -> RecordFacts:
     """What rules may look at of a record."""
     fields: Any = row.fields
     own: Any = (
@@ -323,7 +323,7 @@ def facts_of(row: Head | Record, rank: Rank | None = None) -> Facts:
         if isinstance(row, Record)
         else fields
     )
-    return Facts(
+    return RecordFacts(
         tier=row.tier,
         type=fields.get("type") or "",
         tags=tuple(fields.get("tags") or ()),

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from memory.domain.errors import Held, StoreError, StoreUnavailable
+from memory.domain.errors import LegalHoldActive, StoreError, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.allowance import UNLIMITED, Allowance, Enough
 from memory.orchestrator.collections import SESSIONS
@@ -509,7 +509,7 @@ class Maintenance:
             )
         ).values():
             report.expired += came is True
-            report.held += isinstance(came, Held)
+            report.held += isinstance(came, LegalHoldActive)
             if isinstance(came, StoreError):
                 _told(report, came)
 
@@ -533,7 +533,7 @@ class Maintenance:
                 await hold(0 if record.key in held else 1)
                 try:
                     await self._sessions.erase_expired(record)
-                except Held:
+                except LegalHoldActive:
                     report.held += 1
                 except (
                     StoreError

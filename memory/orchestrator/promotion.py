@@ -34,7 +34,7 @@ from memory.orchestrator.planned import Outlook, Planning
 from memory.orchestrator.quotas import Newcomer
 from memory.orchestrator.tiering import MOST_AT_ONCE, MoveResult, Tiering
 from memory.policies.conditions import first_moment
-from memory.policies.facts import Facts
+from memory.policies.facts import RecordFacts
 from memory.policies.promotion import USER, CustomRule, Decision, PromotionRule, Rule
 from memory.ports.collections import Collection
 from memory.ports.query import Head, within
@@ -400,7 +400,7 @@ def _stay(missed: Missed) -> list[str]:
     return [f"{key.id} stays: {problem}" for key, _, problem in missed.records]
 
 
-def _outlook(rule: Rule, entry: Entry, facts: Facts, now: datetime) -> Outlook:
+def _outlook(rule: Rule, entry: Entry, facts: RecordFacts, now: datetime) -> Outlook:
     copies = isinstance(rule, PromotionRule) and rule.copies
     to = (rule.to_scope or rule.target) if isinstance(rule, PromotionRule) else ""
     says = Outlook(rule.name, "copy" if copies else "move", rule.on, to, takes=False, when=None, because="")
@@ -417,7 +417,7 @@ def _outlook(rule: Rule, entry: Entry, facts: Facts, now: datetime) -> Outlook:
     return replace(says, takes=holds, when=when, because=because, depends=depends)
 
 
-def _asked_now(says: Outlook, policy: CustomRule, entry: Entry, facts: Facts, now: datetime) -> Outlook:
+def _asked_now(says: Outlook, policy: CustomRule, entry: Entry, facts: RecordFacts, now: datetime) -> Outlook:
     """What a policy says of an entry now: what it will say nobody knows."""
     says = replace(says, depends=("what the policy says when it is asked",))
     try:

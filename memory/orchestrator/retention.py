@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
-from memory.domain.errors import Held, NotFound, StoreError
+from memory.domain.errors import LegalHoldActive, NotFound, StoreError
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.time import micros, moment
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES, SESSIONS
@@ -34,7 +34,7 @@ from memory.orchestrator.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.orchestrator.rounds import Round
 from memory.orchestrator.steps import step
 from memory.policies.conditions import first_moment
-from memory.policies.facts import Facts
+from memory.policies.facts import RecordFacts
 from memory.policies.retention import Retained, RetentionRule, Then, What, retained, retained_version
 from memory.ports.collections import Collection
 from memory.ports.query import (
@@ -178,7 +178,7 @@ class Retention:
         else:
             came = await self._erasure.delete_at(ENTRIES, at, portion.store, away)
             report.deleted += sum(one is True for one in came.values())
-        report.held += sum(isinstance(one, Held) for one in came.values())
+        report.held += sum(isinstance(one, LegalHoldActive) for one in came.values())
         report.waiting += [str(one) for one in came.values() if isinstance(one, StoreError)]
 
     async def _with_session(self, one: Goes, report: RetentionReport) -> None:
@@ -195,7 +195,7 @@ class Retention:
             elif not await self._leaves(one.row.partition):
                 await self._erasure.erase(one.row.partition, older_than=(one.row.generation or 0) + 1)
                 report.deleted += 1
-        except Held:
+        except LegalHoldActive:
             report.held += 1
         except NotFound:
             pass  # deleted meanwhile
@@ -413,7 +413,7 @@ class Retention:
         }
         if fields["touched_at"] >= now:
             return None  # by this sweep, which has ended it: the next one asks what then becomes of it
-        facts = Facts(
+        facts = RecordFacts(
             row.tier,
             "",
             tuple(fields.get("tags") or ()),

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import Contended, Held, MemoryTiersError, NotFound, StoreError
+from memory.domain.errors import LegalHoldActive, MemoryTiersError, NotFound, StoreError, TooMuchContention
 from memory.domain.provenance import named_in, parts_of
 from memory.domain.rolled_back import RolledBack, Undone
 from memory.domain.time import micros
@@ -281,7 +281,7 @@ class RollingBack:
         async for judged in self._concerned(tenant, wanted):
             try:
                 came = await self._take_back(judged, wanted)
-            except (StoreError, Contended) as error:
+            except (StoreError, TooMuchContention) as error:
                 failures.append(error)
                 continue
             except NotFound:  # its scope was erased meanwhile
@@ -303,7 +303,7 @@ class RollingBack:
                 now = (await self._placement.locate(ENTRIES, key)).record  # changed meanwhile, or gone
                 again = None if now is None else await self._judge(now, wanted)
                 return None if again is None else await self._take_back(again, wanted)
-            except Held:
+            except LegalHoldActive:
                 wanted, verdict = replace(wanted, erase=False), replace(verdict, done="retired", note=HELD)
         said: list[Undone] = []
 

@@ -21,7 +21,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import Conflict, Contended, Held, ScratchpadFull, StoreError, StoreUnavailable
+from memory.domain.errors import (
+    Conflict,
+    LegalHoldActive,
+    ScratchpadFull,
+    StoreError,
+    StoreUnavailable,
+    TooMuchContention,
+)
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import SCRATCHPADS
 from memory.orchestrator.erasure import Erasure
@@ -147,7 +154,7 @@ class Scratchpads:
 
     async def clear(self, tenant: str, agent: str | None) -> bool:
         """Take away what stands there; what is appended meanwhile stays. False where it
-        is empty. Raises `Held` where the tenant is held.
+        is empty. Raises `LegalHoldActive` where the tenant is held.
         """
         partition = Partition(tenant, scope_of(agent))
         await self._holds.refuse_partition(partition, whole=False)
@@ -202,7 +209,7 @@ class Scratchpads:
         except (
             ScratchpadFull,
             Conflict,
-            Contended,
+            TooMuchContention,
         ):  # said only where no row was put, or none of those that were stands or can come
             await self._take_back(nonce, parts)
             raise
@@ -425,7 +432,7 @@ class Scratchpads:
             return True
         try:
             await self._holds.refuse_partition(row.partition, whole=False)
-        except Held:
+        except LegalHoldActive:
             return False
         taken = Le("place", owed.data["upto"])
         in_parts = Query(

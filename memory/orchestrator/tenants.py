@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 from memory.domain import ids
-from memory.domain.errors import Held, MemoryTiersError, StoreError, StoreUnavailable
+from memory.domain.errors import LegalHoldActive, MemoryTiersError, StoreError, StoreUnavailable
 from memory.domain.session import ErasedTenant
 from memory.orchestrator.collections import ENTRIES, OPERATIONS, SESSIONS, SYSTEM_TENANT
 from memory.orchestrator.conversations.sessions import SessionRecords, is_of_before
@@ -59,7 +59,8 @@ class _Done:
         leaves nothing to be done.
         """
         return sorted(
-            (*self.away.values(), *self.refused.values()), key=lambda error: isinstance(error, Held)
+            (*self.away.values(), *self.refused.values()),
+            key=lambda error: isinstance(error, LegalHoldActive),
         )
 
 
@@ -137,7 +138,7 @@ class Tenants:
         await self._carry_out(str(owed.data["tenant"]), pending.owner, done)
         for error in done.problems:
             log.warning("something of a tenant that is erased stays: %s", error)
-            if not isinstance(error, Held):
+            if not isinstance(error, LegalHoldActive):
                 raise error
         return not done.goes_on  # ending the operation took the debt away with it
 
@@ -149,7 +150,7 @@ class Tenants:
             if quiet == QUIET:
                 break
         done.goes_on = quiet < QUIET
-        if not done.goes_on and all(isinstance(error, Held) for error in done.problems):
+        if not done.goes_on and all(isinstance(error, LegalHoldActive) for error in done.problems):
             version, until = (
                 self._placement.next_version(operation.version),
                 self._placement.tombstone_until(),

@@ -14,7 +14,7 @@ from typing import Any
 from memory.domain import ids
 from memory.domain.enriched import NOTES
 from memory.domain.entry import ImportedDraft
-from memory.domain.errors import InvalidInput, Refused, StoreUnavailable
+from memory.domain.errors import InvalidInput, RejectedByGate, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import EPOCH
 from memory.orchestrator.browsing import Browsing
@@ -231,7 +231,7 @@ class Transfer:
         """
         try:
             [draft] = await self._trust.let_in(tenant, [one.draft])
-        except Refused as refusal:
+        except RejectedByGate as refusal:
             fates[Key(tenant, one.id)] = Restored(Fate.REFUSED, refusal.reason)
             return one
         return replace(one, draft=draft)

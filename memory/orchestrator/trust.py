@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory.domain.entry import EntryDraft, ImportedDraft
-from memory.domain.errors import Refused, StoreError
+from memory.domain.errors import RejectedByGate, StoreError
 from memory.domain.provenance import all_in, named_in
 from memory.orchestrator.distrusts import Distrusts, visible
 from memory.orchestrator.entry_records import changed, entry_of
@@ -37,7 +37,7 @@ class Trust:
     async def let_in(
         self, tenant: str, drafts: Sequence[Draft], *, derived: bool = False, changing: bool = False
     ) -> list[Draft]:
-        """The drafts as they are to be written. Raises `Refused` for the first that is
+        """The drafts as they are to be written. Raises `RejectedByGate` for the first that is
         not: by the gate, or for coming of what is distrusted.
 
         What is imported, and what is `derived` of entries, is not refused for that: it
@@ -87,12 +87,12 @@ class Trust:
         """
         try:
             await self._refuse(tenant, {0: all_in(record.fields)}, changing=True)
-        except Refused:
+        except RejectedByGate:
             return False
         return True
 
     async def _refuse(self, tenant: str, named: Mapping[int, Sequence[str]], *, changing: bool) -> None:
-        """Raise `Refused` for the first of these positions that comes of what is
+        """Raise `RejectedByGate` for the first of these positions that comes of what is
         distrusted.
         """
         if not any(named.values()):
@@ -106,7 +106,7 @@ class Trust:
         refusing = {one.origin for one in since if changing or one.later_writes == "refused"}
         for position, origins in named.items() if refusing else ():
             if said := [one for one in origins if one in refusing]:
-                raise Refused(f"'{said[0]}' is distrusted", position)
+                raise RejectedByGate(f"'{said[0]}' is distrusted", position)
 
     # -- shown -------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
-from memory.domain.errors import Contended
+from memory.domain.errors import TooMuchContention
 from memory.orchestrator.placement import Placement
 from memory.ports.collections import Collection
 from memory.ports.record import Key
@@ -33,16 +33,16 @@ class Patience:
         self.until = asyncio.get_running_loop().time() + placement.settings.deadline.total_seconds()
 
     async def wait(self) -> None:
-        """Before the next attempt; raises `Contended` where there is no time for one."""
+        """Before the next attempt; raises `TooMuchContention` where there is no time for one."""
         if asyncio.get_running_loop().time() >= self.until:
             raise self.over()
         most = min(self.LONGEST, self.SHORTEST * 2 ** min(self._tried, 10))
         self._tried += 1
         await asyncio.sleep(most.total_seconds() * self._placement.random_bits(16) / 2**16)
 
-    def over(self) -> Contended:
+    def over(self) -> TooMuchContention:
         """The error for a call whose time is over."""
-        return Contended(self._entry_id, self._placement.settings.deadline)
+        return TooMuchContention(self._entry_id, self._placement.settings.deadline)
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Turns:
 
     @asynccontextmanager
     async def take(self, collection: Collection, key: Key, patience: Patience) -> AsyncIterator[None]:
-        """Wait for the record's turn and hold it; raises `Contended` where patience
+        """Wait for the record's turn and hold it; raises `TooMuchContention` where patience
         ends first.
         """
         place = (asyncio.get_running_loop(), collection.name, key)
@@ -97,7 +97,7 @@ class CallOrder:
 
     @asynccontextmanager
     async def take(self, placement: Placement, names: Iterable[Hashable]) -> AsyncIterator[None]:
-        """Wait until all earlier calls for these names have ended. Raises `Contended`
+        """Wait until all earlier calls for these names have ended. Raises `TooMuchContention`
         after the engine's deadline.
 
         All places in the queues are taken before the first wait, so calls that name

@@ -33,7 +33,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 
 
 @dataclass(frozen=True, slots=True)
-class CompactingSettings:
+class CompactionSettings:
     """When a list is compacted, and how far (A120). `threshold` and `target` are shares
     of `max_tokens`; unless given the target is 0.7, or the threshold where that is
     lower.
@@ -119,7 +119,7 @@ def context_tokens(messages: Iterable[Message], counter: TokenCounter) -> int:
 
 
 def token_budget(
-    messages: Iterable[Message], settings: CompactingSettings, counter: TokenCounter
+    messages: Iterable[Message], settings: CompactionSettings, counter: TokenCounter
 ) -> TokenBudget:
     used = context_tokens(messages, counter)
     return TokenBudget(used, settings.max_tokens - used, 100 * used / settings.max_tokens)
@@ -147,7 +147,7 @@ def summary_of(messages: Sequence[Message]) -> Message:
 
 def compacted(
     messages: Sequence[Message],
-    settings: CompactingSettings,
+    settings: CompactionSettings,
     counter: TokenCounter,
     summarise: Summarise | None = None,
 ) -> Compacted:
@@ -177,7 +177,7 @@ def compacted(
 def appended(
     messages: Sequence[Message],
     message: Message,
-    settings: CompactingSettings,
+    settings: CompactionSettings,
     counter: TokenCounter,
     summarise: Summarise | None = None,
 ) -> Appended:
@@ -192,7 +192,7 @@ class _Work:
     """One compaction under way."""
 
     def __init__(
-        self, messages: Sequence[Message], settings: CompactingSettings, counter: TokenCounter
+        self, messages: Sequence[Message], settings: CompactionSettings, counter: TokenCounter
     ) -> None:
         self._all = messages
         self._settings = settings

@@ -13,16 +13,16 @@ from memory.domain.errors import InvalidInput
 from memory.policies.conditions import AllOf, AnyOf, Condition, NoneOf, walked
 from memory.policies.facts import MEASURES
 from memory.policies.single_conditions import (
+    AccessCountAtLeast,
     ConfidenceAtLeast,
+    HasTag,
     IdleFor,
-    InTier,
-    OfScopeKind,
-    OfTenant,
-    OfType,
     OlderThan,
-    ReadAtLeast,
-    ScopeOver,
-    Tagged,
+    ScopeExceeds,
+    ScopeKindIs,
+    TenantIs,
+    TierIs,
+    TypeIs,
 )
 
 MOST_LEVELS = 10
@@ -90,7 +90,7 @@ def _read_single(name: str, value: object) -> Condition:
             raise InvalidInput(
                 name, f"should be a table of one of {', '.join(MEASURES)}, such as {{ count = 1000 }}"
             )
-        return ScopeOver(**value)
+        return ScopeExceeds(**value)
     close = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
     raise InvalidInput(
         name,
@@ -99,10 +99,10 @@ def _read_single(name: str, value: object) -> Condition:
 
 
 _OF_A_VALUE: Mapping[str, Callable[..., Condition]] = {
-    kind.key: kind for kind in (OlderThan, IdleFor, ReadAtLeast, ConfidenceAtLeast)
+    kind.key: kind for kind in (OlderThan, IdleFor, AccessCountAtLeast, ConfidenceAtLeast)
 }
 _OF_NAMES: Mapping[str, Callable[..., Condition]] = {
-    kind.key: kind for kind in (OfType, Tagged, InTier, OfScopeKind, OfTenant)
+    kind.key: kind for kind in (TypeIs, HasTag, TierIs, ScopeKindIs, TenantIs)
 }
 NAMES = (*_OF_A_VALUE, *_OF_NAMES, "scope_over", "all", "any", "not")
 """What a table of conditions may say."""

@@ -2,7 +2,7 @@
 
     when = OlderThan(timedelta(days=7)) & ~Tagged("pinned")
 
-A condition is judged over `Facts`, and asked of a store as a filter, which may let too
+A condition is judged over `RecordFacts`, and asked of a store as a filter, which may let too
 much through and never too little. Those on one fact each are in `single_conditions`,
 tables of TOML in `condition_tables`.
 """
@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from memory.domain.errors import InvalidInput
-from memory.policies.facts import Facts, Fields, Measure
+from memory.policies.facts import Fields, Measure, RecordFacts
 from memory.ports.query import And, Filter, Or
 
 EVERYTHING: Filter = And(())
@@ -27,13 +27,13 @@ class Condition(ABC):
 
     __slots__ = ()
 
-    def reason(self, facts: Facts, now: datetime) -> str | None:
+    def reason(self, facts: RecordFacts, now: datetime) -> str | None:
         """Why it holds, in words; None where it does not."""
         holds, said = self.judged(facts, now)
         return said if holds else None
 
     @abstractmethod
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         """Whether it holds, and why or why not."""
 
     @abstractmethod
@@ -58,7 +58,7 @@ class Condition(ABC):
         """The conditions it is made of."""
         return ()
 
-    def turns(self, facts: Facts) -> Iterator[datetime]:
+    def turns(self, facts: RecordFacts) -> Iterator[datetime]:
         """The moments at which it may begin or cease to hold of a record that stays as
         it is.
         """
@@ -97,7 +97,7 @@ def _within(kind: type[AllOf | AnyOf], condition: Condition) -> tuple[Condition,
     return condition.parts() if isinstance(condition, kind) else (condition,)
 
 
-def first_moment(condition: Condition, facts: Facts, now: datetime) -> datetime | None:
+def first_moment(condition: Condition, facts: RecordFacts, now: datetime) -> datetime | None:
     """The first moment from now on at which it holds of a record that stays as it is;
     None where there is none.
     """
@@ -121,7 +121,7 @@ class AllOf(Condition):
     def __post_init__(self) -> None:
         _conditions("all", self.of)
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         judged = [part.judged(facts, now) for part in self.of]
         against = [said for holds, said in judged if not holds]
         return not against, " and ".join(against or [said for _, said in judged])
@@ -158,7 +158,7 @@ class AnyOf(Condition):
     def __post_init__(self) -> None:
         _conditions("any", self.of)
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         judged = [part.judged(facts, now) for part in self.of]
         first = next((said for holds, said in judged if holds), None)
         return (True, first) if first is not None else (False, " and ".join(said for _, said in judged))
@@ -195,7 +195,7 @@ class NoneOf(Condition):
     def __post_init__(self) -> None:
         _conditions("not", (self.part,))
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         holds, said = self.part.judged(facts, now)
         return not holds, said
 

@@ -29,7 +29,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RecordFacts:
     """What conditions may look at of a record. `rank` is None where its scope was not
     gone through; then it lies beyond nothing.
     """

@@ -21,7 +21,7 @@ MOST_MADE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class ExitedMessages:
     """Messages that leave the window of a session, by a compaction, by what `replace`
     or a provider drops, or by its end: copies, in order, each with its id. None is told
     twice. Those of each user of a shared session are told apart: `user` is who said
@@ -49,14 +49,14 @@ class Leaving:
 
 
 Made: TypeAlias = str | EntryDraft | Mapping[str, Any] | None
-"""A text, a draft, the arguments of `write` (without a scope: that of `Leaving`); None
+"""A text, a draft, the arguments of `write` (without a scope: that of `ExitedMessages`); None
 is nothing.
 """
-Onward: TypeAlias = Callable[[Leaving], Made | Sequence[Made] | Awaitable[Made | Sequence[Made]]]
+Onward: TypeAlias = Callable[[ExitedMessages], Made | Sequence[Made] | Awaitable[Made | Sequence[Made]]]
 """Makes entries of messages that leave; may be async."""
 
 
-def drafts_of(made: object, leaving: Leaving) -> list[EntryDraft]:
+def drafts_of(made: object, leaving: ExitedMessages) -> list[EntryDraft]:
     """What a callback returned, as drafts. Raises `InvalidInput` where it is none of
     what it may be.
     """
@@ -69,7 +69,7 @@ def drafts_of(made: object, leaving: Leaving) -> list[EntryDraft]:
     return [_draft(one, leaving) for one in several if one is not None]
 
 
-def _draft(made: object, leaving: Leaving) -> EntryDraft:
+def _draft(made: object, leaving: ExitedMessages) -> EntryDraft:
     if isinstance(made, str):
         return _with_origin(EntryDraft(scope=leaving.scope, content=made), leaving)
     if isinstance(made, EntryDraft):
@@ -90,7 +90,7 @@ def _draft(made: object, leaving: Leaving) -> EntryDraft:
     return _with_origin(EntryDraft(**given), leaving)
 
 
-def _with_origin(draft: EntryDraft, leaving: Leaving) -> EntryDraft:
+def _with_origin(draft: EntryDraft, leaving: ExitedMessages) -> EntryDraft:
     """The draft, whose metadata names the session as that of promoted entries does
     (A68), with the session's agent unless it names one, and the sources of what was
     said among its origins.

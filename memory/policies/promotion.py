@@ -20,19 +20,19 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.domain.time import parse_duration
 from memory.policies.condition_tables import condition_of
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition
-from memory.policies.facts import Facts, Fields, Measure
+from memory.policies.facts import Fields, Measure, RecordFacts
 from memory.policies.named import Named
 from memory.policies.routing import TIERS, is_onward
 from memory.policies.single_conditions import (
+    AccessCountAtLeast,
     ConfidenceAtLeast,
+    HasTag,
     IdleFor,
-    InTier,
-    OfScopeKind,
-    OfTenant,
-    OfType,
     OlderThan,
-    ReadAtLeast,
-    Tagged,
+    ScopeKindIs,
+    TenantIs,
+    TierIs,
+    TypeIs,
 )
 from memory.ports.query import Filter
 
@@ -43,10 +43,10 @@ USER = "user"
 """A scope to copy into: that of the user with whom the session is."""
 
 _FLAT: Mapping[str, Any] = {
-    "tags": lambda tags: Tagged(*tags),
-    "types": lambda types: OfType(*map(str, types)),
+    "tags": lambda tags: HasTag(*tags),
+    "types": lambda types: TypeIs(*map(str, types)),
     "min_confidence": ConfidenceAtLeast,
-    "min_accesses": ReadAtLeast,
+    "min_accesses": AccessCountAtLeast,
     "idle_for": IdleFor,
     "older_than": OlderThan,
 }
@@ -101,7 +101,7 @@ class PromotionRule(Named):
             beside := [name for name in _FLAT if getattr(self, name) not in (None, ())]
         ):
             raise self._refused(beside[0], "cannot stand beside when: say it there")
-        for field, make in (*_FLAT.items(), ("tenants", lambda tenants: OfTenant(*tenants))):
+        for field, make in (*_FLAT.items(), ("tenants", lambda tenants: TenantIs(*tenants))):
             if (given := getattr(self, field)) not in (None, ()):
                 try:
                     make(given)
@@ -137,8 +137,8 @@ class PromotionRule(Named):
         """All that is asked of an entry; None where nothing is."""
         given = {name: getattr(self, name) for name in _FLAT}
         flat = [make(given[name]) for name, make in _FLAT.items() if given[name] not in (None, ())]
-        asked: list[Condition] = [OfTenant(*self.tenants)] if self.tenants else []
-        asked += [OfScopeKind(*map(str, self.scope_kinds))] if self.scope_kinds else []
+        asked: list[Condition] = [TenantIs(*self.tenants)] if self.tenants else []
+        asked += [ScopeKindIs(*map(str, self.scope_kinds))] if self.scope_kinds else []
         asked += (
             [self.when]
             if self.when is not None
@@ -165,12 +165,12 @@ class PromotionRule(Named):
         """Whether the rule is asked on this event."""
         return self.on == event or (event == "sweep" and self.on == "write")
 
-    def reason(self, facts: Facts, now: datetime) -> str | None:
+    def reason(self, facts: RecordFacts, now: datetime) -> str | None:
         """Why this rule takes an entry with these facts; None where it does not."""
         holds, said = self.judged(facts, now)
         return said if holds else None
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         """Whether it takes the entry, and why or why not."""
         return (
             (True, "the rule takes every entry")
@@ -217,7 +217,7 @@ class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def decide(self, record: Entry, facts: Facts, now: datetime) -> Decision | None:
+    def decide(self, record: Entry, facts: RecordFacts, now: datetime) -> Decision | None:
         """Where the entry goes and why; None where it stays."""
         ...
 
@@ -273,7 +273,7 @@ class CustomRule:
     def condition(self) -> Condition | None:
         return self.when
 
-    def decide(self, entry: Entry, facts: Facts, now: datetime) -> Decision | None:
+    def decide(self, entry: Entry, facts: RecordFacts, now: datetime) -> Decision | None:
         """What the policy says, under its name. Raises what it raises, and
         `InvalidInput` where that is no move onward.
         """
@@ -296,7 +296,7 @@ def _never_in(tier: str, condition: Condition) -> Condition | None:
     """The part of a condition that keeps it from holding of anything in a tier."""
     if isinstance(condition, AllOf):
         return next((never for part in condition.parts() if (never := _never_in(tier, part))), None)
-    return condition if isinstance(condition, InTier) and tier not in condition.names else None
+    return condition if isinstance(condition, TierIs) and tier not in condition.names else None
 
 
 Rule: TypeAlias = PromotionRule | CustomRule
@@ -310,7 +310,7 @@ DEFAULT_RULES = (
 """Facts of a session outlive it; what nobody touched for a week leaves the short tier."""
 
 
-def decide(rules: Sequence[PromotionRule], event: Event, facts: Facts, now: datetime) -> Decision:
+def decide(rules: Sequence[PromotionRule], event: Event, facts: RecordFacts, now: datetime) -> Decision:
     """The first rule, in order, that takes the entry to another tier wins."""
     for rule in rules:
         if (
@@ -323,7 +323,7 @@ def decide(rules: Sequence[PromotionRule], event: Event, facts: Facts, now: date
     return Decision(None, because=f"no {event.replace('_', ' ')} rule takes it from '{facts.tier}'")
 
 
-def copied(rules: Sequence[PromotionRule], event: Event, facts: Facts, now: datetime) -> list[Decision]:
+def copied(rules: Sequence[PromotionRule], event: Event, facts: RecordFacts, now: datetime) -> list[Decision]:
     """The scopes that an entry is copied into: every rule that says so counts, each
     scope once.
     """

@@ -18,17 +18,17 @@ from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration
 from memory.policies.condition_tables import condition_of
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition, NoneOf, walked
-from memory.policies.facts import Facts, Fields, Measure
+from memory.policies.facts import Fields, Measure, RecordFacts
 from memory.policies.named import Named
 from memory.policies.routing import TIERS
 from memory.policies.single_conditions import (
+    HasTag,
     IdleFor,
-    InTier,
-    OfScopeKind,
-    OfTenant,
-    OfType,
     OlderThan,
-    Tagged,
+    ScopeKindIs,
+    TenantIs,
+    TierIs,
+    TypeIs,
 )
 from memory.ports.query import Filter
 
@@ -36,7 +36,7 @@ What = Literal["entries", "sessions", "versions"]
 Then = Literal["delete", "keep", "end"]
 Status = Literal["active", "archived", "ended"]
 
-_OF_SESSIONS = (AllOf, AnyOf, NoneOf, OlderThan, IdleFor, Tagged, OfTenant)
+_OF_SESSIONS = (AllOf, AnyOf, NoneOf, OlderThan, IdleFor, HasTag, TenantIs)
 _BELONGS = {
     "entries": ("when", "tenants", "scope_kinds", "types", "tiers"),
     "sessions": ("when", "tenants", "statuses"),
@@ -118,10 +118,10 @@ class RetentionRule(Named):
         """All that is asked of a record, but its status and its place among versions;
         None where nothing is.
         """
-        asked: list[Condition] = [OfTenant(*self.tenants)] if self.tenants else []
-        asked += [OfScopeKind(*map(str, self.scope_kinds))] if self.scope_kinds else []
-        asked += [OfType(*map(str, self.types))] if self.types else []
-        asked += [InTier(*self.tiers)] if self.tiers else []
+        asked: list[Condition] = [TenantIs(*self.tenants)] if self.tenants else []
+        asked += [ScopeKindIs(*map(str, self.scope_kinds))] if self.scope_kinds else []
+        asked += [TypeIs(*map(str, self.types))] if self.types else []
+        asked += [TierIs(*self.tiers)] if self.tiers else []
         asked += [self.when] if self.when is not None else []
         return None if not asked else asked[0] if len(asked) == 1 else AllOf(tuple(asked))
 
@@ -143,7 +143,7 @@ class RetentionRule(Named):
             self.then == "end" and status != "active"
         )
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         """Whether it takes the record, and why or why not."""
         return (
             (True, f"the rule is for all {self.what}")
@@ -200,7 +200,7 @@ class Retained:
 
 
 def retained(
-    rules: Sequence[RetentionRule], what: What, facts: Facts, now: datetime, status: str | None = None
+    rules: Sequence[RetentionRule], what: What, facts: RecordFacts, now: datetime, status: str | None = None
 ) -> Retained:
     """The first rule, in order, that takes the record decides."""
     for rule in rules:
@@ -212,7 +212,7 @@ def retained(
 
 
 def retained_version(
-    rules: Sequence[RetentionRule], facts: Facts, newer: int, replaced_at: datetime, now: datetime
+    rules: Sequence[RetentionRule], facts: RecordFacts, newer: int, replaced_at: datetime, now: datetime
 ) -> Retained:
     """Of a kept version the first rule decides that is for it, whether it goes or
     stays.

@@ -14,7 +14,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration, show_duration
 from memory.policies.conditions import EVERYTHING, Condition
-from memory.policies.facts import MEASURES, Facts, Fields, Measure
+from memory.policies.facts import MEASURES, Fields, Measure, RecordFacts
 from memory.policies.routing import TIERS
 from memory.ports.query import And, Filter, Ge, Has, In, Le, Not, Or
 
@@ -53,17 +53,17 @@ class _Since(Single):
     def __post_init__(self) -> None:
         object.__setattr__(self, "length", _length(self.key, self.length))
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         holds = now - self._since(facts) >= self.length
         return holds, self.describe() if holds else f"not {self.describe()}"
 
-    def turns(self, facts: Facts) -> Iterator[datetime]:
+    def turns(self, facts: RecordFacts) -> Iterator[datetime]:
         yield self._since(facts) + self.length
 
     def describe(self) -> str:
         return f"{self.words} {in_words(self.length)}"
 
-    def _since(self, facts: Facts) -> datetime:
+    def _since(self, facts: RecordFacts) -> datetime:
         return facts.created_at
 
     def _asked(self, field: str, now: datetime) -> Filter:
@@ -97,12 +97,12 @@ class IdleFor(_Since):
     def rest(self, now: datetime, known: Fields) -> Filter:
         return Not(self.filter(now, known)) if {"created_at", self.fact} <= known.keys() else EVERYTHING
 
-    def _since(self, facts: Facts) -> datetime:
+    def _since(self, facts: RecordFacts) -> datetime:
         return max(facts.created_at, facts.updated_at)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAtLeast(Single):
+class AccessCountAtLeast(Single):
     """Its record was read so often; see `memory.orchestrator.accesses`."""
 
     key, fact = "read_at_least", "accesses"
@@ -111,7 +111,7 @@ class ReadAtLeast(Single):
     def __post_init__(self) -> None:
         _whole(self.key, self.times)
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         return facts.accesses >= self.times, f"read {facts.accesses} times"
 
     def describe(self) -> str:
@@ -143,7 +143,7 @@ class ConfidenceAtLeast(Single):
             raise InvalidInput(self.key, "should be a number from 0 to 1")
         object.__setattr__(self, "least", float(self.least))
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         if facts.confidence is None:
             return False, "without a confidence"
         holds = facts.confidence >= self.least
@@ -170,7 +170,7 @@ class _OneOf(Single):
             raise InvalidInput(self.key, "should name one or more")
         object.__setattr__(self, "names", tuple(dict.fromkeys(self._checked(name) for name in names)))
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         said = getattr(facts, self.fact)
         return said in self.names, self.words.format(said or "no")
 
@@ -188,13 +188,13 @@ class _OneOf(Single):
     def _checked(cls, name: object) -> str: ...
 
 
-class Tagged(_OneOf):
+class HasTag(_OneOf):
     """Its record has one of these tags, to the letter."""
 
     __slots__ = ()
     key, fact, words = "tag", "tags", "tagged {}"
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         shared = [tag for tag in facts.tags if tag in self.names]
         return (
             (True, f"tagged '{shared[0]}'")
@@ -210,7 +210,7 @@ class Tagged(_OneOf):
         return door.text(cls.key, name, max_chars=door.MAX_TAG_CHARS, min_chars=1)
 
 
-class OfType(_OneOf):
+class TypeIs(_OneOf):
     """Its record is of one of these types."""
 
     __slots__ = ()
@@ -221,7 +221,7 @@ class OfType(_OneOf):
         return door.one_of(cls.key, name, EntryType)
 
 
-class InTier(_OneOf):
+class TierIs(_OneOf):
     """Its record is at home in one of these tiers."""
 
     __slots__ = ()
@@ -232,7 +232,7 @@ class InTier(_OneOf):
         return door.one_of(cls.key, name, TIERS)
 
 
-class OfScopeKind(_OneOf):
+class ScopeKindIs(_OneOf):
     """Its record belongs to a scope of one of these kinds."""
 
     __slots__ = ()
@@ -243,7 +243,7 @@ class OfScopeKind(_OneOf):
         return door.one_of(cls.key, name, ScopeKind)
 
 
-class OfTenant(_OneOf):
+class TenantIs(_OneOf):
     """Its record is one of these tenants'. A tenant is no field: who asks stores asks
     for `tenants`.
     """
@@ -260,7 +260,7 @@ class OfTenant(_OneOf):
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeOver(Condition):
+class ScopeExceeds(Condition):
     """Its record lies beyond the newest so many of its scope, or beyond the newest so
     many bytes or tokens: the newest that fit stay.
     """
@@ -286,7 +286,7 @@ class ScopeOver(Condition):
         object.__setattr__(self, "measure", measure)
         object.__setattr__(self, "most", _whole(f"scope_over.{measure}", most, least=0))
 
-    def judged(self, facts: Facts, now: datetime) -> tuple[bool, str]:
+    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         if facts.rank is None:
             return False, f"{self.describe()}: not looked at"
         holds = getattr(facts.rank, self.measure) > self.most

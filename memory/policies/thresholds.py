@@ -1,8 +1,8 @@
 """When a session's window is compacted before a model is asked, and what of it a
 summary then stands for. Pure.
 
-By tokens (`Threshold`), by messages, by turns. Compaction of plain lists
-(`CompactingSettings`) is a policy of its own: see `compacting`.
+By tokens (`TokenThreshold`), by messages, by turns. Compaction of plain lists
+(`CompactionSettings`) is a policy of its own: see `compacting`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
-from memory.policies.window import Threshold, split_by_policy, turns
+from memory.policies.window import TokenThreshold, split_by_policy, turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TurnThreshold:
         object.__setattr__(self, "keep_last", _checked(self.most, self.keep_last))
 
 
-WindowPolicy: TypeAlias = Threshold | MessageThreshold | TurnThreshold
+WindowPolicy: TypeAlias = TokenThreshold | MessageThreshold | TurnThreshold
 
 
 def archived_by(
@@ -60,7 +60,7 @@ def archived_by(
         sum(costs) + of_tools,
     )
     match policy:
-        case Threshold():
+        case TokenThreshold():
             archived = (
                 policy.split(messages, costs, tokens).archived if policy.is_reached(messages, tokens) else ()
             )

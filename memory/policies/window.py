@@ -466,7 +466,7 @@ def _first_of_user(it: Arranged, kept: Set[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Threshold:
+class TokenThreshold:
     """When a window is compacted before a model is asked: once it takes `share` of the
     tokens that are left beside `max_output_tokens`.
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from memory import Conflict, Held, InvalidInput, NotFound, QuotaExceeded
+from memory import Conflict, InvalidInput, LegalHoldActive, NotFound, QuotaExceeded
 from memory.facade.memory import Memory
 from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.conversations import manifests
@@ -192,7 +192,7 @@ async def test_what_is_under_legal_hold_is_neither_replaced_nor_deleted(plain: M
     artifact = await plain.artifacts.put("s1", "a", b"evidence")
     await plain.admin.hold("case", scope="session:s1", reason="r")
     for call in (plain.artifacts.put("s1", "a", b"other"), plain.artifacts.delete(artifact.id)):
-        with pytest.raises(Held):
+        with pytest.raises(LegalHoldActive):
             await call
     assert await plain.artifacts.read(artifact.id) == b"evidence"
     await plain.artifacts.put("s1", "b", b"more evidence")

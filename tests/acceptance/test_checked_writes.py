@@ -17,8 +17,8 @@ from memory import (
     InvalidInput,
     MemoryManager,
     NamedStore,
+    Resolution,
     Scope,
-    Verdict,
 )
 from memory.facade.memory import Memory
 from tests.acceptance.support import SESSION, USER, contents
@@ -54,10 +54,10 @@ async def test_unless_somebody_decides_all_of_them_stand_and_the_entry_says_what
 async def test_a_function_decides_what_gives_way(memory: Memory, scope: Scope) -> None:
     asked: list[tuple[str, list[str]]] = []
 
-    def decide(draft: EntryDraft, entries: Sequence[Entry]) -> Verdict:
+    def decide(draft: EntryDraft, entries: Sequence[Entry]) -> Resolution:
         time.sleep(0.01)  # it may block: it runs in a thread
         asked.append((draft.content, contents(entries)))
-        return Verdict("supersede", [one.id for one in entries if one.content.endswith("Lisbon")])
+        return Resolution("supersede", [one.id for one in entries if one.content.endswith("Lisbon")])
 
     old = await memory.write("Ada lives in Lisbon", scope=scope)
     await memory.write("Ada sails in Lisbon", scope=scope, type="user")
@@ -74,8 +74,8 @@ async def test_a_function_decides_what_gives_way(memory: Memory, scope: Scope) -
 
 
 async def test_a_coroutine_merges_in_the_scope_of_a_view(memory: Memory) -> None:
-    async def decide(draft: EntryDraft, entries: Sequence[Entry]) -> Verdict:
-        return Verdict("merge", content=f"{entries[0].content}, then in Porto")
+    async def decide(draft: EntryDraft, entries: Sequence[Entry]) -> Resolution:
+        return Resolution("merge", content=f"{entries[0].content}, then in Porto")
 
     view = memory.scoped(USER)
     await view.write("Ada lives in Lisbon", source="web:a.example", run="r1")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory import CompactionError, Conflict, Entry, InvalidInput, NotFound, Scope, Threshold
+from memory import CompactionError, Conflict, Entry, InvalidInput, NotFound, Scope, TokenThreshold
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import DAY, EVERY_KIND, HOUR, SESSION, USER, Clock, contents, everything_stored
@@ -299,4 +299,4 @@ async def test_what_is_no_function_is_refused_by_name(memory: Memory, callback: 
     with pytest.raises(InvalidInput, match="summarise: must be a function"):
         await session.compact(callback, keep_last=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="summarise: must be a function"):
-        await session.compact_if_needed(Threshold(100), callback)  # type: ignore[arg-type]
+        await session.compact_if_needed(TokenThreshold(100), callback)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory import Contended, Entry, NotFound, Scope
+from memory import Entry, NotFound, Scope, TooMuchContention
 from memory.facade.memory import Memory
 from tests.acceptance.support import ORG, SESSION, USER, Clock, contents
 
@@ -50,7 +50,7 @@ async def test_edits_that_get_no_turn_in_time_are_told_so_and_are_not_in_the_ent
         edits = (memory.update(entry.id, metadata={f"k{n}": n}) for n in range(200))
         outcomes = await asyncio.gather(*edits, return_exceptions=True)
         made = {f"k{n}": n for n, outcome in enumerate(outcomes) if isinstance(outcome, Entry)}
-        told = [outcome for outcome in outcomes if isinstance(outcome, Contended)]
+        told = [outcome for outcome in outcomes if isinstance(outcome, TooMuchContention)]
         assert len(made) + len(told) == 200
         assert made
         assert all(error.entry_id == entry.id and "store" not in str(error) for error in told)

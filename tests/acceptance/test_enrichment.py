@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memory import Entry, InvalidInput, Memory, MemoryTiersError, NotFound, Scope, Written
+from memory import Entry, InvalidInput, Memory, MemoryTiersError, NotFound, Scope, WriteReport
 from memory.domain.enriched import AdviceCost, AutoSupersede, AutoTag, Enrichment
 from memory.ports.advisor import Advice, Prompt
 from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock, watching
@@ -77,7 +77,7 @@ async def test_an_advisors_tags_come_behind_the_callers(
         written = await memory.remember(
             "Eating there " + "é" * 1_000, scope=scope, title="A trip", tags=["Sushi"], auto_tag=True
         )
-        assert isinstance(written, Written)
+        assert isinstance(written, WriteReport)
         assert written.auto_tag == AutoTag("scripted-1", True, ("machine-learning", "tokyo-trip", "ai"))
         assert written.entry.tags == ["Sushi", "machine-learning", "tokyo-trip", "ai"]
         assert (written.supersede, written.supersedes_manual) == (None, None)
@@ -180,18 +180,18 @@ async def test_nothing_is_asked_unless_wanted_and_nothing_is_owed_without_an_adv
     async with Memory(config, clock=clock, advisor=advisor) as memory:
         await memory.remember("Ada lives in Lisbon", scope=USER)
         written = await memory.remember("Ada lives in Porto", scope=USER)
-        assert written == Written(written.entry)
+        assert written == WriteReport(written.entry)
         assert (advisor.asked_for_tags, advisor.asked_what_gives_way) == ([], [])
     async with Memory(config, clock=clock, enrichment={"auto_tag": True, "auto_supersede": True}) as memory:
         written = await memory.remember("Ada lives in Faro", scope=USER, auto_tag=True)
-        assert written == Written(written.entry)
+        assert written == WriteReport(written.entry)
         assert await owed(memory) == 0
         assert await memory.enrichment(written.entry.id) == Enrichment()
     async with Memory(
         config, clock=clock, advisor=advisor, enrichment={"auto_tag": True, "auto_supersede": True}
     ) as memory:
         plain = await memory.remember("Ada lives in Beja", scope=USER, auto_tag=False, auto_supersede=False)
-        assert plain == Written(plain.entry)
+        assert plain == WriteReport(plain.entry)
         written = await memory.remember("Ada lives in Evora", scope=USER)
         assert written.auto_tag is not None
         assert written.supersede is not None

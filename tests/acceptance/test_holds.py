@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory import BufferProvider, Entry, EntryDraft, Held, InvalidInput, Memory, NotFound, Scope
+from memory import BufferProvider, Entry, EntryDraft, InvalidInput, LegalHoldActive, Memory, NotFound, Scope
 from tests.acceptance.support import DAY, HOUR, USER, Clock, left_in
 
 Place = Callable[[Memory, Entry], Awaitable[object]]
@@ -56,7 +56,8 @@ async def test_what_is_held_is_deleted_by_nobody_until_it_is_released(
             lambda: other.session("s1").delete(),
         ):
             with pytest.raises(
-                Held, match=r"under legal hold 'case', over the .*: nothing was deleted or overwritten"
+                LegalHoldActive,
+                match=r"under legal hold 'case', over the .*: nothing was deleted or overwritten",
             ):
                 await deletion()
         clock.advance(3 * DAY)
@@ -80,11 +81,11 @@ async def test_a_session_that_is_held_keeps_what_was_said_in_it_also_when_it_has
     session = memory.session("s1", user="ada", expires_at=HOUR)
     await session.append([user("u1"), user("u2")])
     await memory.admin.hold("case", reason="r", user="ada")
-    with pytest.raises(Held):
+    with pytest.raises(LegalHoldActive):
         await session.erase("u1")
     clock.advance(2 * DAY)
     assert (await memory.admin.sweep()).held == 1
-    with pytest.raises(Held):
+    with pytest.raises(LegalHoldActive):
         await memory.sessions.create("s1")
     await memory.admin.release_hold("case")
     assert (await memory.admin.sweep()).expired == 1
@@ -111,7 +112,7 @@ async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_lar
         lambda: memory.sessions.delete("s1"),
         lambda: memory.admin.erase_tenant(),
     ):
-        with pytest.raises(Held, match="'case'"):
+        with pytest.raises(LegalHoldActive, match="'case'"):
             await deletion()
     assert await session.tasks.get("t2") is None, "nothing is saved where something else would have to go"
     assert await session.tasks.delete("none") is False
@@ -155,7 +156,7 @@ async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(
         await out.write("it ")
         await memory.admin.hold("case", reason="r", **over)
         if over != {"scope": "session:s1"}:
-            with pytest.raises(Held):
+            with pytest.raises(LegalHoldActive):
                 await provider.write([{"role": "user", "content": "another", "id": "u3"}], "s")
         before = [line async for line in memory.admin.export()]
         for overwriting in (
@@ -175,7 +176,7 @@ async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(
             lambda: session.tasks.replace_all([{"id": "t2"}, {"id": "t1", "title": "evidence"}]),
             lambda: session.runs.save("r1", child_id="s2"),
         ):
-            with pytest.raises(Held, match="'case'"):
+            with pytest.raises(LegalHoldActive, match="'case'"):
                 await overwriting()
         assert await session.tasks.get("t2") is None
         known = {str(line) for line in before}
@@ -215,7 +216,7 @@ async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Mem
     assert sorted(one.id for one in (await memory.sessions.list()).sessions) == ["s1", "s3"]
     assert await memory.get(entry.id) == entry
     await memory.admin.hold("four", reason="r", user="ada")
-    with pytest.raises(Held, match="'four'"):
+    with pytest.raises(LegalHoldActive, match="'four'"):
         await memory.admin.erase_user("ada")
     for name in ("one", "two", "three", "four"):
         await memory.admin.release_hold(name)
@@ -233,7 +234,7 @@ async def test_a_held_entry_may_be_edited_linked_and_moved_onward_and_stays_held
     assert (await memory.update(held.id, content="text one, edited")).content == "text one, edited"
     assert [moved.to_tier for moved in (await memory.admin.move([held.id], "long")).moved] == ["long"]
     for deletion in (memory.delete(held.id), memory.relations.unrelate(relation.id)):
-        with pytest.raises(Held):
+        with pytest.raises(LegalHoldActive):
             await deletion
     assert await memory.delete(other.id)
     assert (await memory.get(held.id)) is not None
@@ -257,16 +258,16 @@ async def test_holds_are_told_and_the_same_hold_stands_once(memory: Memory, cloc
     second = await memory.admin.hold("case", reason="r", entry_id=entry.id)
     third = await memory.admin.hold("other", reason="r", scope=USER)
     assert await memory.admin.holds() == [placed, second, third]
-    with pytest.raises(Held, match="'case', 'other', over the scope user:u1, the entry") as raised:
+    with pytest.raises(LegalHoldActive, match="'case', 'other', over the scope user:u1, the entry") as raised:
         await memory.delete(entry.id)
     assert raised.value.holds == (placed, third, second)
     assert await memory.admin.release_hold("case") == [placed, second]
     assert await memory.admin.release_hold("case") == []
-    with pytest.raises(Held, match="'other'"):
+    with pytest.raises(LegalHoldActive, match="'other'"):
         await memory.delete(entry.id)
     await memory.admin.release_hold("other")
     await memory.admin.hold("case", reason="anew", scope=USER)
-    with pytest.raises(Held):
+    with pytest.raises(LegalHoldActive):
         await memory.delete(entry.id)
     await memory.admin.release_hold("case")
     assert await memory.delete(entry.id)

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from memory import BufferProvider, ConfigError, EntryDraft, Leaving, Memory, Scope, SlidingWindowProvider
+from memory import (
+    BufferProvider,
+    ConfigError,
+    EntryDraft,
+    ExitedMessages,
+    Memory,
+    Scope,
+    SlidingWindowProvider,
+)
 from tests.acceptance.support import HOUR, Clock
 from tests.acceptance.test_sessions import summary, user
 
@@ -23,7 +31,7 @@ async def talked(memory: Memory, *texts: str, session_id: str = "s1", who: str |
     return session
 
 
-def texts_of(leaving: Leaving) -> list[str]:
+def texts_of(leaving: ExitedMessages) -> list[str]:
     return [f"{leaving.session_id} {message.text}" for message in leaving.messages]
 
 
@@ -87,7 +95,7 @@ async def test_what_a_compaction_took_goes_onward_behind_it_and_nothing_twice(
 ) -> None:
     left: list[tuple[list[str | None], list[int], str | None]] = []
 
-    async def distil(leaving: Leaving) -> list[Any]:
+    async def distil(leaving: ExitedMessages) -> list[Any]:
         left.append(
             (
                 [m.id for m in leaving.messages],
@@ -180,7 +188,7 @@ async def test_a_callback_that_fails_is_asked_again_later_and_by_the_next_end(
 ) -> None:
     asked = 0
 
-    def distil(leaving: Leaving) -> list[str]:
+    def distil(leaving: ExitedMessages) -> list[str]:
         nonlocal asked
         asked += 1
         if asked < 3:
@@ -226,7 +234,7 @@ async def test_what_is_no_entry_is_told_and_stays_owed(clock: Clock, made: Any, 
 async def test_drafts_go_where_they_say_and_without_a_user_to_the_session(
     config: dict[str, Any], clock: Clock
 ) -> None:
-    def distil(leaving: Leaving) -> list[Any]:
+    def distil(leaving: ExitedMessages) -> list[Any]:
         return [
             EntryDraft(scope=Scope.org("o1"), content="for all", expires_at=HOUR),
             {"content": "own", "metadata": {"a": 1}},
@@ -276,7 +284,7 @@ async def test_a_session_deleted_while_the_callback_was_at_work_teaches_nothing(
 ) -> None:
     meanwhile: list[Callable[[], Awaitable[object]]] = []
 
-    async def distil(leaving: Leaving) -> list[str]:
+    async def distil(leaving: ExitedMessages) -> list[str]:
         await meanwhile.pop()()
         return texts_of(leaving)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput, Memory, Message
-from memory.domain.errors import PartsFailed
+from memory.domain.errors import ProviderFailure
 from memory.domain.message import Role
 from memory.facade.providers import (
     BufferProvider,
@@ -746,7 +746,7 @@ async def test_a_write_tries_every_part_names_those_that_failed_and_can_be_repea
     bare = Bare(fails=True)
     buffer, sliding = BufferProvider(memory), SlidingWindowProvider(memory)
     all_of_them = CompositeProvider([buffer, bare, sliding])
-    with pytest.raises(PartsFailed, match="bare: bare is away") as failed:
+    with pytest.raises(ProviderFailure, match="bare: bare is away") as failed:
         await all_of_them.write([q("q1"), r("r1")])
     assert list(failed.value.failed) == ["bare"]
     bare.fails = False
@@ -765,9 +765,9 @@ async def test_a_part_that_cannot_be_read_or_filled_is_passed_over_unless_all_ar
     await buffer.write([q("hello")])
     assert texts(await CompositeProvider([bare, buffer]).read()) == ["hello"]
     assert texts(await CompositeProvider([bare, buffer], read="merge").read()) == ["hello"]
-    with pytest.raises(PartsFailed, match="bare is away"):
+    with pytest.raises(ProviderFailure, match="bare is away"):
         await CompositeProvider([bare]).read()
-    with pytest.raises(PartsFailed, match=r"bare 1: .*bare 3: ") as failed:
+    with pytest.raises(ProviderFailure, match=r"bare 1: .*bare 3: ") as failed:
         await CompositeProvider([bare, buffer, Bare(fails=True)]).write([q("hello")])
     assert list(failed.value.failed) == ["bare 1", "bare 3"], "each is told, also those of one name"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory import ConfigError, Conflict, Leaving, Memory, QuotaExceeded
+from memory import ConfigError, Conflict, ExitedMessages, Memory, QuotaExceeded
 from tests.acceptance.support import ORG, USER, Clock, contents
 
 
@@ -116,7 +116,7 @@ async def test_an_import_beyond_a_quota_or_over_other_entries_writes_nothing(
 async def test_what_is_made_of_messages_keeps_to_a_quota_and_waits_for_room(
     config: dict[str, Any], clock: Clock
 ) -> None:
-    def distil(leaving: Leaving) -> list[str]:
+    def distil(leaving: ExitedMessages) -> list[str]:
         return [message.text for message in leaving.messages]
 
     async with Memory(config, clock=clock, onward=distil, **_quota(then="refuse")) as memory:

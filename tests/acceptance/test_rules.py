@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from memory import IdleFor, Memory, OlderThan, PromotionRule, ScopeOver, Tagged
+from memory import HasTag, IdleFor, Memory, OlderThan, PromotionRule, ScopeExceeds
 from tests.acceptance.support import DAY, HOUR, OTHER_SESSION, SESSION, Clock, contents
 
 ADA = "user:ada"
 RULES = (
-    PromotionRule(name="known", on="session_end", to_scope="user", when=Tagged("fact")),
-    PromotionRule(name="crowded", on="sweep", when=ScopeOver(count=3) & ~Tagged("pinned")),
-    PromotionRule(name="wordy", on="sweep", when=ScopeOver(tokens=40)),
+    PromotionRule(name="known", on="session_end", to_scope="user", when=HasTag("fact")),
+    PromotionRule(name="crowded", on="sweep", when=ScopeExceeds(count=3) & ~HasTag("pinned")),
+    PromotionRule(name="wordy", on="sweep", when=ScopeExceeds(tokens=40)),
     PromotionRule(name="quiet", on="sweep", when=IdleFor(7 * DAY)),
     PromotionRule(
-        name="settled", on="sweep", source="mid", target="long", when=OlderThan(20 * DAY) & Tagged("fact")
+        name="settled", on="sweep", source="mid", target="long", when=OlderThan(20 * DAY) & HasTag("fact")
     ),
 )
 

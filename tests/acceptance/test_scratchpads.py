@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from memory import Held, InvalidInput, ScratchpadFull
+from memory import InvalidInput, LegalHoldActive, ScratchpadFull
 from memory.facade.memory import Memory
 from memory.orchestrator import scratchpads
 from memory.orchestrator.collections import SCRATCHPADS
@@ -138,7 +138,7 @@ async def test_scratchpads_end_with_their_tenant_and_begin_anew(memory: Memory) 
 async def test_a_hold_over_the_tenant_keeps_them(memory: Memory) -> None:
     await memory.scratchpads.append("kept")
     await memory.admin.hold("case", reason="a lawsuit", tenant=True)
-    with pytest.raises(Held):
+    with pytest.raises(LegalHoldActive):
         await memory.scratchpads.clear()
     assert lines((await memory.scratchpads.read()).content) == ["kept"]
     await memory.admin.release_hold("case")

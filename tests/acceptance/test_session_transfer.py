@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from memory import InvalidInput, Leaving, Memory, NotFound, SessionOwnerMismatch, StoreUnavailable
+from memory import ExitedMessages, InvalidInput, Memory, NotFound, SessionOwnerMismatch, StoreUnavailable
 from memory.facade.importing import Imported
 from memory.orchestrator.steps import current_step
 from tests.acceptance.support import HOUR, Clock, stores_of
@@ -252,7 +252,7 @@ async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing
     }
     asked: list[str] = []
 
-    def distil(leaving: Leaving) -> list[str]:
+    def distil(leaving: ExitedMessages) -> list[str]:
         asked.append(leaving.session_id)
         if leaving.session_id == "waiting" and len(asked) < 4:
             raise ValueError("the model is away")

@@ -13,9 +13,9 @@ import pytest
 
 from memory import CompactionError, Conflict, InvalidInput, Memory, Message, NotFound, Session
 from memory.facade.memory import Memory as Opened
-from memory.policies.compacting import CompactingSettings
+from memory.policies.compacting import CompactionSettings
 from memory.policies.thresholds import MessageThreshold, TurnThreshold
-from memory.policies.window import Threshold
+from memory.policies.window import TokenThreshold
 from tests.acceptance.support import HOUR, Clock
 
 SYSTEM = "You are kind."
@@ -297,7 +297,7 @@ async def test_a_later_compaction_takes_the_earlier_summary(memory: Memory) -> N
 
 @pytest.mark.behaviour("B43", "B44", "B45", "B46", "B50")
 async def test_a_window_is_compacted_before_a_model_is_asked_and_only_then(memory: Memory) -> None:
-    session, policy = memory.session("s1", system=SYSTEM), Threshold(100, keep_last=2)
+    session, policy = memory.session("s1", system=SYSTEM), TokenThreshold(100, keep_last=2)
     await session.append([user("x" * 64, "u1"), assistant("x" * 64, "a1"), user("x" * 64, "u2")])
     assert await session.compact_if_needed(policy, summary("sum")) is None
     await session.append(
@@ -319,8 +319,8 @@ async def test_a_window_is_compacted_before_a_model_is_asked_and_only_then(memor
         == await window(memory.session("s1"))
         == ["system", "sum", "u2", "a2", "t2", "a3", "t3"]
     )
-    assert await session.compact_if_needed(Threshold(1, keep_last=0), summary("again")) is None
-    with pytest.raises(InvalidInput, match="policy: must be a Threshold"):
+    assert await session.compact_if_needed(TokenThreshold(1, keep_last=0), summary("again")) is None
+    with pytest.raises(InvalidInput, match="policy: must be a TokenThreshold"):
         await session.compact_if_needed("tokens")  # type: ignore[arg-type]
 
 
@@ -328,10 +328,10 @@ async def test_a_window_is_compacted_before_a_model_is_asked_and_only_then(memor
 @pytest.mark.parametrize(
     "policy",
     [
-        Threshold(1_000),
+        TokenThreshold(1_000),
         MessageThreshold(4, keep_last=2),
         TurnThreshold(2, keep_last=1),
-        CompactingSettings(1_000, min_importance=0, deduplicate=False),
+        CompactionSettings(1_000, min_importance=0, deduplicate=False),
     ],
 )
 async def test_a_summary_that_says_nothing_archives_nothing_under_any_policy(
@@ -365,7 +365,7 @@ async def test_a_long_summary_of_which_no_shorter_one_can_be_had_stays(memory: M
             for message in (user("word " * 80, f"u{n}"), assistant("word " * 80, f"a{n}"))
         ]
     )
-    made = await session.compact_if_needed(Threshold(1_000), lambda _: next(said))
+    made = await session.compact_if_needed(TokenThreshold(1_000), lambda _: next(said))
     assert made is not None
     assert next(said, "asked twice") == "asked twice"
     assert await session.compactions() == [made]
@@ -406,14 +406,14 @@ async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memo
     for name in ("max_tokens", "max_output_tokens", "keep_last", "share", "target"):
         for wrong in (-1, "3", True, float("nan"), *([None] if name != "keep_last" else [])):
             with pytest.raises(InvalidInput, match=f"{name}: must be a "):
-                Threshold(**{"max_tokens": 100, name: wrong})  # type: ignore[arg-type]
+                TokenThreshold(**{"max_tokens": 100, name: wrong})  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"target: must be at most the share of 0\.5"):
-        Threshold(100, share=0.5, target=0.6)
+        TokenThreshold(100, share=0.5, target=0.6)
 
 
 @pytest.mark.behaviour("A121", "A122")
 async def test_compaction_of_lists_is_a_policy_of_a_session(memory: Memory) -> None:
-    settings = CompactingSettings(max_tokens=300, threshold=1.0, target=0.5, keep_recent=2, min_importance=0)
+    settings = CompactionSettings(max_tokens=300, threshold=1.0, target=0.5, keep_recent=2, min_importance=0)
     session = memory.session("s1", system=SYSTEM)
     await session.append(
         [user(" ".join(f"w{n}x{i}yyyy" for i in range(40))[:94], f"m{n}") for n in range(10)]
@@ -641,7 +641,7 @@ async def test_what_is_no_schema_of_a_tool_is_refused_by_name(memory: Memory, to
     with pytest.raises(InvalidInput, match="tools"):
         await session.context(tools=tools)
     with pytest.raises(InvalidInput, match="tools"):
-        await session.compact_if_needed(Threshold(10, keep_last=0), tools=tools)
+        await session.compact_if_needed(TokenThreshold(10, keep_last=0), tools=tools)
     with pytest.raises(InvalidInput, match="recall"):
         await session.context(recall=5)  # type: ignore[arg-type]
     assert (await session.context(tools=[{"maximum": 2**64}])).tools_tokens > 0
@@ -994,7 +994,7 @@ async def test_no_message_is_in_neither_the_summary_nor_the_context(memory: Memo
         ]
         said += [str(one.id) for one in await session.append(steps)]
         if done := await session.compact_if_needed(
-            Threshold(1_000),
+            TokenThreshold(1_000),
             lambda _: "sum " * (200 if n % 3 else 600),  # noqa: B023
         ):
             made.append(done)

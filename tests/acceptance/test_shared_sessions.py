@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory import Leaving, Memory, Message, Session
+from memory import ExitedMessages, Memory, Message, Session
 from tests.acceptance.conftest import asked, topologies
 from tests.acceptance.support import Clock
 from tests.support.placings import forget
@@ -38,10 +38,10 @@ class Told:
     """An `onward` that makes an entry of each message, and remembers what it was told."""
 
     def __init__(self, **more: Any) -> None:
-        self.calls: list[Leaving] = []
+        self.calls: list[ExitedMessages] = []
         self._more = more
 
-    def __call__(self, leaving: Leaving) -> list[dict[str, Any]]:
+    def __call__(self, leaving: ExitedMessages) -> list[dict[str, Any]]:
         self.calls.append(leaving)
         scope = {"scope": f"session:{leaving.session_id}"} if self._more else {}
         summaries = (

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from memory import (
-    AddFailed,
     BlockingMemory,
     BlockingMemoryManager,
     ConfigError,
@@ -24,9 +23,10 @@ from memory import (
     MemoryManager,
     NamedStore,
     Provenance,
-    Refused,
+    RejectedByGate,
+    Resolution,
+    StoreAddFailure,
     StoreEntry,
-    Verdict,
 )
 from memory.domain.errors import StoreTimeout
 from memory.facade.transfer import BadLine
@@ -176,7 +176,7 @@ async def test_a_source_an_agent_and_a_run_are_distrusted_alike(memory: Memory, 
     await memory.write("green tea", scope="user:ada", source="user", agent="other", run="r2")
     await memory.admin.distrust(**by, reason="r")
     assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["green tea"]
-    with pytest.raises(Refused, match="is distrusted"):
+    with pytest.raises(RejectedByGate, match="is distrusted"):
         await memory.write("more tea", scope="user:ada", **by)
     other = await memory.for_tenant("other").write("tea", scope="user:ada", **by)
     assert await memory.for_tenant("other").get(other.id) == other
@@ -208,13 +208,13 @@ async def test_later_writes_are_refused_or_kept_back(memory: Memory) -> None:
         ),
     ]
     for hidden_with_it in calls:
-        with pytest.raises(Refused, match="distrusted"):
+        with pytest.raises(RejectedByGate, match="distrusted"):
             await hidden_with_it()
     assert [one.content for one in await memory.retrieve("user:ada")] == ["tea"]
     await memory.admin.distrust(source=WEB, reason="r")
-    with pytest.raises(Refused):
+    with pytest.raises(RejectedByGate):
         await memory.update(entry.id, content="black tea", source=WEB)
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RejectedByGate) as refusal:
         await memory.write_many(
             [
                 {"content": "a", "scope": "user:ada"},
@@ -445,10 +445,10 @@ async def test_the_write_gate_holds_for_every_door(
                 "card …",
                 scope="user:ada",
                 check=True,
-                decide=lambda draft, near: Verdict("merge", content="secret"),
+                decide=lambda draft, near: Resolution("merge", content="secret"),
             ),
         ):
-            with pytest.raises(Refused, match=r"^refused, and nothing was written: holds a secret$"):
+            with pytest.raises(RejectedByGate, match=r"^refused, and nothing was written: holds a secret$"):
                 await refusal()
         checked = await gated.write("my card 4111", scope="user:ada", check=True, key="checked")
         assert checked.content == "my card …"
@@ -546,7 +546,7 @@ async def test_a_gate_that_does_not_answer_lets_nothing_in_and_nothing_out(clock
             assert gate.startswith("hangs"), "no store answered in time"
         assert await memory.get(entry.id) is None
     async with Memory(config, clock=clock, write_gate=gates[gate]) as memory:
-        with pytest.raises(Refused, match="the write gate") as refusal:
+        with pytest.raises(RejectedByGate, match="the write gate") as refusal:
             await memory.write("tea", scope="user:ada")
         assert "text of the entry" not in str(refusal.value)
         assert await left_in(memory) == []
@@ -670,9 +670,9 @@ async def test_gates_of_a_manager_hold_for_stores_of_any_kind(plain: Memory) -> 
         recall_gate=lambda entry: entry.content != "SUGAR",
     )
     assert await manager.dispatch("add_memory", {"entries": ["tea", "sugar"]}) == {"stored": 2}
-    with pytest.raises(AddFailed, match="refused, and nothing was written: no"):
+    with pytest.raises(StoreAddFailure, match="refused, and nothing was written: no"):
         await manager.add("a secret")
-    with pytest.raises(AddFailed, match="changes content and metadata only"):
+    with pytest.raises(StoreAddFailure, match="changes content and metadata only"):
         await manager.add("tag me")
     assert notes.kept == ["TEA", "SUGAR"]
     assert [found.content for found in await manager.search("tea")] == ["TEA"]

@@ -22,12 +22,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory import Contended, Memory, Message, Session
+from memory import Memory, Message, Session, TooMuchContention
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.session import HistoryItem
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.placement import Placement
-from memory.policies.onward import Leaving
+from memory.policies.onward import ExitedMessages
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record
 from memory.ports.scanning import scan
@@ -64,7 +64,7 @@ class Speaker:
             try:
                 await (self._compact(said) if compacts else self._session.append(message))
                 break
-            except (StoreError, Contended):
+            except (StoreError, TooMuchContention):
                 await asyncio.sleep(0.2)
         _say("!", what, said)
         await asyncio.sleep(self._chance.random() * PAUSE)
@@ -121,7 +121,7 @@ class Heard:
         (self.asked if mark == "?" else self.acknowledged).append((what, said))
 
 
-def noted(leaving: Leaving) -> str:
+def noted(leaving: ExitedMessages) -> str:
     """The entry that is made of what a compaction archived."""
     return " ".join(["noted", *(str(number) for number in leaving.numbers)])
 

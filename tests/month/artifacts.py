@@ -174,7 +174,7 @@ async def put_file(run: Run, op: Operation) -> None:
         return
     before = run.files.of(talk).get(path)
     if before is not None and run.model.holds_all(op.tenant, f"session:{session}"):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     made: Artifact = said.given()
     file = File(made.id, *says, made.created_at, made.updated_at)
@@ -213,7 +213,7 @@ async def delete_file(run: Run, op: Operation) -> None:
         op, "artifacts.delete", former if op.args["by_id"] and former is not None else (session, path)
     )
     if file is not None and run.model.holds_all(op.tenant, f"session:{session}"):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     said.equals(file is not None)
     if talk is not None:

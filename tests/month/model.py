@@ -444,7 +444,7 @@ class Model:
     def deleted(self, said: Said, tenant: str, entry_id: str) -> None:
         life = self.life(tenant, entry_id)
         if life is not None and self.held(tenant, life):
-            said.refused("Held")
+            said.refused("LegalHoldActive")
             return
         said.equals(life is not None)
         self.bury(tenant, [entry_id], said.ended)
@@ -459,7 +459,7 @@ class Model:
 
     def erased(self, said: Said, tenant: str, scope: str) -> None:
         if self.holds_any(tenant, scope):
-            said.refused("Held")
+            said.refused("LegalHoldActive")
             return
         there = [life.id for life in self.in_scopes(tenant, [scope])]
         said.equals(len(there))
@@ -558,7 +558,7 @@ class Model:
             said.refused("InvalidScopePromotion")
             return None
         if delete_original and self.held(tenant, source):
-            said.refused("Held")
+            said.refused("LegalHoldActive")
             return None
         if self._beyond_quotas(said, tenant, [to] if copy is None else []):
             return None
@@ -677,7 +677,7 @@ class Model:
         )
         there = self.lives.get(self.summaries.get(identity, ("", "")))
         if delete_sources and any(self.held(tenant, life) for life in sources):
-            said.refused("Held")
+            said.refused("LegalHoldActive")
             return None
         if not delete_sources and self._beyond_quotas(
             said, tenant, [] if there is not None else list(scopes)
@@ -728,7 +728,7 @@ class Model:
         if link is not None and (
             set(ends) & self._held(tenant) or self.holds_all(tenant, self.lives[tenant, link.source_id].scope)
         ):
-            said.refused("Held")
+            said.refused("LegalHoldActive")
             return
         said.equals(self.links.get(tenant, {}).pop(link_id, None) is not None)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from memory.domain.errors import Held
+from memory.domain.errors import LegalHoldActive
 from memory.facade.admin import Admin
 from memory.orchestrator.allowance import Enough
 from memory.orchestrator.derivation import Derivation
@@ -86,7 +86,7 @@ async def what_expires_goes_although_it_is_held(whole: Method, maintenance: Main
         del holds.over
 
 
-async def _none_held(records: Any) -> dict[Any, Held]:
+async def _none_held(records: Any) -> dict[Any, LegalHoldActive]:
     return {}
 
 

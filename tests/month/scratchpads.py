@@ -164,7 +164,7 @@ async def clear_scratchpad(run: Run, op: Operation) -> None:
     pad = (op.tenant, op.args["agent"])
     said = await run.ask(op, "scratchpads.clear", pad[1])
     if run.model.holds_all(op.tenant, f"scratchpad:{pad[1] or ''}"):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
     else:
         run.pads.cleared(said, pad)
     await stands(run, pad, worker=op.worker)

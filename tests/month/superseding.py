@@ -134,7 +134,7 @@ def upserted(model: Model, said: Said, tenant: str, draft: dict[str, Any]) -> Id
     life = model.lives.get(key)
     if life is not None and life.now.expired(said.begun):
         if model.held(tenant, life):
-            said.refused("Held")
+            said.refused("LegalHoldActive")
             return None
         model.bury(tenant, [life.id], said.begun)
         life = None

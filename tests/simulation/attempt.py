@@ -10,11 +10,11 @@ from typing import TypeVar
 from memory.domain.errors import (
     CompactionError,
     Conflict,
-    Contended,
     CorruptRecord,
     InvalidInput,
     NotFound,
     StoreError,
+    TooMuchContention,
 )
 from memory.domain.time import micros
 from tests.simulation.faults import Process, WorkerCrashed
@@ -102,10 +102,10 @@ class Attempts:
                     Event(about[0], Act.REFUSED, None, start, history.moment(), by=label, clock=self._clock())
                 )
             return None
-        except (Conflict, Contended, InvalidInput, CompactionError) as refused:
+        except (Conflict, TooMuchContention, InvalidInput, CompactionError) as refused:
             if partly:
                 self._unknown(effects, start, label)
-            if isinstance(refused, Contended) and quiet():
+            if isinstance(refused, TooMuchContention) and quiet():
                 history.broken("refused", "-", f"{label} had nobody to contend with: {refused}")
             self._conflicts(refused, taken, start, label)
             return None

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.domain.errors import Contended, MemoryTiersError, StoreError
+from memory.domain.errors import MemoryTiersError, StoreError, TooMuchContention
 from memory.facade.access import Access
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
@@ -83,7 +83,7 @@ class Worker(Generic[W]):
     "write", which is handed its label and what it draws from.
     """
 
-    may_be_told: ClassVar[tuple[type[Exception], ...]] = (StoreError, Contended)
+    may_be_told: ClassVar[tuple[type[Exception], ...]] = (StoreError, TooMuchContention)
     """What an act may come to that judges by itself."""
 
     def __init__(self, run: W, process: Process) -> None:

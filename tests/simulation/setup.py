@@ -15,7 +15,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
-from memory.policies.single_conditions import OlderThan, ScopeOver
+from memory.policies.single_conditions import OlderThan, ScopeExceeds
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import pack_vector
 from memory.ports.store import Store
@@ -39,7 +39,7 @@ RULES = (
         on="sweep",
         source="short",
         target="mid",
-        when=ScopeOver(tokens=20) & OlderThan(timedelta(days=7)),
+        when=ScopeExceeds(tokens=20) & OlderThan(timedelta(days=7)),
     ),
 )
 """As delivered, one that takes what the end of a session would leave, one whose moves

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from memory import EveryTurn, Extraction, Leaving, Memory, MemoryManager, NamedStore
+from memory import EveryTurn, ExitedMessages, Extraction, Memory, MemoryManager, NamedStore
 from memory.domain.errors import MemoryTiersError, StoreUnavailable
 from memory.ports.advisor import Prompt
 from memory.ports.record import Record
@@ -37,7 +37,7 @@ SWEEPS = 3
 DEAD = "is dead"
 
 
-def learn(leaving: Leaving) -> list[dict[str, Any]]:
+def learn(leaving: ExitedMessages) -> list[dict[str, Any]]:
     return [
         {"content": f"fact {m.text}", "scope": f"session:{leaving.session_id}", "tags": ["fact"]}
         for m in leaving.messages

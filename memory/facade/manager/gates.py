@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from memory.domain.checked import Checked
-from memory.domain.errors import Refused
+from memory.domain.errors import RejectedByGate
 from memory.domain.provenance import Provenance
 from memory.facade.arguments import function
 from memory.facade.manager.stores import NamedStore, StoreEntry
@@ -41,14 +41,14 @@ class StoreGates:
         decide: Decide | None = None,
     ) -> Checked | None:
         """Keep a text in a store as the write gate lets it in; see `NamedStore.add`.
-        Raises `Refused` where it does not.
+        Raises `RejectedByGate` where it does not.
         """
         if self._write is not None:
             entry = StoreEntry(content, store.name, None if metadata is None else dict(metadata))
             [answer] = await self._writing.answers_of(self._write, [(entry, provenance)])
             changes = changes_of(answer)
             if changes.keys() - CHANGED:
-                raise Refused("the write gate of a manager changes content and metadata only")
+                raise RejectedByGate("the write gate of a manager changes content and metadata only")
             content, metadata = changes.get("content", content), changes.get("metadata", metadata)
         return await store.add(content, metadata, provenance, key=key, check=check, decide=decide)
 

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from memory.domain import door
 from memory.domain.checked import Checked
-from memory.domain.errors import AddFailed, ForkedProcess, InvalidInput
+from memory.domain.errors import ForkedProcess, InvalidInput, StoreAddFailure
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shapes.tools import Shape
 from memory.facade.access import MAX_QUERY_BYTES
@@ -213,7 +213,7 @@ class MemoryManager(AsyncContext):
         where it comes from, to stores that take it.
 
         What is returned tells, by the name of the store, where something near it was
-        found, and what came of that. Every store is tried; `AddFailed` names those that
+        found, and what came of that. Every store is tried; `StoreAddFailure` names those that
         failed and has what each raised (E30). `InvalidInput` where a name is unknown, a
         store read-only or without `add`, or none is left (E28, E29).
         """
@@ -503,7 +503,7 @@ class MemoryManager(AsyncContext):
             if forked := next((error for _, _, error in failed if isinstance(error, ForkedProcess)), None):
                 raise forked
             causes = [(name, leaf) for _, name, error in failed for leaf in _leaves(error)]
-            raise AddFailed(len({number for number, _, _ in failed}), len(entries), causes)
+            raise StoreAddFailure(len({number for number, _, _ in failed}), len(entries), causes)
         return {
             store.name: result
             for (_, store, _), result in zip(each, results, strict=True)
@@ -676,7 +676,7 @@ def _leaves(error: BaseException) -> list[BaseException]:
         error.exceptions
         if isinstance(error, BaseExceptionGroup)
         else error.causes
-        if isinstance(error, AddFailed)
+        if isinstance(error, StoreAddFailure)
         else ()
     )
     return [leaf for one in several for leaf in _leaves(one)] or [error]

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from memory.domain.errors import Conflict, ForkedProcess, Refused
+from memory.domain.errors import Conflict, ForkedProcess, RejectedByGate
 from memory.domain.message import Message, source_of
 from memory.domain.provenance import UNSAID, Provenance, origin
 from memory.domain.shapes import messages_of, messages_of_each
@@ -155,7 +155,7 @@ class Attachment:
         key = key_of(self._context["run_id"], of, fact.content) if self._store.takes_keys else None
         try:
             await self._gates.add(self._store, fact.content, fact.metadata or None, provenance, key=key)
-        except Refused:
+        except RejectedByGate:
             log.info("a fact was refused, and is not kept in memory store '%s'", self._store.name)
         except Conflict as error:
             if error.deleted_at is None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from memory.domain import door
-from memory.domain.errors import ForkedProcess, InvalidInput, PartsFailed
+from memory.domain.errors import ForkedProcess, InvalidInput, ProviderFailure
 from memory.domain.message import Message
 from memory.facade.providers.provider import (
     HELD,
@@ -169,7 +169,7 @@ class CompositeProvider(TakesTurns):
         agent: str | None = None,
         new: bool = False,
     ) -> list[str]:
-        """Write to all parts, whatever becomes of one; `PartsFailed` names those that
+        """Write to all parts, whatever becomes of one; `ProviderFailure` names those that
         failed, and the same again doubles nothing (C50, C51).
 
         Says what could not be kept to, mostly nothing.
@@ -280,7 +280,7 @@ class CompositeProvider(TakesTurns):
         if forked := next((error for _, error in failed if isinstance(error, ForkedProcess)), None):
             raise forked
         if failed and (not all_of_them or len(failed) == len(results)):
-            raise PartsFailed(call, {name: str(error) for name, error in failed}) from failed[0][1]
+            raise ProviderFailure(call, {name: str(error) for name, error in failed}) from failed[0][1]
 
 
 def _place(message: Message) -> int:

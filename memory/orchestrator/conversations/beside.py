@@ -69,7 +69,7 @@ class Beside:
         `user` saved it is noted. `first` is awaited before one is put where none
         stands.
 
-        Raises `NotFound` where the session was deleted, `Held` where one of the values
+        Raises `NotFound` where the session was deleted, `LegalHoldActive` where one of the values
         of the body that it `keeps` would be overwritten and the session is under legal
         hold.
         """
@@ -139,7 +139,7 @@ class Beside:
         self, log: Log, name: str, owed: Callable[[Key], Awaitable[tuple[Owed, ...]]] | None = None
     ) -> bool:
         """Delete the record of this name; false where there is none. `owed` says what
-        its deletion is to owe. Raises `Held` where the session is under legal hold.
+        its deletion is to owe. Raises `LegalHoldActive` where the session is under legal hold.
         """
         store, patience = self._placement.topology.archive, Patience(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)

@@ -20,10 +20,10 @@ from memory.orchestrator.conversations.handle import Handle
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import COPIED, Window
 from memory.orchestrator.conversations.seen import Seen
-from memory.policies.compacting import Compacted, CompactingSettings, compacted
+from memory.policies.compacting import Compacted, CompactionSettings, compacted
 from memory.policies.thresholds import WindowPolicy, archived_by
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import Threshold, split_for_compaction
+from memory.policies.window import TokenThreshold, split_for_compaction
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Order, Query, within
 from memory.ports.record import JsonValue
@@ -79,7 +79,7 @@ class Compacting(Handle):
 
     async def compact_if_needed(
         self,
-        policy: WindowPolicy | CompactingSettings,
+        policy: WindowPolicy | CompactionSettings,
         summarise: Summarise,
         *,
         tools: Sequence[Mapping[str, Any]] = (),
@@ -91,7 +91,7 @@ class Compacting(Handle):
 
         async def choose(window: Window) -> tuple[list[Message], Message] | None:
             messages = window.messages
-            if isinstance(policy, CompactingSettings):
+            if isinstance(policy, CompactionSettings):
                 return await self._as_list(await self._whole(window, messages), policy, summarise)
             archived = [messages[at] for at in archived_by(policy, messages, window.costs, of_tools)]
             return (
@@ -100,9 +100,9 @@ class Compacting(Handle):
                 else None
             )
 
-        reason = "token_limit" if isinstance(policy, Threshold | CompactingSettings) else "auto"
+        reason = "token_limit" if isinstance(policy, TokenThreshold | CompactionSettings) else "auto"
         made = again = await self._compacted(choose, reason, None)
-        if isinstance(policy, Threshold) and policy.keep_last is None:
+        if isinstance(policy, TokenThreshold) and policy.keep_last is None:
             while (
                 again is not None and (again.tokens_after or 0) + of_tools > policy.usable
             ):  # the summary is longer than the room for it
@@ -118,7 +118,7 @@ class Compacting(Handle):
         return again or made
 
     async def _as_list(
-        self, messages: list[Message], policy: CompactingSettings, summarise: Summarise
+        self, messages: list[Message], policy: CompactionSettings, summarise: Summarise
     ) -> tuple[list[Message], Message] | None:
         """What compaction of a plain list comes to (A114 to A126). What goes without a
         summary leaves the window here, its step the reason.

@@ -427,7 +427,7 @@ class Conversation(Compacting):
         """The message changed where it stands. Unless it `writes`, the handle's user
         has said nothing by that.
 
-        Raises `Held` where its session is under legal hold, unless the message is being
+        Raises `LegalHoldActive` where its session is under legal hold, unless the message is being
         said and grows, or is said `again` and grows.
         """
         patience, message_id = (

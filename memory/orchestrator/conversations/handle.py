@@ -178,7 +178,7 @@ class Handle:
         """Change what of the session is no affair of its log: title and metadata, and
         as fields tags, agent and expiry.
 
-        Raises `Held` where the session is under legal hold, and a title or metadata
+        Raises `LegalHoldActive` where the session is under legal hold, and a title or metadata
         would be lost.
         """
         record, seen = await both_at_once(self._same_life(), self._log.load())

@@ -492,7 +492,7 @@ class Log:
 
         Several are kept whole or not at all where the store is `atomic`; elsewhere one
         after the other, so that a crash leaves the first of them. Raises `NotFound`
-        where the session was deleted, `Contended` where others were faster for all of
+        where the session was deleted, `TooMuchContention` where others were faster for all of
         the deadline.
         """
         async with self._turn:

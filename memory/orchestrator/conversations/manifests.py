@@ -156,7 +156,7 @@ class Manifests:
         artifact has that id, and replaces nothing: `Stands` is raised where something
         stands there, or ever stood.
 
-        Raises `NotFound` where there is no such session, `QuotaExceeded`, and `Held`
+        Raises `NotFound` where there is no such session, `QuotaExceeded`, and `LegalHoldActive`
         where what stands there is under legal hold.
         """
         self._refuse_beyond(size or 0)
@@ -620,7 +620,7 @@ class Manifests:
     # -- deleting ----------------------------------------------------------------------
 
     async def delete(self, tenant: str, artifact_id: str) -> bool:
-        """Delete an artifact; false where there is none. Raises `Held` where its
+        """Delete an artifact; false where there is none. Raises `LegalHoldActive` where its
         session is under legal hold.
         """
         patience = Patience(self._placement, artifact_id)

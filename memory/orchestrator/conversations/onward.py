@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from memory.domain.entry import EntryDraft, expiry
-from memory.domain.errors import MemoryTiersError, NotFound, Refused
+from memory.domain.errors import MemoryTiersError, NotFound, RejectedByGate
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, After, Event, EventType, event_of
@@ -43,7 +43,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.policies.onward import Leaving, drafts_of
+from memory.policies.onward import ExitedMessages, drafts_of
 from memory.policies.onward import Onward as Callback
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Partition, Record
@@ -327,11 +327,11 @@ class Onward:
         for draft in drafts:
             try:
                 kept += await self._trust.let_in(tenant, [draft])
-            except Refused:
+            except RejectedByGate:
                 log.info("an entry of what was said is not made: it was refused")
         return kept
 
-    async def _drafts(self, owner: Record, callback: Callback, leaving: Leaving) -> list[EntryDraft]:
+    async def _drafts(self, owner: Record, callback: Callback, leaving: ExitedMessages) -> list[EntryDraft]:
         try:
             async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):  # maintenance waits for it
                 made = callback(leaving)
@@ -343,7 +343,7 @@ class Onward:
             said = "the callback did not answer in time" if isinstance(error, TimeoutError) else str(error)
             raise _CallbackFailed(said or type(error).__name__) from error
 
-    async def _leaving(self, owner: Record, session: Record) -> list[tuple[Leaving, Places]]:
+    async def _leaving(self, owner: Record, session: Record) -> list[tuple[ExitedMessages, Places]]:
         """The messages that leave by an event, as they are now: without what was taken
         out by hand since, and what goes by a cut before it and has come back in
         between. Those of each user apart, so that what is learnt of them is that
@@ -375,7 +375,7 @@ class Onward:
         for one in kept:
             if (message := one.message) is not None and (number := one.number) is not None:
                 by_user.setdefault(next(iter(one.writers(owner_of)), None), []).append((one, message, number))
-        found: list[tuple[Leaving, Places]] = []
+        found: list[tuple[ExitedMessages, Places]] = []
         for user, said in by_user.items():
             is_told = not event.is_redacted and set(event.writers(owner_of)) <= {user}
             summary = event.message if is_told else None
@@ -384,7 +384,10 @@ class Onward:
             )
             messages, numbers = [message for _, message, _ in said], [number for _, _, number in said]
             found.append(
-                (Leaving(log.life.session_id, user, agent, namespace, messages, numbers, summary), places)
+                (
+                    ExitedMessages(log.life.session_id, user, agent, namespace, messages, numbers, summary),
+                    places,
+                )
             )
         return found
 

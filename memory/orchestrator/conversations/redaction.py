@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memory.domain import ids
-from memory.domain.errors import Held, NotFound, StoreUnavailable
+from memory.domain.errors import LegalHoldActive, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
 from memory.orchestrator.collections import (
@@ -110,7 +110,7 @@ class Redaction:
 
     async def erase(self, log: Log, message_id: str) -> bool:
         """Erase the message of this id; false where there is none. Raises where what
-        was made of it is still to be erased: a sweep does it; and `Held` where its
+        was made of it is still to be erased: a sweep does it; and `LegalHoldActive` where its
         session is under legal hold.
         """
         await self._erasure.holds.refuse_partition(log.life.partition)
@@ -267,7 +267,7 @@ class Redaction:
                     with suppress(NotFound):  # deleted meanwhile
                         try:
                             await self._erasure.holds.refuse_partition(copies.life.partition)
-                        except Held as error:
+                        except LegalHoldActive as error:
                             logger.info(
                                 "a copy in session %s of an erased message stays: %s",
                                 copies.life.session_id,
@@ -281,7 +281,7 @@ class Redaction:
     async def erase_user(self, tenant: str, user: str) -> ErasedUser:
         """Delete the sessions with a user, erase what the user said in others', and the
         entries of the user's scope. A store that fails raises; the rest is owed then,
-        and a sweep does it. Raises `Held` where the user is under legal hold; of what
+        and a sweep does it. Raises `LegalHoldActive` where the user is under legal hold; of what
         is for another reason `held` tells.
         """
         await self._erasure.holds.refuse_user(tenant, user)
@@ -327,7 +327,7 @@ class Redaction:
             try:
                 await self._sessions.delete(tenant, session_id)
                 sessions += 1
-            except Held as error:
+            except LegalHoldActive as error:
                 held[f"session {session_id}: {error}"] = None
         said: list[
             _Said
@@ -338,7 +338,7 @@ class Redaction:
         for one in said:
             try:
                 messages += await self._erase_said(one, user) and one.is_counted
-            except Held as error:
+            except LegalHoldActive as error:
                 held[f"messages of {user} in sessions of others: {error}"] = None
         for kept, named in ((self._tasks, "task_id"), (self._runs, "run_id")):
             query = Query(
@@ -352,11 +352,11 @@ class Redaction:
                             and (log := await self._log_of(record.key, record.scope)) is not None
                         ):
                             await kept.delete(log, str(record.fields[named]))
-                    except Held as error:
+                    except LegalHoldActive as error:
                         held[f"{kept.collection.name} of {user} in sessions of others: {error}"] = None
         try:
             entries = await self._erasure.erase_scope(tenant, Scope.user(user))
-        except Held as error:
+        except LegalHoldActive as error:
             held[f"scope user:{user}: {error}"] = None
         return ErasedUser(sessions, messages, entries, list(held))
 

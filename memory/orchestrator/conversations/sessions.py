@@ -147,7 +147,7 @@ class SessionRecords:
         self.uploads = Uploads(placement, outbox, reservations)
 
     async def refuse_change(self, life: Life) -> None:
-        """Raise `Held` where the session is under legal hold: what it says may not be
+        """Raise `LegalHoldActive` where the session is under legal hold: what it says may not be
         overwritten.
         """
         await self._erasure.holds.refuse_change(life.partition, life.user)

@@ -71,7 +71,7 @@ class Tasks:
         """Let the session have this task, which the `user` saves; when it was created
         stays (B54).
 
-        Raises `Conflict` where another session has a task of its id, `Held` where it
+        Raises `Conflict` where another session has a task of its id, `LegalHoldActive` where it
         would lose a title, a result or metadata under legal hold.
         """
 
@@ -129,7 +129,7 @@ class Tasks:
         self, log: Log, drafts: Sequence[TaskDraft], user: str | None = None
     ) -> Sequence[Task]:
         """Let the session have these tasks and none of those that it had; one that
-        another saves meanwhile stays (B63). Raises `Held`, and nothing has changed,
+        another saves meanwhile stays (B63). Raises `LegalHoldActive`, and nothing has changed,
         where one would go or lose what it says, and the session is under legal hold.
         """
         kept, before, loses, cursor = {draft.id: draft for draft in drafts}, set[str](), False, None

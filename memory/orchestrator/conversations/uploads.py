@@ -28,7 +28,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from memory.domain.errors import Contended, MemoryTiersError, QuotaExceeded, StoreError, StoreUnavailable
+from memory.domain.errors import (
+    MemoryTiersError,
+    QuotaExceeded,
+    StoreError,
+    StoreUnavailable,
+    TooMuchContention,
+)
 from memory.domain.message import Message
 from memory.domain.time import moment
 from memory.orchestrator.collections import ARTIFACTS, MESSAGES
@@ -208,7 +214,7 @@ class Uploads:
             return True
         try:
             return await self._reservations.hold_parts(life.tenant, names)
-        except (StoreError, Contended) as error:
+        except (StoreError, TooMuchContention) as error:
             if (
                 self._placement.now() - min(moment(_version_of(name)) for name in names)
                 > self._placement.settings.mark_life / 2
@@ -233,7 +239,7 @@ class Uploads:
                     self._store, there
                 ):  # it is where a driver sent the row twice, and met itself
                     await self._give_up(there)
-            except (StoreError, Contended) as error:
+            except (StoreError, TooMuchContention) as error:
                 log.info("a sweep will drop what was to be said: %s", error)
 
     async def _give_up(self, reservation: Record) -> None:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from memory import Memory, Message, Session
-from memory.policies.onward import Leaving
+from memory.policies.onward import ExitedMessages
 from tests.month.clock import MonthClock
 from tests.month.learning.calls import CALLS
 from tests.month.sessions.talk import REMEMBER
@@ -44,7 +44,7 @@ class Summed:
         return self.text
 
 
-def noted(leaving: Leaving) -> list[str]:
+def noted(leaving: ExitedMessages) -> list[str]:
     """The callback of every memory: what it is asked to remember is noted, a text each."""
     return [f"noted: {message.text}" for message in leaving.messages if REMEMBER in message.text.split()]
 

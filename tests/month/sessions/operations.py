@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memory.policies.thresholds import MessageThreshold, TurnThreshold
-from memory.policies.window import Threshold
+from memory.policies.window import TokenThreshold
 from tests.month.operations import Gone, Operation, operation, resolved
 from tests.month.said import Said, Wrong
 from tests.month.sessions import check
@@ -74,7 +74,7 @@ async def create(run: Run, op: Operation) -> None:
     there = run.talks.get(op.tenant, session_id, run.clock.now)
     said = await run.ask(op, "sessions.create", session_id, **draft)
     if run.talks.hides(run, op.tenant, session_id):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     if there is not None:
         said.refused("Conflict")
@@ -105,7 +105,7 @@ async def fork(run: Run, op: Operation) -> None:
     there = run.talks.get(op.tenant, to, run.clock.now)
     said = await _ask(run, op, "fork", talk, None if at is None else at.id, to)
     if run.talks.hides(run, op.tenant, to):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     if there is not None:
         said.refused("Conflict")
@@ -140,7 +140,7 @@ async def say(run: Run, op: Operation) -> None:
         op, "session.append", of, messages if op.args.get("several") else messages[0], in_history=in_history
     )
     if run.talks.hides(run, op.tenant, session_id):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     if talk is None:
         said.given()
@@ -165,7 +165,7 @@ async def say_again(run: Run, op: Operation) -> None:
     messages = [told, *op.args["messages"]]
     said = await _ask(run, op, "append", talk, messages)
     if _is_held(run, talk) and line.loses(given(told)):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     talk.appended(said, _handed(run, messages), [None, *_refs(op, messages)])
 
@@ -250,7 +250,7 @@ async def amend(run: Run, op: Operation) -> None:
         if talk.system is None:
             said.refused("NotFound")
         elif _is_held(run, talk) and talk.system != text:
-            said.refused("Held")
+            said.refused("LegalHoldActive")
         elif said.given().content != text:
             said.wrong("answers another message", said.value.content)
         else:
@@ -263,7 +263,7 @@ async def amend(run: Run, op: Operation) -> None:
         said.refused("NotFound")
         return
     if _is_held(run, talk) and line.text != text:
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     talk.says_instead(line, line.said | {"content": text})
     if shown(said.given()) != line.said:
@@ -356,7 +356,7 @@ async def replace_window(run: Run, op: Operation) -> None:
     handed = _handed(run, [*named, *messages])
     said = await _ask(run, op, "replace", talk, [*named, *messages])
     if _is_held(run, talk) and any(line.loses(message) for line, message in zip(kept, handed, strict=False)):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     answers = said.given()
     if [shown(one) for one in answers] != [
@@ -389,7 +389,7 @@ async def erase_message(run: Run, op: Operation) -> None:
     line = _line(talk, op.args["message"])
     said = await _ask(run, op, "erase", talk, line.id)
     if _is_held(run, talk):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     said.equals(not line.is_redacted)
     if not line.is_redacted:
@@ -435,7 +435,7 @@ async def summarise(run: Run, op: Operation) -> None:
 def _policy(policy: str, keep_last: int) -> Any:
     most = keep_last + 3
     if policy == "tokens":
-        return Threshold(max_tokens=1, keep_last=keep_last)
+        return TokenThreshold(max_tokens=1, keep_last=keep_last)
     return TurnThreshold(most, keep_last) if policy == "turns" else MessageThreshold(most, keep_last)
 
 
@@ -506,7 +506,7 @@ async def describe(run: Run, op: Operation) -> None:
     if _is_held(run, talk) and any(
         (now := getattr(talk, name)) and changes.get(name, now) != now for name in ("title", "metadata")
     ):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     said.given()
     for name, value in changes.items():
@@ -522,7 +522,7 @@ async def drop(run: Run, op: Operation) -> None:
     talk = run.talks.get(op.tenant, session_id, run.clock.now)
     said = await run.ask(op, "sessions.delete", session_id)
     if run.model.holds_any(op.tenant, f"session:{session_id}"):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     scoped = run.talks.deleted(run, op.tenant, session_id, said.ended)
     said.equals(talk is not None or scoped > 0)
@@ -536,7 +536,7 @@ async def erase_user(run: Run, op: Operation) -> None:
     user, now = op.args["user"], run.clock.now
     said = await run.ask(op, "admin.erase_user", user)
     if run.model.holds_all(op.tenant, f"user:{user}"):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     theirs = [talk for talk in run.talks.of(op.tenant, now) if talk.user == user]
     free = [talk for talk in theirs if not run.model.holds_any(op.tenant, f"session:{talk.id}")]
@@ -595,7 +595,7 @@ async def save_task(run: Run, op: Operation) -> None:
         said.refused("Conflict")
         return
     if _is_held(run, talk) and name in talk.tasks and talk.tasks[name]["title"] != task["title"]:
-        said.refused("Held")
+        said.refused("LegalHoldActive")
         return
     found = said.given()
     created = talk.tasks[name]["created_at"] if name in talk.tasks else found.created_at
@@ -641,7 +641,7 @@ def _reaches(run: Run) -> Callable[[Talk], bool]:
 def _deleted_beside(run: Run, talk: Talk, said: Said, among: dict[str, Any], name: str) -> None:
     """A task or a run is held with its session."""
     if name in among and _is_held(run, talk):
-        said.refused("Held")
+        said.refused("LegalHoldActive")
     else:
         said.equals(among.pop(name, None) is not None)
 

@@ -25,11 +25,11 @@ from memory.domain.entry import EntryDraft
 from memory.domain.errors import (
     CompactionError,
     Conflict,
-    Contended,
     InvalidInput,
     InvalidScopePromotion,
     NotFound,
     StoreError,
+    TooMuchContention,
 )
 from memory.domain.message import Message
 from memory.domain.message import Role as Speaker
@@ -115,7 +115,7 @@ class Client(Worker[Run]):
 
     may_be_told = (
         StoreError,
-        Contended,
+        TooMuchContention,
         NotFound,
         Conflict,
         InvalidInput,

@@ -19,11 +19,11 @@ from memory.domain import ids
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import (
     Conflict,
-    Contended,
     InvalidInput,
     InvalidScopePromotion,
     NotFound,
     StoreError,
+    TooMuchContention,
 )
 from memory.domain.scope import Scope
 from memory.orchestrator import graph
@@ -122,7 +122,7 @@ class Run(World):
 class Linker(Worker[Run]):
     """One process."""
 
-    may_be_told = (StoreError, NotFound, Contended, Conflict, InvalidInput, InvalidScopePromotion)
+    may_be_told = (StoreError, NotFound, TooMuchContention, Conflict, InvalidInput, InvalidScopePromotion)
 
     def _any(self, random: Random) -> str:
         there = sorted(self.run.born)

@@ -67,7 +67,7 @@ SLIPS: dict[str, Slip] = {
     "parts-are-taken-back-of-what-may-yet-stand": Slip(
         scratchpads,
         "Scratchpads._append",
-        "except (ScratchpadFull, Conflict, Contended):",
+        "except (ScratchpadFull, Conflict, TooMuchContention):",
         "except (ScratchpadFull, StoreError):",
     ),
     "parts-whose-row-never-came-stay": Slip(

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from memory.domain.entry import EntryDraft, EntryType
 from memory.domain.errors import (
     Conflict,
-    Contended,
-    Held,
     InvalidInput,
+    LegalHoldActive,
     MemoryTiersError,
     NotFound,
     PartialWrite,
     QuotaExceeded,
     StoreError,
+    TooMuchContention,
 )
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
@@ -55,12 +55,12 @@ LITTLE = timedelta(milliseconds=20)
 """How long a round of maintenance may take: some portions."""
 _CAME: dict[type[MemoryTiersError], Came] = {
     PartialWrite: Came.OPEN,
-    Held: Came.HELD,
+    LegalHoldActive: Came.HELD,
     QuotaExceeded: Came.FULL,
     NotFound: Came.REFUSED,
     InvalidInput: Came.REFUSED,
     Conflict: Came.REFUSED,
-    Contended: Came.REFUSED,
+    TooMuchContention: Came.REFUSED,
 }
 
 

@@ -46,7 +46,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-scope-keeps-one-too-few": Slip(
         single_conditions,
-        "ScopeOver.judged",
+        "ScopeExceeds.judged",
         "getattr(facts.rank, self.measure) > self.most",
         "getattr(facts.rank, self.measure) >= self.most",
     ),

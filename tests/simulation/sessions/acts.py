@@ -16,7 +16,7 @@ from memory.domain.session import HistoryItem
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.policies.onward import Leaving
+from memory.policies.onward import ExitedMessages
 from memory.policies.reading import ContextAsked
 from memory.policies.thresholds import MessageThreshold
 from memory.ports.record import Record
@@ -48,7 +48,7 @@ class Distiller:
     def __init__(self, world: Run) -> None:
         self._world = world
 
-    async def __call__(self, leaving: Leaving) -> list[str]:
+    async def __call__(self, leaving: ExitedMessages) -> list[str]:
         number = self._world.told.answers
         self._world.told.answers += 1
         random = seeded(self._world.seed, 9, number)

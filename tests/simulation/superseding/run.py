@@ -20,9 +20,9 @@ from random import Random
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.checked import Verdict
+from memory.domain.checked import Resolution
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import Conflict, Contended, InvalidInput, NotFound, StoreError
+from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, TooMuchContention
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.superseding import Superseded
@@ -234,7 +234,7 @@ def _moment(row: Record, name: str) -> datetime:
 class Writer(Worker[Run]):
     """One process."""
 
-    may_be_told = (StoreError, NotFound, Contended)
+    may_be_told = (StoreError, NotFound, TooMuchContention)
 
     def _known(self, random: Random, most: int = 1) -> list[str]:
         there = sorted(self.run.born)
@@ -321,8 +321,8 @@ class Writer(Worker[Run]):
                 (
                     "keep",
                     "supersede",
-                    Verdict("merge", content=f"merged {label}"),
-                    Verdict("supersede", ids=[MISSING]),
+                    Resolution("merge", content=f"merged {label}"),
+                    Resolution("supersede", ids=[MISSING]),
                     None,
                 )
             )

@@ -26,12 +26,12 @@ from memory.domain import ids
 from memory.domain.artifact import Artifact
 from memory.domain.errors import (
     Conflict,
-    Contended,
     CorruptRecord,
     InvalidInput,
     NotFound,
     QuotaExceeded,
     StoreError,
+    TooMuchContention,
 )
 from memory.domain.scope import Scope
 from memory.facade.config import MemoryConfig
@@ -158,7 +158,7 @@ class Client(saying.Saying[World]):
         try:
             await getattr(self, f"_{act}")(label, random)
             self.run.acknowledged += 1
-        except (StoreError, Contended) as error:
+        except (StoreError, TooMuchContention) as error:
             if not self.run.plan.struck:
                 self._wrong(f"{label} {act} is told {error!r}, and nothing has failed yet")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from memory import Leaving, Memory, Session
+from memory import ExitedMessages, Memory, Session
 
 WORDS = "zebra-5550199"
 
 
-def learn(leaving: Leaving) -> list[str]:
+def learn(leaving: ExitedMessages) -> list[str]:
     return [message.text for message in leaving.messages]
 
 

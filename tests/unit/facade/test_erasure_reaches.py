@@ -16,8 +16,8 @@ from memory import (
     CompactionError,
     Entry,
     EveryTurn,
+    ExitedMessages,
     Extraction,
-    Leaving,
     Memory,
     MemoryManager,
     NamedStore,
@@ -37,7 +37,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/m.db"
 
 
-def learn(leaving: Leaving) -> list[dict[str, Any]]:
+def learn(leaving: ExitedMessages) -> list[dict[str, Any]]:
     return [
         {"content": m.text, "scope": f"session:{leaving.session_id}", "tags": ["fact"]}
         for m in leaving.messages

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory import BlockingMemory, Held, InvalidInput, Scope
+from memory import BlockingMemory, InvalidInput, LegalHoldActive, Scope
 from tests.support.backends import marks_of
 from tests.support.placings import PLACINGS, forget
 
@@ -71,7 +71,7 @@ def test_a_user_whose_id_looks_like_a_scope_can_be_erased_and_held(tmp_path: Pat
         memory.write("of Ada", scope="user:ada")
         memory.session("user:s", user="user:ada").append({"role": "user", "content": "hello"})
         memory.admin.hold("case", reason="a lawsuit", user=odd)
-        with pytest.raises(Held):
+        with pytest.raises(LegalHoldActive):
             memory.admin.erase_user(odd, dry_run=True)
         memory.admin.release_hold("case")
         erased = memory.admin.erase_user(odd)

@@ -19,7 +19,7 @@ from memory import (
     ConfigError,
     Decision,
     Entry,
-    Facts,
+    HasTag,
     IdleFor,
     Memory,
     NotFound,
@@ -27,8 +27,8 @@ from memory import (
     PromotionRule,
     Quota,
     QuotaExceeded,
-    ScopeOver,
-    Tagged,
+    RecordFacts,
+    ScopeExceeds,
 )
 from memory.facade.config import MemoryConfig
 from tests.acceptance.support import Clock
@@ -68,7 +68,7 @@ def test_a_file_and_python_say_the_same(tmp_path: Path) -> None:
         on="sweep",
         tenants=("acme",),
         scope_kinds=("session",),
-        when=IdleFor(7 * DAY) | ScopeOver(tokens=2000),
+        when=IdleFor(7 * DAY) | ScopeExceeds(tokens=2000),
     )
     assert config.promotion == (quiet, PromotionRule(name="known", to_scope="user", tags=("fact",)))
     assert MemoryConfig.load(config).promotion == config.promotion
@@ -118,7 +118,7 @@ def test_a_rule_that_cannot_be_is_refused_by_its_path(rule: dict[str, Any], mess
 async def test_a_plan_and_then_a_sweep() -> None:
     clock = Clock()
     async with opened(
-        PromotionRule(name="old", on="sweep", when=OlderThan(2 * DAY) & ~Tagged("pinned")), clock=clock
+        PromotionRule(name="old", on="sweep", when=OlderThan(2 * DAY) & ~HasTag("pinned")), clock=clock
     ) as memory:
         old = await memory.write("old", scope="session:s1")
         await memory.write("pinned", scope="session:s1", tags=["pinned"])
@@ -162,7 +162,7 @@ async def test_why_computes_the_moment() -> None:
     clock = Clock()
     rules = (
         PromotionRule(name="late", on="sweep", when=OlderThan(9 * DAY)),
-        PromotionRule(name="soon", on="sweep", when=IdleFor(2 * DAY) & ~Tagged("pinned")),
+        PromotionRule(name="soon", on="sweep", when=IdleFor(2 * DAY) & ~HasTag("pinned")),
         PromotionRule(name="read", on="sweep", min_accesses=3),
         PromotionRule(name="ended", on="session_end", tags=("fact",)),
         PromotionRule(name="further", on="sweep", source="mid", target="long"),
@@ -225,7 +225,7 @@ async def _until(holds: Callable[[], Any]) -> None:
 
 
 async def test_an_open_memory_asks_the_rules_for_writes_behind_them() -> None:
-    rule = PromotionRule(name="newest", on="write", when=ScopeOver(count=2))
+    rule = PromotionRule(name="newest", on="write", when=ScopeExceeds(count=2))
     durations = {"sweep_every": "1h"}
     async with opened(rule, clock=lambda: datetime.now(UTC), durations=durations) as memory:
         entries = [await memory.write(f"text {n}", scope="session:s1") for n in range(4)]
@@ -245,7 +245,7 @@ class Shouting:
 
     name = "shouting"
 
-    def decide(self, record: Entry, facts: Facts, now: datetime) -> Decision | None:
+    def decide(self, record: Entry, facts: RecordFacts, now: datetime) -> Decision | None:
         return Decision("long", because="it is loud") if record.content.isupper() else None
 
 

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import Held, NotFound, QuotaExceeded
+from memory.domain.errors import LegalHoldActive, NotFound, QuotaExceeded
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
@@ -23,12 +23,12 @@ from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, SESSIONS
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
-from memory.policies.facts import Facts
-from memory.policies.onward import Leaving
+from memory.policies.facts import RecordFacts
+from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import CustomRule, Decision, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
-from memory.policies.single_conditions import IdleFor, OfScopeKind, OlderThan, ScopeOver, Tagged
+from memory.policies.single_conditions import HasTag, IdleFor, OlderThan, ScopeExceeds, ScopeKindIs
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Query
 from memory.ports.record import Partition, Record
@@ -41,20 +41,20 @@ SCOPES = (SESSION, Scope.session("s2"), USER, ORG)
 
 CONDITIONS = (
     None,
-    ScopeOver(count=3),
-    ScopeOver(bytes=60),
-    ScopeOver(tokens=12),
+    ScopeExceeds(count=3),
+    ScopeExceeds(bytes=60),
+    ScopeExceeds(tokens=12),
     OlderThan(2 * DAY),
-    Tagged("fact") | OlderThan(4 * DAY),
-    ScopeOver(count=2) & ~Tagged("fact") & OfScopeKind("session"),
+    HasTag("fact") | OlderThan(4 * DAY),
+    ScopeExceeds(count=2) & ~HasTag("fact") & ScopeKindIs("session"),
 )
 
 RETENTION = (
-    RetentionRule(name="pinned", then="keep", when=Tagged("pinned")),
+    RetentionRule(name="pinned", then="keep", when=HasTag("pinned")),
     RetentionRule(name="idle", what="sessions", then="end", when=IdleFor(2 * DAY)),
     RetentionRule(name="over", what="sessions", when=IdleFor(4 * DAY), statuses=("ended",)),
-    RetentionRule(name="facts", when=Tagged("fact") & OlderThan(5 * DAY)),
-    RetentionRule(name="many", when=ScopeOver(count=4) & ~Tagged("fact")),
+    RetentionRule(name="facts", when=HasTag("fact") & OlderThan(5 * DAY)),
+    RetentionRule(name="many", when=ScopeExceeds(count=4) & ~HasTag("fact")),
     RetentionRule(name="short lived", tiers=["short"], when=OlderThan(6 * DAY)),
     RetentionRule(name="versions", what="versions", keep_versions=1, versions_for=timedelta(days=3)),
 )
@@ -65,7 +65,7 @@ class Loud:
 
     name, on = "loud", "sweep"
 
-    def decide(self, record: Entry, facts: Facts, now: Any) -> Decision | None:
+    def decide(self, record: Entry, facts: RecordFacts, now: Any) -> Decision | None:
         return Decision("long", because="it is loud") if record.content.isupper() else None
 
 
@@ -204,7 +204,7 @@ class Life:
                     else None
                 )
                 user = "ada" if self.rng.random() < 0.8 else None
-                with suppress(Held):
+                with suppress(LegalHoldActive):
                     await engine.conversations.create(
                         TENANT, SessionDraft(name, user=user, expires_at=expires)
                     )
@@ -221,13 +221,13 @@ class Life:
                     and row.fields.get("promoted_from_id") is not None
                     and self.rng.random() < 0.3
                 ):
-                    with suppress(Held):
+                    with suppress(LegalHoldActive):
                         await self.world.engine.delete(TENANT, row.key.id)
 
     async def goes_on(self) -> None:
         for _ in range(self.rng.randrange(5, 30)):
             self.world.clock.advance(timedelta(hours=self.rng.randrange(1, 9)))
-            with suppress(NotFound, QuotaExceeded, Held):
+            with suppress(NotFound, QuotaExceeded, LegalHoldActive):
                 await self._act(self.rng.random())
         await self.world.flush()
 
@@ -291,7 +291,7 @@ class Life:
         """
         world, rng = self.world, self.rng
 
-        def callback(leaving: Leaving) -> list[Any]:
+        def callback(leaving: ExitedMessages) -> list[Any]:
             scope = rng.choice([leaving.scope, ORG])
             return [
                 EntryDraft(scope=scope, content=f"of {message.text}", tags=rng.choice([[], ["fact"]]))

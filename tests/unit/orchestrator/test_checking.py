@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memory.adapters.embedders.wordllama import WordLlamaEmbedder
-from memory.domain.checked import Checked, Verdict
+from memory.domain.checked import Checked, Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput
 from memory.domain.scope import Scope
@@ -123,7 +123,7 @@ async def test_what_is_decided_to_be_superseded_gives_way(world: World, scope: S
         await world.write("Ada lives in Porto", scope),
     )
     entry, checked = await check(
-        world, "Ada lives in Faro", Decider(Verdict("supersede", ids=[old.id])), scope
+        world, "Ada lives in Faro", Decider(Resolution("supersede", ids=[old.id])), scope
     )
     assert sorted(await world.browse(scope)) == ["Ada lives in Faro", "Ada lives in Porto"]
     assert (checked.action, checked.superseded, checked.note) == ("supersede", (old.id,), None)
@@ -142,7 +142,7 @@ async def test_what_is_merged_says_what_was_decided_in_the_place_of_all(world: W
     entry, checked = await check(
         world,
         "Ada lives in Porto",
-        Decider(Verdict("merge", content="Ada moved from Lisbon to Porto")),
+        Decider(Resolution("merge", content="Ada moved from Lisbon to Porto")),
         scope,
         tags=["home"],
     )
@@ -159,14 +159,14 @@ async def test_what_is_merged_says_what_was_decided_in_the_place_of_all(world: W
         (None, "cannot be done"),
         ("drop", "cannot be done"),
         ("merge", "say the content"),
-        (Verdict("merge"), "say the content"),
-        (Verdict("merge", content=""), "may be empty only where"),
-        (Verdict("merge", content=7), "content"),  # type: ignore[arg-type]
-        (Verdict("supersede", ids=[]), "named no entry"),
-        (Verdict("supersede", ids=["0195d3b0-7e2a-7cc0-8000-000000000000"]), "that were not shown"),
-        (Verdict("supersede", ids="all"), "cannot be done"),
-        (Verdict("supersede", ids=7), "cannot be done"),  # type: ignore[arg-type]
-        (Verdict("supersede", ids=[{}]), "cannot be done"),  # type: ignore[list-item]
+        (Resolution("merge"), "say the content"),
+        (Resolution("merge", content=""), "may be empty only where"),
+        (Resolution("merge", content=7), "content"),  # type: ignore[arg-type]
+        (Resolution("supersede", ids=[]), "named no entry"),
+        (Resolution("supersede", ids=["0195d3b0-7e2a-7cc0-8000-000000000000"]), "that were not shown"),
+        (Resolution("supersede", ids="all"), "cannot be done"),
+        (Resolution("supersede", ids=7), "cannot be done"),  # type: ignore[arg-type]
+        (Resolution("supersede", ids=[{}]), "cannot be done"),  # type: ignore[list-item]
     ],
     ids=repr,
 )
@@ -204,7 +204,7 @@ async def test_what_is_edited_or_gone_since_it_was_shown_stays_as_it_is(world: W
     async def meanwhile(draft: EntryDraft, entries: list[Entry]) -> object:
         await world.update(other, content="Ada works in Porto")
         await world.delete(gone)
-        return Verdict("merge", content="Ada lives by the sea")
+        return Resolution("merge", content="Ada lives by the sea")
 
     _, checked = await check(world, "Ada lives in Faro", Decider(meanwhile), scope)
     assert sorted(await world.browse(scope)) == ["Ada lives by the sea", "Ada works in Porto"]
@@ -246,7 +246,7 @@ async def test_a_repeat_under_a_key_is_answered_the_first_and_nobody_is_asked(
     first, _ = await check(
         world,
         "Ada lives in Porto",
-        Decider(Verdict("merge", content="Ada moved to Porto")),
+        Decider(Resolution("merge", content="Ada moved to Porto")),
         scope,
         key="home",
     )

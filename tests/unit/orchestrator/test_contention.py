@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from memory.domain.errors import Contended, NotFound, StoreError
+from memory.domain.errors import NotFound, StoreError, TooMuchContention
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.turns import Patience, Turns
@@ -79,7 +79,7 @@ async def test_who_waits_until_the_deadline_is_told_that_the_entry_was_contended
         world.mid.silent = True
         first = asyncio.create_task(world.update(entry, content="first"))
         await _until(lambda: "read.home" in world.mid.steps)
-        with pytest.raises(Contended, match=entry.id) as caught:
+        with pytest.raises(TooMuchContention, match=entry.id) as caught:
             await world.update(entry, content="second")
         assert not isinstance(caught.value, StoreError)
         assert (caught.value.entry_id, caught.value.waited, caught.value.retryable) == (

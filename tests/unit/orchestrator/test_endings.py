@@ -15,7 +15,7 @@ from memory.orchestrator.conversations import conversation, onward
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.enriching import ENRICH
-from memory.policies.onward import Leaving
+from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import PromotionRule
 from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import IdleFor
@@ -212,7 +212,7 @@ class Model:
     def __init__(self, *, away: bool) -> None:
         self.away = away
 
-    def __call__(self, leaving: Leaving) -> list[str]:
+    def __call__(self, leaving: ExitedMessages) -> list[str]:
         if self.away:
             raise RuntimeError("the model is away")
         return [message.text for message in leaving.messages]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.distrust import Distrust
+from memory.domain.distrust import BlockedSource
 from memory.domain.enriched import NOTES, Pass
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import MemoryTiersError
@@ -378,7 +378,7 @@ async def test_an_entry_that_comes_of_what_is_distrusted_takes_no_place(
     await dies(advised.engine)
     other = await advised.another_process()
     await other.trust.distrusts.place(
-        TENANT, [Distrust(f"source:{WEB}", None, "kept_back", "a poisoned page", None, advised.clock())]
+        TENANT, [BlockedSource(f"source:{WEB}", None, "kept_back", "a poisoned page", None, advised.clock())]
     )
     await other.maintain()
     _, told = await other.enriching.told(TENANT, entry.id)

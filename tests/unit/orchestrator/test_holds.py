@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory.domain.errors import CorruptRecord, Held, StoreUnavailable
+from memory.domain.errors import CorruptRecord, LegalHoldActive, StoreUnavailable
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import HOLDS, RELATIONS, TASKS
@@ -68,7 +68,7 @@ async def test_a_damaged_entry_is_erased_unless_anything_of_its_tenant_is_held(w
     entry = await world.write(scope=USER)
     await _hold(world.engine, "user", "somebody")
     world.mid.state.damage("entries", Key(TENANT, entry.id))
-    with pytest.raises(Held):
+    with pytest.raises(LegalHoldActive):
         await world.delete(entry)
     await world.engine.erasure.holds.release(TENANT, "case")
     assert await world.delete(entry) is True
@@ -94,7 +94,7 @@ async def test_a_hold_placed_while_a_task_is_being_replaced_is_seen_by_its_delet
     tasks = world.engine.conversations.tasks
     await tasks.save(session.log, TaskDraft("t1"))
     world.mid.before["tasks.save"] = lambda: _hold(other, "scope", SESSION.text)
-    with pytest.raises(Held):
+    with pytest.raises(LegalHoldActive):
         await tasks.replace_all(session.log, [TaskDraft("t2")])
     assert await tasks.get(session.log, "t1") is not None
 
@@ -105,7 +105,7 @@ async def test_a_damaged_task_of_a_held_session_stays(world: World) -> None:
     await _hold(world.engine, "scope", SESSION.text)
     [task] = await world.rows(world.mid, TASKS)
     world.mid.state.damage("tasks", task.key)
-    with pytest.raises(Held):
+    with pytest.raises(LegalHoldActive):
         await tasks.delete(session.log, "t1")
     await world.engine.erasure.holds.release(TENANT, "case")
     assert await tasks.delete(session.log, "t1") is True
@@ -121,5 +121,5 @@ async def test_an_erasure_that_had_begun_when_a_hold_was_placed_is_carried_out(w
     await world.engine.maintenance.sweep()
     assert await world.stands(entry) == ["-", "tombstone", "tombstone"]
     await world.write(scope=USER)
-    with pytest.raises(Held):
+    with pytest.raises(LegalHoldActive):
         await world.engine.erasure.erase_scope(TENANT, USER)

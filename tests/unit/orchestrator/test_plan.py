@@ -27,7 +27,7 @@ from memory.orchestrator.planned import Plan
 from memory.policies.promotion import PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
-from memory.policies.single_conditions import IdleFor, OlderThan, ScopeOver, Tagged
+from memory.policies.single_conditions import HasTag, IdleFor, OlderThan, ScopeExceeds
 from memory.ports.query import Count, Query, Tenant
 from memory.ports.record import Owed, Record
 from memory.ports.record import Role as CopyRole
@@ -40,7 +40,7 @@ from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, Worl
 IDLE = RetentionRule(name="idle", what="sessions", then="end", when=IdleFor(2 * DAY))
 OVER = RetentionRule(name="over", what="sessions", when=IdleFor(4 * DAY), statuses=("ended",))
 OLD = RetentionRule(name="old", when=OlderThan(3 * DAY))
-TWO = PromotionRule(name="two", on="sweep", when=ScopeOver(count=2))
+TWO = PromotionRule(name="two", on="sweep", when=ScopeExceeds(count=2))
 KNOWN = PromotionRule(name="known", to_scope="user")
 
 
@@ -118,8 +118,8 @@ async def test_a_copy_that_was_deleted_so_long_ago_that_nothing_is_left_of_it_is
 
 async def test_what_one_rule_deletes_leaves_room_for_others_in_the_plan_too() -> None:
     rules = [
-        RetentionRule(name="facts", when=Tagged("fact")),
-        RetentionRule(name="many", when=ScopeOver(count=2)),
+        RetentionRule(name="facts", when=HasTag("fact")),
+        RetentionRule(name="many", when=ScopeExceeds(count=2)),
     ]
     async with World(rules=(), retention=rules) as world:
         fact = await written(world, "f", scope=USER, tags=["fact"])
@@ -240,8 +240,8 @@ async def test_a_quota_of_bytes_counts_what_the_store_counts_that_a_record_moves
     room for the copy.
     """
     rules = (
-        PromotionRule(name="far", target="long", when=Tagged("long")),
-        PromotionRule(name="known", to_scope="user", when=Tagged("fact")),
+        PromotionRule(name="far", target="long", when=HasTag("long")),
+        PromotionRule(name="known", to_scope="user", when=HasTag("fact")),
     )
     for room, acts in ((2_000, ["move", "end", "copy", "end"]), (500, ["move", "end", "end"])):
         async with World(rules=rules, retention=[IDLE]) as world:
@@ -475,7 +475,7 @@ async def test_without_the_archive_a_sweep_does_nothing_and_the_plan_says_so() -
 
 
 async def test_what_was_to_go_to_a_store_that_is_away_stays_and_is_told() -> None:
-    rule = PromotionRule(name="far", on="sweep", target="long", when=ScopeOver(count=2))
+    rule = PromotionRule(name="far", on="sweep", target="long", when=ScopeExceeds(count=2))
     async with World(rules=(rule,)) as world:
         entries = await written(world, "a", "b", "c")
         world.long.down = True

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import Conflict, Contended, InvalidInput, NotFound, StoreError
+from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, TooMuchContention
 from memory.orchestrator.collections import RELATIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
@@ -66,7 +66,7 @@ async def test_an_entry_that_never_holds_still_is_given_up_on() -> None:
                 busy[0] = True
 
         before_step(world.short, "update.home", meddle, times=10_000)
-        with pytest.raises(Contended, match=entry.id) as caught:
+        with pytest.raises(TooMuchContention, match=entry.id) as caught:
             await world.update(entry, content="x")
         assert "store" not in str(caught.value)
         assert caught.value.retryable
@@ -80,7 +80,7 @@ async def test_an_entry_that_never_holds_still_is_given_up_on() -> None:
             times=10_000,
         )
         busy[0] = False
-        with pytest.raises(Contended, match=entry.id):
+        with pytest.raises(TooMuchContention, match=entry.id):
             await world.delete(entry)
 
 
@@ -234,7 +234,7 @@ async def test_a_promotion_that_never_comes_first_is_given_up_on() -> None:
 
         await world.delete(promoted)
         before_step(world.mid, "derive.home", come_and_go, times=10_000)
-        with pytest.raises(Contended, match=promoted.id):
+        with pytest.raises(TooMuchContention, match=promoted.id):
             await world.engine.derivation.promote(TENANT, source.id, USER)
         assert await world.browse(USER) == []
 

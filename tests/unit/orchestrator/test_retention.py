@@ -26,10 +26,10 @@ from memory.orchestrator.judging import facts_of
 from memory.orchestrator.retention import RetentionReport
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.topology import Topology
-from memory.policies.onward import Leaving
+from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.retention import RetentionRule, retained, retained_version
-from memory.policies.single_conditions import Tagged
+from memory.policies.single_conditions import HasTag
 from memory.ports.record import Record
 from memory.ports.record import Role as CopyRole
 from tests.support.depth import drawn
@@ -244,7 +244,7 @@ async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_be_asked_
 async def test_a_session_is_not_ended_by_rule_while_its_entries_cannot_go_where_they_are_to(
     step: str,
 ) -> None:
-    known = PromotionRule(name="known", on="session_end", to_scope="org:o1", when=Tagged("known"))
+    known = PromotionRule(name="known", on="session_end", to_scope="org:o1", when=HasTag("known"))
     ends = rule("idle", what="sessions", then="end", when={"idle_for": "1d"})
     async with World(retention=[ends], rules=(*DEFAULT_RULES, known)) as world:
         session = await world.engine.conversations.create(TENANT, SessionDraft("s1"))
@@ -286,7 +286,7 @@ async def test_a_session_is_not_ended_by_rule_while_an_entry_that_is_to_go_owes_
 async def test_a_session_of_which_messages_are_still_to_go_onward_is_not_deleted_before() -> None:
     answers: list[bool] = []
 
-    async def onward(leaving: Leaving) -> list[str]:
+    async def onward(leaving: ExitedMessages) -> list[str]:
         if not answers:
             raise RuntimeError("not now")
         return [message.text for message in leaving.messages]

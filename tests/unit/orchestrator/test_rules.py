@@ -17,12 +17,12 @@ from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.judging import Missed
 from memory.policies.conditions import Condition
-from memory.policies.facts import Facts
+from memory.policies.facts import RecordFacts
 from memory.policies.promotion import CustomRule, Decision, PromotionRule
-from memory.policies.single_conditions import ScopeOver, Tagged
+from memory.policies.single_conditions import HasTag, ScopeExceeds
 from tests.unit.orchestrator.world import HOUR, ORG, SESSION, TENANT, USER, World, held
 
-TWO = PromotionRule(name="two", on="sweep", when=ScopeOver(count=2))
+TWO = PromotionRule(name="two", on="sweep", when=ScopeExceeds(count=2))
 
 
 async def swept(world: World) -> list[tuple[str, str, str, str, str]]:
@@ -62,15 +62,15 @@ async def test_the_newest_of_each_scope_stay() -> None:
 @pytest.mark.parametrize(
     ("when", "stay"),
     [
-        (ScopeOver(count=0), ""),
-        (ScopeOver(count=3), "bcd"),
-        (ScopeOver(bytes=9), "cd"),
-        (ScopeOver(bytes=8), "d"),
-        (ScopeOver(tokens=5), "bcd"),
-        (ScopeOver(tokens=4), "cd"),
-        (ScopeOver(count=2) & ~Tagged("a"), "acd"),
-        (~ScopeOver(count=2), "ab"),
-        (ScopeOver(count=3) | ScopeOver(bytes=5), "d"),
+        (ScopeExceeds(count=0), ""),
+        (ScopeExceeds(count=3), "bcd"),
+        (ScopeExceeds(bytes=9), "cd"),
+        (ScopeExceeds(bytes=8), "d"),
+        (ScopeExceeds(tokens=5), "bcd"),
+        (ScopeExceeds(tokens=4), "cd"),
+        (ScopeExceeds(count=2) & ~HasTag("a"), "acd"),
+        (~ScopeExceeds(count=2), "ab"),
+        (ScopeExceeds(count=3) | ScopeExceeds(bytes=5), "d"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.describe(),
 )
@@ -100,7 +100,7 @@ async def test_an_expired_entry_takes_its_place_in_the_scope_and_does_not_move()
 
 
 async def test_the_end_of_a_session_measures_what_each_tier_holds() -> None:
-    rule = PromotionRule(name="two", on="session_end", when=ScopeOver(count=2))
+    rule = PromotionRule(name="two", on="session_end", when=ScopeExceeds(count=2))
     async with World(rules=(rule,)) as world:
         entries = await written(world, "a", "b", "c", "d")
         await world.move(entries[3], "long")
@@ -126,7 +126,7 @@ async def test_a_rule_for_tenants_and_scope_kinds_takes_theirs_alone() -> None:
 
 
 async def test_a_sweep_for_one_tenant_reads_nothing_of_the_others() -> None:
-    rule = PromotionRule(name="theirs", on="sweep", tenants=("nobody",), when=ScopeOver(count=1))
+    rule = PromotionRule(name="theirs", on="sweep", tenants=("nobody",), when=ScopeExceeds(count=1))
     async with World(rules=(rule,)) as world:
         await written(world, *[f"text {n}" for n in range(30)])
         before = world.short.rows_read
@@ -147,7 +147,7 @@ async def test_an_entry_goes_one_tier_in_a_sweep() -> None:
 
 # -- behind a write --------------------------------------------------------------------
 
-BEHIND = PromotionRule(name="behind", on="write", when=ScopeOver(count=2))
+BEHIND = PromotionRule(name="behind", on="write", when=ScopeExceeds(count=2))
 
 
 async def test_rules_for_writes_are_asked_behind_them_and_by_sweeps() -> None:
@@ -181,7 +181,7 @@ async def test_a_write_neither_fails_nor_waits_for_its_rules() -> None:
 
 
 async def test_a_scope_that_holds_little_is_not_gone_through() -> None:
-    async with World(rules=(PromotionRule(name="many", on="write", when=ScopeOver(count=5)),)) as world:
+    async with World(rules=(PromotionRule(name="many", on="write", when=ScopeExceeds(count=5)),)) as world:
         world.engine.after_writes.on_waiting = lambda: None
         entries = await written(world, *"abcde")
         before = world.short.rows_read
@@ -271,7 +271,7 @@ class Loud:
         self.fails_on = fails_on
         self.asked: list[str] = []
 
-    def decide(self, record: Entry, facts: Facts, now: datetime) -> Decision | None:
+    def decide(self, record: Entry, facts: RecordFacts, now: datetime) -> Decision | None:
         self.asked.append(record.content)
         if record.content in self.fails_on:
             raise ZeroDivisionError("oh")
@@ -315,7 +315,7 @@ async def test_a_policy_that_answers_nonsense_has_failed(answer: Any) -> None:
 
 async def test_a_policy_with_a_condition_is_asked_about_what_that_takes() -> None:
     loud = Loud()
-    loud.when = Tagged("ask")  # type: ignore[attr-defined]
+    loud.when = HasTag("ask")  # type: ignore[attr-defined]
     async with World(rules=(), policies=(CustomRule.of(loud),)) as world:
         await world.write("NOT", tags=["x"])
         asked = await world.write("YES", tags=["ask"])

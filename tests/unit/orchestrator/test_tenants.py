@@ -17,7 +17,7 @@ from unittest.mock import patch
 import pytest
 
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import Conflict, CorruptRecord, Held, NotFound, StoreUnavailable
+from memory.domain.errors import Conflict, CorruptRecord, LegalHoldActive, NotFound, StoreUnavailable
 from memory.domain.hold import LegalHold
 from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator import erasure, generations, scratchpads, tenants
@@ -458,7 +458,7 @@ async def test_what_is_held_stays_and_keeps_no_operation(world: World) -> None:
         await world.write("before", scope)
     hold = LegalHold("case", "scope", USER.text, "asked for", None, world.clock())
     await world.engine.erasure.holds.place(TENANT, hold)
-    with pytest.raises(Held, match="'case'"):
+    with pytest.raises(LegalHoldActive, match="'case'"):
         await world.engine.tenants.erase(TENANT)
     assert (await world.browse(USER), await world.browse(SESSION)) == (["before"], [])
     assert await under_way(world.engine) is None
@@ -478,7 +478,7 @@ async def test_an_entry_that_was_edited_since_and_is_held_stays(world: World) ->
     hold = LegalHold("case", "entry", entry.id, "asked for", None, world.clock())
     world.mid.after["tenant.begin"] = edit_and_hold
     world.mid.before["tenant.changed"] = lambda: other.erasure.holds.place(TENANT, hold, USER.text)
-    with pytest.raises(Held, match="'case'"):
+    with pytest.raises(LegalHoldActive, match="'case'"):
         await world.engine.tenants.erase(TENANT)
     assert await world.browse(USER) == ["edited"]
     assert await under_way(world.engine) is None

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from memory.domain.distrust import Distrust
+from memory.domain.distrust import BlockedSource
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import CorruptRecord, InvalidInput, Refused, StoreError, StoreUnavailable
+from memory.domain.errors import CorruptRecord, InvalidInput, RejectedByGate, StoreError, StoreUnavailable
 from memory.domain.hold import LegalHold
 from memory.domain.rolled_back import RolledBack
 from memory.domain.scope import Scope
@@ -41,7 +41,7 @@ async def _write(world: World, content: str, scope: Scope = USER, **said: Any) -
 
 async def _distrust(engine: Engine, origin: str = WEB) -> None:
     await engine.trust.distrusts.place(
-        TENANT, [Distrust(origin, None, "refused", "r", None, engine.placement.now())]
+        TENANT, [BlockedSource(origin, None, "refused", "r", None, engine.placement.now())]
     )
 
 
@@ -410,7 +410,9 @@ async def test_so_many_are_distrusted_as_a_question_can_leave_out(world: World) 
     since = world.clock()
 
     async def place(*runs: int) -> None:
-        said = [Distrust(f"run:r{number}", since, "refused", "r", None, world.clock()) for number in runs]
+        said = [
+            BlockedSource(f"run:r{number}", since, "refused", "r", None, world.clock()) for number in runs
+        ]
         await world.engine.trust.distrusts.place(TENANT, said)
 
     await place(*range(distrusts.MOST_DISTRUSTED))
@@ -449,11 +451,11 @@ async def test_so_many_tenants_are_remembered_those_asked_last(
 async def test_a_later_distrust_refuses_from_its_moment_on(world: World) -> None:
     later = world.clock() + timedelta(hours=1)
     await world.engine.trust.distrusts.place(
-        TENANT, [Distrust(WEB, later, "refused", "r", None, world.clock())]
+        TENANT, [BlockedSource(WEB, later, "refused", "r", None, world.clock())]
     )
     await _write(world, "tea", source="web")
     world.clock.advance(timedelta(hours=2))
-    with pytest.raises(Refused):
+    with pytest.raises(RejectedByGate):
         await _write(world, "evil", source="web")
     assert await _shown(world.engine) == ["tea"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import Conflict, Held, StoreError
+from memory.domain.errors import Conflict, LegalHoldActive, StoreError
 from memory.domain.hold import LegalHold
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.superseding import Superseded
@@ -90,7 +90,7 @@ async def test_what_is_under_legal_hold_is_not_deleted_for_a_new_value(world: Wo
         TENANT, LegalHold("case", "entry", first.id, "r", None, world.clock()), USER.text
     )
     world.clock.advance(2 * HOUR)
-    with pytest.raises(Held):
+    with pytest.raises(LegalHoldActive):
         await upsert(world, "Porto")
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.compacting import (
-    CompactingSettings,
+    CompactionSettings,
     TokenBudget,
     appended,
     compacted,
@@ -41,10 +41,10 @@ def different(count: int, chars: int = 94, role: str = "u") -> list[Message]:
     return [said(role, text, id=f"m{n}") for n, text in enumerate(texts)]
 
 
-def small(**changes: object) -> CompactingSettings:
+def small(**changes: object) -> CompactionSettings:
     """Settings under which ten messages of 30 tokens are at the threshold."""
     return replace(
-        CompactingSettings(max_tokens=300, threshold=1.0, target=0.5, keep_recent=2, min_importance=0),
+        CompactionSettings(max_tokens=300, threshold=1.0, target=0.5, keep_recent=2, min_importance=0),
         **changes,  # type: ignore[arg-type]
     )
 
@@ -183,7 +183,7 @@ def test_a_sentence_of_a_summary_has_less_than_two_hundred_characters() -> None:
 
 @pytest.mark.behaviour("A120")
 def test_the_defaults_are_those_of_the_row() -> None:
-    expected = CompactingSettings(
+    expected = CompactionSettings(
         max_tokens=100_000,
         target=0.7,
         threshold=0.85,
@@ -193,8 +193,8 @@ def test_the_defaults_are_those_of_the_row() -> None:
         deduplicate=True,
         similarity=0.85,
     )
-    assert CompactingSettings() == expected
-    assert CompactingSettings(threshold=0.5).target == 0.5, "a default that nobody gave fits what was given"
+    assert CompactionSettings() == expected
+    assert CompactionSettings(threshold=0.5).target == 0.5, "a default that nobody gave fits what was given"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_the_defaults_are_those_of_the_row() -> None:
 )
 def test_settings_that_cannot_be_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(InvalidInput) as refused:
-        CompactingSettings(**{field: value})  # type: ignore[arg-type]
+        CompactionSettings(**{field: value})  # type: ignore[arg-type]
     assert refused.value.field == field
 
 
@@ -411,7 +411,7 @@ def test_whatever_is_compacted_no_call_is_parted_from_its_results_and_nothing_pr
     messages: list[Message], keep_recent: int, most: int, summarise: bool, last_user: bool, least: float
 ) -> None:
     before = [m.model_copy(deep=True) for m in messages]
-    wanted = CompactingSettings(
+    wanted = CompactionSettings(
         max_tokens=most,
         keep_recent=keep_recent,
         summarise=summarise,

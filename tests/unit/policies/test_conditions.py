@@ -25,19 +25,19 @@ from memory.facade.config import ServingStore
 from memory.orchestrator.collections import ENTRIES
 from memory.policies.condition_tables import MOST_CONDITIONS, MOST_LEVELS, condition_of
 from memory.policies.conditions import AllOf, AnyOf, Condition, NoneOf, first_moment
-from memory.policies.facts import Facts, Fields, Rank
+from memory.policies.facts import Fields, Rank, RecordFacts
 from memory.policies.routing import TIERS
 from memory.policies.single_conditions import (
+    AccessCountAtLeast,
     ConfidenceAtLeast,
+    HasTag,
     IdleFor,
-    InTier,
-    OfScopeKind,
-    OfTenant,
-    OfType,
     OlderThan,
-    ReadAtLeast,
-    ScopeOver,
-    Tagged,
+    ScopeExceeds,
+    ScopeKindIs,
+    TenantIs,
+    TierIs,
+    TypeIs,
 )
 from memory.ports.query import SYSTEM_FIELDS, And, Everywhere, Not, Query
 from memory.ports.record import Key, Record
@@ -49,7 +49,7 @@ from tests.support.depth import drawn
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 KNOWN = {name: name for name in SYSTEM_FIELDS | {field.name for field in ENTRIES.fields}}
-PLAIN = Facts(
+PLAIN = RecordFacts(
     tier="short",
     type="context",
     tags=("fact", "Pinned"),
@@ -90,7 +90,7 @@ TABLES = st.recursive(
     max_leaves=6,
 )
 FACTS = st.builds(
-    Facts,
+    RecordFacts,
     tier=st.sampled_from(TIERS),
     type=st.sampled_from(list(map(str, EntryType))),
     tags=st.sampled_from([(), ("fact",), ("Fact", "pinned")]),
@@ -105,17 +105,17 @@ FACTS = st.builds(
 SAID: tuple[Condition, ...] = (
     OlderThan(5 * DAY),
     IdleFor(5 * DAY),
-    ReadAtLeast(2),
+    AccessCountAtLeast(2),
     ConfidenceAtLeast(0.5),
-    OfType("context"),
-    Tagged("fact"),
-    InTier("mid"),
-    OfScopeKind("user"),
+    TypeIs("context"),
+    HasTag("fact"),
+    TierIs("mid"),
+    ScopeKindIs("user"),
 )
 """What the fields of entries say."""
 
 
-def holds(table: dict[str, Any], facts: Facts, now: datetime) -> bool:
+def holds(table: dict[str, Any], facts: RecordFacts, now: datetime) -> bool:
     """What a table says, worked out without any of the code."""
     rank = facts.rank
     assert rank is not None
@@ -151,7 +151,7 @@ def holds(table: dict[str, Any], facts: Facts, now: datetime) -> bool:
 
 
 @given(table=TABLES, facts=FACTS)
-def test_a_condition_holds_where_its_table_says_so(table: dict[str, Any], facts: Facts) -> None:
+def test_a_condition_holds_where_its_table_says_so(table: dict[str, Any], facts: RecordFacts) -> None:
     condition = condition_of(table, "rule.when")
     reason = condition.reason(facts, NOW)
     assert (reason is not None) == holds(table, facts, NOW)
@@ -169,7 +169,7 @@ def test_a_condition_can_be_written_down_and_read_again(table: dict[str, Any]) -
 
 
 @given(table=TABLES, facts=FACTS)
-def test_the_first_moment_is_the_first_at_which_it_holds(table: dict[str, Any], facts: Facts) -> None:
+def test_the_first_moment_is_the_first_at_which_it_holds(table: dict[str, Any], facts: RecordFacts) -> None:
     held = [NOW + days * DAY for days in range(30) if holds(table, facts, NOW + days * DAY)]
     assert first_moment(condition_of(table, "rule.when"), facts, NOW) == (held[0] if held else None)
 
@@ -191,7 +191,7 @@ def test_the_first_moment_may_pass_before_it_comes_again() -> None:
 # -- stores ----------------------------------------------------------------------------
 
 
-async def filled(store: Store, facts: list[Facts]) -> dict[str, Facts]:
+async def filled(store: Store, facts: list[RecordFacts]) -> dict[str, RecordFacts]:
     """A store with a record for each, by id."""
     await store.open([ENTRIES])
     placed = {new_id(one.tenant, f"{one.scope_kind}:x", number): one for number, one in enumerate(facts)}
@@ -240,7 +240,7 @@ async def let_through(store: Store, condition: Condition, known: Fields) -> set[
 @given(facts=st.lists(FACTS, min_size=10, max_size=40), tables=st.lists(TABLES, min_size=10, max_size=40))
 @settings(max_examples=drawn(20, 4), deadline=None)
 def test_the_filter_lets_through_every_record_of_which_a_condition_holds(
-    scheme: str, facts: list[Facts], tables: list[dict[str, Any]]
+    scheme: str, facts: list[RecordFacts], tables: list[dict[str, Any]]
 ) -> None:
     async def ask(folder: str) -> None:
         store = made(scheme, folder)
@@ -273,7 +273,7 @@ def test_the_filter_lets_through_every_record_of_which_a_condition_holds(
 
 
 def test_what_no_field_says_is_not_asked_nor_its_contrary() -> None:
-    for condition in (ReadAtLeast(1), OfTenant("acme"), ScopeOver(count=1)):
+    for condition in (AccessCountAtLeast(1), TenantIs("acme"), ScopeExceeds(count=1)):
         assert condition.filter(NOW, {}) == (~condition).filter(NOW, {}) == And(())
     assert (~OlderThan(DAY)).filter(NOW, KNOWN) == Not(OlderThan(DAY).filter(NOW, KNOWN))
 
@@ -282,7 +282,9 @@ def test_what_no_field_says_is_not_asked_nor_its_contrary() -> None:
 
 
 def test_conditions_are_combined_in_python_as_in_tables() -> None:
-    condition = OlderThan(timedelta(days=7)) & ~Tagged("pinned") & OfType("context") | ScopeOver(tokens=500)
+    condition = OlderThan(timedelta(days=7)) & ~HasTag("pinned") & TypeIs("context") | ScopeExceeds(
+        tokens=500
+    )
     table = {
         "any": [
             {"all": [{"older_than": "7d"}, {"not": {"tag": "pinned"}}, {"type": "context"}]},
@@ -291,7 +293,7 @@ def test_conditions_are_combined_in_python_as_in_tables() -> None:
     }
     assert condition == condition_of(table, "when")
     several = condition_of({"older_than": "7d", "tag": ["a", "b"]}, "when")
-    assert several == OlderThan(timedelta(days=7)) & Tagged("a", "b")
+    assert several == OlderThan(timedelta(days=7)) & HasTag("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -299,17 +301,17 @@ def test_conditions_are_combined_in_python_as_in_tables() -> None:
     [
         (OlderThan(DAY), "older than 1 day"),
         (IdleFor(timedelta(minutes=90)), "unchanged for 90 minutes"),
-        (ReadAtLeast(2), "read at least 2 times"),
+        (AccessCountAtLeast(2), "read at least 2 times"),
         (ConfidenceAtLeast(0.8), "confidence at least 0.8"),
-        (OfType("user", "project"), "of type user or project"),
-        (Tagged("a"), "tagged a"),
-        (InTier("mid"), "in tier mid"),
-        (OfScopeKind("session"), "of a scope of kind session"),
-        (OfTenant("acme"), "of tenant acme"),
-        (ScopeOver(count=1_000), "beyond the newest 1,000 of its scope"),
-        (ScopeOver(bytes=5), "beyond the newest 5 bytes of its scope"),
-        ((OlderThan(DAY) | Tagged("a")) & ~Tagged("b"), "(older than 1 day or tagged a) and not tagged b"),
-        (~(OlderThan(DAY) & Tagged("a")), "not (older than 1 day and tagged a)"),
+        (TypeIs("user", "project"), "of type user or project"),
+        (HasTag("a"), "tagged a"),
+        (TierIs("mid"), "in tier mid"),
+        (ScopeKindIs("session"), "of a scope of kind session"),
+        (TenantIs("acme"), "of tenant acme"),
+        (ScopeExceeds(count=1_000), "beyond the newest 1,000 of its scope"),
+        (ScopeExceeds(bytes=5), "beyond the newest 5 bytes of its scope"),
+        ((OlderThan(DAY) | HasTag("a")) & ~HasTag("b"), "(older than 1 day or tagged a) and not tagged b"),
+        (~(OlderThan(DAY) & HasTag("a")), "not (older than 1 day and tagged a)"),
     ],
     ids=str,
 )
@@ -323,22 +325,22 @@ def test_a_condition_tells_itself_in_words(condition: Condition, words: str) -> 
         (OlderThan(10 * DAY), (True, "older than 10 days")),
         (OlderThan(11 * DAY), (False, "not older than 11 days")),
         (IdleFor(3 * DAY), (False, "not unchanged for 3 days")),
-        (ReadAtLeast(3), (False, "read 2 times")),
+        (AccessCountAtLeast(3), (False, "read 2 times")),
         (ConfidenceAtLeast(0.8), (False, "confidence 0.5 is under 0.8")),
-        (Tagged("fact", "x"), (True, "tagged 'fact'")),
-        (Tagged("pinned"), (False, "not tagged 'pinned'")),
-        (~Tagged("pinned"), (True, "not tagged 'pinned'")),
-        (~Tagged("Pinned"), (False, "tagged 'Pinned'")),
-        (OfType("user"), (False, "of type context")),
-        (InTier("mid"), (False, "in tier short")),
-        (OfTenant("acme"), (True, "of tenant acme")),
-        (OfScopeKind("user"), (False, "of a scope of kind session")),
-        (ScopeOver(count=2), (True, "beyond the newest 2 of its scope")),
-        (ScopeOver(count=3), (False, "among the newest 3 of its scope")),
-        (OlderThan(DAY) & Tagged("fact"), (True, "older than 1 day and tagged 'fact'")),
-        (OlderThan(DAY) & Tagged("x") & ReadAtLeast(3), (False, "not tagged 'x' and read 2 times")),
-        (OlderThan(DAY) | Tagged("x"), (True, "older than 1 day")),
-        (OlderThan(99 * DAY) | Tagged("x"), (False, "not older than 99 days and not tagged 'x'")),
+        (HasTag("fact", "x"), (True, "tagged 'fact'")),
+        (HasTag("pinned"), (False, "not tagged 'pinned'")),
+        (~HasTag("pinned"), (True, "not tagged 'pinned'")),
+        (~HasTag("Pinned"), (False, "tagged 'Pinned'")),
+        (TypeIs("user"), (False, "of type context")),
+        (TierIs("mid"), (False, "in tier short")),
+        (TenantIs("acme"), (True, "of tenant acme")),
+        (ScopeKindIs("user"), (False, "of a scope of kind session")),
+        (ScopeExceeds(count=2), (True, "beyond the newest 2 of its scope")),
+        (ScopeExceeds(count=3), (False, "among the newest 3 of its scope")),
+        (OlderThan(DAY) & HasTag("fact"), (True, "older than 1 day and tagged 'fact'")),
+        (OlderThan(DAY) & HasTag("x") & AccessCountAtLeast(3), (False, "not tagged 'x' and read 2 times")),
+        (OlderThan(DAY) | HasTag("x"), (True, "older than 1 day")),
+        (OlderThan(99 * DAY) | HasTag("x"), (False, "not older than 99 days and not tagged 'x'")),
     ],
     ids=str,
 )
@@ -347,19 +349,22 @@ def test_it_says_why_it_holds_and_why_not(condition: Condition, judged: tuple[bo
 
 
 def test_what_was_not_looked_at_lies_beyond_nothing() -> None:
-    assert ScopeOver(count=0).reason(replace(PLAIN, rank=None), NOW) is None
-    assert (ScopeOver(count=1) & ~(ScopeOver(tokens=2) | OlderThan(DAY))).measures() == {"count", "tokens"}
+    assert ScopeExceeds(count=0).reason(replace(PLAIN, rank=None), NOW) is None
+    assert (ScopeExceeds(count=1) & ~(ScopeExceeds(tokens=2) | OlderThan(DAY))).measures() == {
+        "count",
+        "tokens",
+    }
     assert OlderThan(DAY).measures() == frozenset()
 
 
 @pytest.mark.parametrize(
     ("condition", "tenants"),
     [
-        (OfTenant("a") & OlderThan(DAY), ["a"]),
-        (OfTenant("a", "b") & OfTenant("b"), ["b"]),
-        (OfTenant("a") | OfTenant("b"), ["a", "b"]),
-        (OfTenant("a") | OlderThan(DAY), None),
-        (~OfTenant("a"), None),
+        (TenantIs("a") & OlderThan(DAY), ["a"]),
+        (TenantIs("a", "b") & TenantIs("b"), ["b"]),
+        (TenantIs("a") | TenantIs("b"), ["a", "b"]),
+        (TenantIs("a") | OlderThan(DAY), None),
+        (~TenantIs("a"), None),
     ],
     ids=str,
 )
@@ -417,7 +422,7 @@ def test_what_cannot_be_read_is_refused_by_its_path(given: Any, where: str, prob
 
 def test_conditions_nest_only_so_deep() -> None:
     table: dict[str, Any] = {"tag": "a"}
-    condition: Condition = Tagged("a")
+    condition: Condition = HasTag("a")
     for _ in range(MOST_LEVELS - 1):
         table, condition = {"not": table}, NoneOf(condition)
     assert condition_of(table, "when") == condition_of(condition, "when")
@@ -433,7 +438,7 @@ def test_what_python_combines_has_to_be_conditions() -> None:
         lambda: AnyOf((anything,)),
         lambda: NoneOf(anything),
         lambda: OlderThan(DAY) & anything,
-        lambda: ScopeOver(),
+        lambda: ScopeExceeds(),
     ):
         with pytest.raises(InvalidInput):
             wrong()

@@ -13,7 +13,7 @@ from memory.domain.errors import InvalidInput
 from memory.policies.promotion import PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
-from memory.policies.single_conditions import InTier, Tagged
+from memory.policies.single_conditions import HasTag, TierIs
 
 
 def made(kind: Callable[..., Any], **given: Any) -> Any:
@@ -57,12 +57,12 @@ def made(kind: Callable[..., Any], **given: Any) -> Any:
             "copies go into broader scopes",
         ),
         (
-            lambda: PromotionRule(name="a", when=InTier("mid")),
+            lambda: PromotionRule(name="a", when=TierIs("mid")),
             "promotion.a.when",
             "'in tier mid' never holds of what is in source = 'short'",
         ),
         (
-            lambda: PromotionRule(name="a", when=Tagged("x") & InTier("mid", "long")),
+            lambda: PromotionRule(name="a", when=HasTag("x") & TierIs("mid", "long")),
             "promotion.a.when",
             "'in tier mid or long' never holds",
         ),
@@ -93,6 +93,6 @@ def test_what_cannot_be_used_is_invalid_input_by_its_field(
 
 
 def test_a_tier_that_may_hold_is_no_mistake() -> None:
-    for when in (InTier("short", "mid"), InTier("mid") | Tagged("x"), ~InTier("mid")):
+    for when in (TierIs("short", "mid"), TierIs("mid") | HasTag("x"), ~TierIs("mid")):
         assert PromotionRule(name="a", when=when).when == when
-    assert PromotionRule(name="n" * 200, source="mid", target="long", when=InTier("mid")).name == "n" * 200
+    assert PromotionRule(name="n" * 200, source="mid", target="long", when=TierIs("mid")).name == "n" * 200

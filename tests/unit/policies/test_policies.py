@@ -16,7 +16,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.kinds import KINDS
-from memory.policies.facts import Facts
+from memory.policies.facts import RecordFacts
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule, decide
 from memory.policies.ranking import fuse
 from memory.policies.routing import TIERS, is_onward
@@ -27,7 +27,7 @@ from memory.ports.record import Key, Record
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
-PLAIN = Facts(
+PLAIN = RecordFacts(
     tier="short",
     type="context",
     tags=(),

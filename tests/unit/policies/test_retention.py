@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.policies.facts import Facts
+from memory.policies.facts import RecordFacts
 from memory.policies.retention import RetentionRule, retained, retained_version
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
-FACTS = Facts("long", "learning", ("t",), 0.5, NOW - 100 * DAY, NOW - 10 * DAY, 3, "acme", "user")
+FACTS = RecordFacts("long", "learning", ("t",), 0.5, NOW - 100 * DAY, NOW - 10 * DAY, 3, "acme", "user")
 
 
 def rule(name: str, **given: Any) -> RetentionRule:

@@ -9,7 +9,7 @@ import pytest
 from memory.domain.message import Message, Role
 from memory.policies.thresholds import archived_by
 from memory.policies.tokens import DefaultCounter, message_tokens
-from memory.policies.window import Threshold, arranged, fitted, from_user, split_by_tokens
+from memory.policies.window import TokenThreshold, arranged, fitted, from_user, split_by_tokens
 from tests.unit.policies.talk import answer, asks, said
 
 COUNTER = DefaultCounter()
@@ -42,7 +42,7 @@ def conversation(chance: random.Random) -> list[list[Message]]:
     return steps
 
 
-def compacted(policy: Threshold, window: list[Message], of_tools: int, summary: str) -> list[Message]:
+def compacted(policy: TokenThreshold, window: list[Message], of_tools: int, summary: str) -> list[Message]:
     """The window as a session has it behind a compaction: system, summary, what was
     kept.
     """
@@ -60,7 +60,9 @@ def compacted(policy: Threshold, window: list[Message], of_tools: int, summary: 
 def test_what_the_summary_does_not_cover_fits_the_limit(seed: int) -> None:
     for number in range(50):
         chance = random.Random(f"{seed} {number}")  # noqa: S311 - repeatable, not secret
-        policy = Threshold(LIMIT, share=chance.choice((0.7, 0.9, 1.0)), target=chance.choice((0.2, 0.5, 0.7)))
+        policy = TokenThreshold(
+            LIMIT, share=chance.choice((0.7, 0.9, 1.0)), target=chance.choice((0.2, 0.5, 0.7))
+        )
         window = [said("s", text(chance.choice((0, 50, 400))))] if chance.random() < 0.7 else []
         of_tools = chance.choice((0, 0, 200))
         for step in conversation(chance):
@@ -92,7 +94,7 @@ def test_a_long_run_of_calls_behind_one_question_is_compacted_but_a_call_that_wa
         *(one for n in range(20) for one in (asks(f"c{n}"), answer(f"c{n}", text(90)))),
         asks("waits"),
     ]
-    archived = archived_by(Threshold(LIMIT), run, costs(run))
+    archived = archived_by(TokenThreshold(LIMIT), run, costs(run))
     kept = [at for at in range(len(run)) if at not in archived]
     assert kept[0] == 0
     assert kept[-1] == len(run) - 1

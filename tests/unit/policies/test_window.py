@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memory.domain.message import Message, Role
 from memory.policies.tokens import DefaultCounter, message_tokens
 from memory.policies.window import (
-    Threshold,
+    TokenThreshold,
     arranged,
     blocks,
     fitted,
@@ -308,12 +308,12 @@ def test_a_policy_moves_the_cut_back_to_the_last_user_message_and_an_explicit_co
 @pytest.mark.behaviour("B43", "B44", "AC-B39")
 def test_compaction_is_due_at_nine_tenths_of_what_the_model_takes_and_with_more_than_is_kept() -> None:
     messages = [said("s", "system"), said("u", "x" * 1200), said("u", "y" * 1200)]
-    assert Threshold(120, 60, keep_last=1).is_reached(messages, sum(costs(messages)))
-    assert not Threshold(120, 60, keep_last=2).is_reached(messages, sum(costs(messages)))
-    assert Threshold(120, 60, keep_last=1).is_reached(messages, 54)
-    assert not Threshold(120, 60, keep_last=1).is_reached(messages, 53)
-    assert Threshold(10, 60).usable == 1
-    assert (Threshold(10).keep_last, Threshold(10).share) == (None, 0.9)
+    assert TokenThreshold(120, 60, keep_last=1).is_reached(messages, sum(costs(messages)))
+    assert not TokenThreshold(120, 60, keep_last=2).is_reached(messages, sum(costs(messages)))
+    assert TokenThreshold(120, 60, keep_last=1).is_reached(messages, 54)
+    assert not TokenThreshold(120, 60, keep_last=1).is_reached(messages, 53)
+    assert TokenThreshold(10, 60).usable == 1
+    assert (TokenThreshold(10).keep_last, TokenThreshold(10).share) == (None, 0.9)
 
 
 @settings(max_examples=drawn(150), deadline=None)

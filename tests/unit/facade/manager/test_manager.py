@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memory import BlockingMemory, InvalidInput, Memory
-from memory.domain.errors import AddFailed
+from memory.domain.errors import StoreAddFailure
 from memory.facade.blocking import BlockingMemoryManager
 from memory.facade.manager import (
     AddTool,
@@ -249,7 +249,7 @@ async def test_a_store_that_cancels_itself_has_failed_and_cancels_nobody() -> No
     manager = MemoryManager(stores)
     assert texts(await manager.search("x")) == [("b", "rum")]
     assert "rum" in str(await manager.inject([{"role": "user", "content": "x"}]))
-    with pytest.raises(AddFailed, match="'a': it was cancelled from within"):
+    with pytest.raises(StoreAddFailure, match="'a': it was cancelled from within"):
         await manager.add("tea")
     recording = await manager.record()
     await recording.add({"role": "user", "content": "x"})
@@ -322,12 +322,12 @@ async def test_a_store_that_fails_keeps_no_other_from_it_and_is_named() -> None:
     error, a, b = OSError("disk"), Kept(), Kept()
     b.refuses = error
     manager = MemoryManager([named(b, "b", writable=True), named(a, "a", writable=True)])
-    with pytest.raises(AddFailed, match="failed to add 1 of 1 entries: 'b': disk") as failed:
+    with pytest.raises(StoreAddFailure, match="failed to add 1 of 1 entries: 'b': disk") as failed:
         await manager.add("tea")
     assert (failed.value.stores, failed.value.causes) == (("b",), (error,))
     assert a.added == [("tea", None)]
     b.refuses = TimeoutError()
-    with pytest.raises(AddFailed, match=r"failed to add 1 of 1 entries: 'b': TimeoutError$"):
+    with pytest.raises(StoreAddFailure, match=r"failed to add 1 of 1 entries: 'b': TimeoutError$"):
         await manager.add("tea")
 
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from memory.domain.errors import AddFailed
+from memory.domain.errors import StoreAddFailure
 from memory.facade.manager import AddTool, MemoryManager
 from tests.unit.facade.manager.stores import Kept, Searched, entries, named
 
@@ -61,11 +61,14 @@ async def test_an_operation_that_fails_is_told_by_the_kind_of_its_error(spans: I
     manager = MemoryManager(
         [named(kept, writable=True)], add_tool=AddTool(wait_for_writes=False), attributes=AGENT
     )
-    with pytest.raises(AddFailed):
+    with pytest.raises(StoreAddFailure):
         await manager.add("secret")
     await manager.dispatch("add_memory", {"entries": ["secret"]})
     await manager.flush()
-    assert told(spans) == [("create_memory", None, "AddFailed"), ("create_memory", None, "AddFailed")]
+    assert told(spans) == [
+        ("create_memory", None, "StoreAddFailure"),
+        ("create_memory", None, "StoreAddFailure"),
+    ]
     await MemoryManager([named(Searched(error=OSError("secret")))], attributes=AGENT).inject(
         [{"role": "user", "content": "secret"}]
     )

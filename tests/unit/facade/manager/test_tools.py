@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput
-from memory.domain.errors import AddFailed
+from memory.domain.errors import StoreAddFailure
 from memory.facade.manager import AddTool, MemoryManager, SearchTool, StoreEntry
 from tests.unit.facade.manager.stores import Kept, Searched, entries, named
 
@@ -153,13 +153,13 @@ async def test_who_waits_for_writes_is_told_how_many_failed_and_why() -> None:
     manager = MemoryManager(
         [named(failing, "a", writable=True), named(well, "b", writable=True)], add_tool=True
     )
-    with pytest.raises(AddFailed, match="failed to add 2 of 2 entries") as failed:
+    with pytest.raises(StoreAddFailure, match="failed to add 2 of 2 entries") as failed:
         await manager.dispatch("add_memory", {"entries": ["tea", "rum"]})
     assert "write error" in str(failed.value)
     assert [type(cause) for cause in failed.value.causes] == [OSError, OSError]
     assert len(well.added) == 2
-    failing.refuses = AddFailed(1, 1, [("inner", OSError("inside"))])
-    with pytest.raises(AddFailed, match="failed to add 1 of 1 entries: 'a': inside") as failed:
+    failing.refuses = StoreAddFailure(1, 1, [("inner", OSError("inside"))])
+    with pytest.raises(StoreAddFailure, match="failed to add 1 of 1 entries: 'a': inside") as failed:
         await manager.dispatch("add_memory", {"entries": ["tea"]})
     assert [type(cause) for cause in failed.value.causes] == [OSError]
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from memory.domain import door
-from memory.domain.errors import Conflict, Contended, QuotaExceeded, StoreUnavailable
+from memory.domain.errors import Conflict, QuotaExceeded, StoreUnavailable, TooMuchContention
 from memory.domain.message import Message
 from memory.orchestrator.collections import RESERVATIONS
 from memory.orchestrator.conversations import artifacts, balances, manifests, reservations
@@ -289,7 +289,7 @@ async def played(act: Callable[[Engine], Awaitable[None]], at: int, atomic: bool
 
         with (
             Before(world, at, meanwhile) as before,
-            suppress(StoreUnavailable, Conflict, Contended, QuotaExceeded),
+            suppress(StoreUnavailable, Conflict, TooMuchContention, QuotaExceeded),
         ):
             await act(world.engine)
         await assert_reserved(world.engine, TENANT, settled=False, damaged=True)

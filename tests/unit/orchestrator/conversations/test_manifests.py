@@ -20,12 +20,12 @@ from memory.adapters.wrappers.retry import Retry
 from memory.domain.artifact import Artifact
 from memory.domain.errors import (
     Conflict,
-    Contended,
     CorruptRecord,
     NotFound,
     QuotaExceeded,
     StoreError,
     StoreUnavailable,
+    TooMuchContention,
 )
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS
 from memory.orchestrator.conversations import manifests
@@ -501,7 +501,7 @@ class Told:
         return self.may_be.setdefault(place, {None})
 
 
-FAILED = (StoreError, Contended)
+FAILED = (StoreError, TooMuchContention)
 
 
 async def act(engine: Engine, drawn: random.Random, told: Told, number: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.domain.errors import Contended, StoreUnavailable
+from memory.domain.errors import StoreUnavailable, TooMuchContention
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import FIRST_PLACE, event_of
@@ -63,7 +63,7 @@ async def until_done(call: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
             await call()
-        except (StoreUnavailable, Contended):
+        except (StoreUnavailable, TooMuchContention):
             continue
         return
 

@@ -20,8 +20,8 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
-from memory.policies.compacting import CompactingSettings
-from memory.policies.onward import Leaving, Onward
+from memory.policies.compacting import CompactionSettings
+from memory.policies.onward import ExitedMessages, Onward
 from memory.policies.quotas import Quota
 from memory.policies.reading import ContextAsked
 from tests.unit.orchestrator.conversations.talking import begun, opened, user, window
@@ -34,7 +34,7 @@ class Distiller:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, leaving: Leaving) -> list[str]:
+    def __call__(self, leaving: ExitedMessages) -> list[str]:
         self.calls += 1
         return [f"{message.text} ({self.calls})" for message in leaving.messages]
 
@@ -215,7 +215,7 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
 async def test_a_callback_that_never_answers_holds_nobody_up(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def silent(_: Leaving) -> None:
+    async def silent(_: ExitedMessages) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(onward, "ANSWERS_WITHIN", timedelta(0))
@@ -234,7 +234,7 @@ async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ev
     """
     answers, asked = asyncio.Event(), list[str]()
 
-    async def slow(leaving: Leaving) -> list[str]:
+    async def slow(leaving: ExitedMessages) -> list[str]:
         asked.append(leaving.session_id)
         await answers.wait()
         return [message.text for message in leaving.messages]
@@ -265,7 +265,7 @@ async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(
 ) -> None:
     begun = asyncio.Event()
 
-    async def silent(_: Leaving) -> None:
+    async def silent(_: ExitedMessages) -> None:
         begun.set()
         await asyncio.Event().wait()
 
@@ -284,7 +284,7 @@ async def test_a_close_that_is_cut_off_while_a_callback_answers_lets_go_of_the_s
 ) -> None:
     begun, ended_so = asyncio.Event(), list[str]()
 
-    async def silent(_: Leaving) -> None:
+    async def silent(_: ExitedMessages) -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -324,7 +324,7 @@ async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_
         else:
             await erase()
 
-    async def distil(leaving: Leaving) -> list[str]:
+    async def distil(leaving: ExitedMessages) -> list[str]:
         nonlocal answers
         answers += 1
         return [f"{message.text} {answers}" for message in leaving.messages]
@@ -408,7 +408,7 @@ async def test_erasing_a_message_takes_what_was_made_of_it_and_no_callback_is_to
         session = await opened(engine)
         assert await engine.conversations.redaction.erase(session.log, "secret")
 
-    async def distil(leaving: Leaving) -> list[str]:
+    async def distil(leaving: ExitedMessages) -> list[str]:
         told.append([message.text for message in leaving.messages])
         if when == "being asked" and len(told) == 1:
             await erase()
@@ -506,7 +506,7 @@ async def test_what_a_policy_drops_without_a_summary_goes_onward(world: World) -
     )
     assert (
         await session.compact_if_needed(
-            CompactingSettings(max_tokens=30, keep_recent=1, summarise=False), lambda _: "no"
+            CompactionSettings(max_tokens=30, keep_recent=1, summarise=False), lambda _: "no"
         )
         is None
     )

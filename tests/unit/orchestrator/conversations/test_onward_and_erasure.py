@@ -15,7 +15,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
 from memory.policies.asked import Asked
-from memory.policies.onward import Leaving
+from memory.policies.onward import ExitedMessages
 from tests.unit.orchestrator.conversations.talking import opened, user
 from tests.unit.orchestrator.world import DAY, TENANT, USER, World
 
@@ -26,13 +26,13 @@ async def world() -> AsyncIterator[World]:
         yield made
 
 
-def of_all(leaving: Leaving) -> list[str]:
+def of_all(leaving: ExitedMessages) -> list[str]:
     """One entry of all that is told, the summary too."""
     told = [*leaving.messages, *([] if leaving.summary is None else [leaving.summary])]
     return [" ".join(message.text for message in told)]
 
 
-def of_each(leaving: Leaving) -> list[str]:
+def of_each(leaving: ExitedMessages) -> list[str]:
     return [message.text for message in leaving.messages]
 
 
@@ -117,7 +117,7 @@ async def test_an_answer_that_was_given_without_the_erased_message_is_not_asked_
 ) -> None:
     asked: list[list[str]] = []
 
-    def noted(leaving: Leaving) -> list[str]:
+    def noted(leaving: ExitedMessages) -> list[str]:
         asked.append(of_each(leaving))
         return asked[-1]
 
@@ -194,7 +194,7 @@ async def test_a_deletion_that_comes_to_take_a_later_life_of_the_session_unlearn
 async def test_who_asks_for_a_session_while_it_is_asked_beside_a_sweep_disturbs_nobody(world: World) -> None:
     answer = asyncio.Event()
 
-    async def slow(leaving: Leaving) -> list[str]:
+    async def slow(leaving: ExitedMessages) -> list[str]:
         await answer.wait()
         return of_each(leaving)
 

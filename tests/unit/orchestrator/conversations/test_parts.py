@@ -17,11 +17,11 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain import door
 from memory.domain.errors import (
     Conflict,
-    Contended,
     MemoryTiersError,
     NotFound,
     QuotaExceeded,
     StoreUnavailable,
+    TooMuchContention,
 )
 from memory.domain.hold import LegalHold
 from memory.domain.time import moment
@@ -578,7 +578,7 @@ async def test_what_stands_is_acknowledged_though_others_keep_changing_the_balan
         async def contended(self: Balances, *said: Any) -> None:
             calls[0] += 1
             if calls[0] == 2:
-                raise Contended("the balance", world.engine.placement.settings.deadline)
+                raise TooMuchContention("the balance", world.engine.placement.settings.deadline)
             await change(self, *said)
 
         with patch.object(Balances, "change", contended):
