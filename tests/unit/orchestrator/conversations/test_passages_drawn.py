@@ -133,7 +133,7 @@ SLIPS = {
         log, "Log.change", "new.owing(self._passages.owed_by(new.draft, new.parts))", "new"
     ),
     "an erasure owes nothing": Slip(
-        redaction, "Redaction._erase_at", "*self._sessions.passages.owed_by_erasing(event)", ""
+        redaction, "Redaction._erase_at", "*self._sessions.passages.owed_by_erasing(event)", "*()"
     ),
     "a message owes nothing": Slip(
         log, "Log._named", ", owed=(*draft.owed, *self._passages.owed_by(draft))", ""
