@@ -31,7 +31,7 @@ from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import MADE_OF, oldest_in
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.quotas import Newcomer
-from memory.orchestrator.sources import CONFIRMS, as_moved, made_of
+from memory.orchestrator.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
@@ -201,13 +201,22 @@ class Derivation:
         )
 
     async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
-        """What an entry that is gone was promoted to; raises `NotFound` naming that
-        entry where it was not, or where what was made is hidden too.
+        """What an entry that is gone was promoted to. Raises `NotFound` with the id of
+        that entry if it was not promoted, if the copy is hidden too, or if the entry was
+        deleted before its copy was confirmed: then the copy goes.
         """
         try:
             made = await self._entries.live_record(tenant, _promoted_key(tenant, entry_id, target).id)
         except NotFound:  # it was not promoted, or the copy is hidden: one expires with its original
             raise NotFound(entry_id) from None
+        if any(owed.step == CONFIRM_SOURCES for owed in made.owed):
+            there = await self._placement.locate(ENTRIES, made.key)
+            if (
+                there.store is None
+                or there.record is None
+                or await self._is_undone(there.store, there.record)
+            ):
+                raise NotFound(entry_id)
         _check_overrides(made, asked)
         return entry_of(made)
 
@@ -377,7 +386,7 @@ class Derivation:
                 return entry_of(stored)
             await patience.wait()
 
-    async def _is_undone(self, store: Store, made: Record, sources: Sequence[Record]) -> bool:
+    async def _is_undone(self, store: Store, made: Record, sources: Sequence[Record] = ()) -> bool:
         """Whether what was made before, and not confirmed, is gone now, since a source
         was deleted or edited behind it.
         """

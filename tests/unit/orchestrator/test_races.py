@@ -208,6 +208,20 @@ async def test_a_promotion_that_took_longer_than_a_marks_life_returns_the_first(
     assert await world.stands(first[0]) == ["-", "mark", "home"]
 
 
+async def test_a_copy_that_was_not_confirmed_before_its_source_was_deleted_is_no_answer(world: World) -> None:
+    """The sweep deletes such a copy: a repeated promotion must not acknowledge it."""
+    source = await world.write()
+    world.mid.fails_before.add("owed.settle")
+    with pytest.raises(StoreError):
+        await world.engine.derivation.promote(TENANT, source.id, USER)
+    world.heal()
+    await world.delete(source)
+    for _ in range(2):
+        with pytest.raises(NotFound, match=source.id):
+            await world.engine.derivation.promote(TENANT, source.id, USER)
+        await world.engine.maintain()
+
+
 async def test_a_promotion_another_finishes_first_returns_the_first(world: World) -> None:
     source = await world.write()
     first = []
