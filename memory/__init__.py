@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from memory.domain.artifact import Artifact as Artifact
     from memory.domain.artifact import ArtifactPage as ArtifactPage
-    from memory.domain.checked import Checked as Checked
+    from memory.domain.checked import ConflictReport as ConflictReport
     from memory.domain.checked import Resolution as Resolution
     from memory.domain.distrust import BlockedSource as BlockedSource
     from memory.domain.enriched import Enrichment as Enrichment
@@ -119,7 +119,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "memory.domain.artifact": ("Artifact", "ArtifactPage"),
-    "memory.domain.checked": ("Checked", "Resolution"),
+    "memory.domain.checked": ("ConflictReport", "Resolution"),
     "memory.domain.distrust": ("BlockedSource",),
     "memory.domain.enriched": ("Enrichment", "WriteReport"),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
@@ -237,7 +237,6 @@ __all__ = [
     "BlockingSlidingWindowProvider",
     "BlockingSummarizingProvider",
     "BufferProvider",
-    "Checked",
     "CompactionError",
     "CompactionSettings",
     "CompositeProvider",
@@ -245,6 +244,7 @@ __all__ = [
     "ConfidenceAtLeast",
     "ConfigError",
     "Conflict",
+    "ConflictReport",
     "CorruptRecord",
     "Decision",
     "EmbedderMismatch",

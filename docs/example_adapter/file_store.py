@@ -20,7 +20,7 @@ from memory.domain.errors import ConfigError, StoreError
 from memory.ports.adapter import Adapter
 from memory.ports.asking import condition, first_partitions, page_of
 from memory.ports.base import BaseStore
-from memory.ports.batch import Desk, Held, skipped
+from memory.ports.batch import Held, WriteResolver, skipped
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
@@ -72,7 +72,7 @@ class FileStore(BaseStore):
         return [_read(self._slots, collection, key) for key in keys]
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        desk = Desk(dict(enumerate(writes)))
+        desk = WriteResolver(dict(enumerate(writes)))
         wanted = [(collection, key) for collection, keys in desk.reads.keys.items() for key in keys]
         generations = {Partition(*json.loads(name)): number for name, number in self._generations.items()}
         desk.take({(c.name, key): _held(c, _read(self._slots, c, key)) for c, key in wanted}, generations)

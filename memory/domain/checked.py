@@ -29,7 +29,7 @@ class Resolution:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Checked(Shown):
+class ConflictReport(Shown):
     """What a check found and what came of it.
 
     `found` are the entries that were shown, the nearest first. `action` is what was

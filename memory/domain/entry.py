@@ -20,7 +20,7 @@ from pydantic import (
 
 from memory.domain import door
 from memory.domain.artifact import Artifact
-from memory.domain.checked import Checked
+from memory.domain.checked import ConflictReport
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import check_name, check_origins
 from memory.domain.scope import Scope
@@ -88,7 +88,7 @@ class Entry(BaseModel):
     origins: list[str] | None = None
     version: int
     tier: str
-    _checked: Checked | None = PrivateAttr(default=None)
+    _checked: ConflictReport | None = PrivateAttr(default=None)
     _artifact: Artifact | None = PrivateAttr(default=None)
 
     @classmethod
@@ -113,13 +113,13 @@ class Entry(BaseModel):
         return confidence_of(self.metadata)
 
     @property
-    def checked(self) -> Checked | None:
+    def checked(self) -> ConflictReport | None:
         """Of an entry that a checked write returned, what was near it and what came of
         that; None of any other. It is not stored.
         """
         return self._checked
 
-    def with_check(self, checked: Checked) -> Entry:
+    def with_check(self, checked: ConflictReport) -> Entry:
         """The same entry, which tells of a check."""
         told = self.model_copy()
         told._checked = checked

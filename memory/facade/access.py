@@ -20,7 +20,7 @@ from memory.facade.arguments import Moment, consistency_of, flag, length, moment
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_relevance, metadata_of, only_of, tags_of, types_of
-from memory.facade.written import HowWritten, OnConflict, WriteOptions, apart, divided
+from memory.facade.written import IfExists, WriteMode, WriteOptions, apart, divided
 from memory.orchestrator.calling import called
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
@@ -125,7 +125,7 @@ class Access:
 
     # -- what memories and views do alike ----------------------------------------------
 
-    async def write(self, draft: EntryDraft, how: HowWritten, within: Scope | None = None) -> Entry:
+    async def write(self, draft: EntryDraft, how: WriteMode, within: Scope | None = None) -> Entry:
         """Remember one thing. `within`: what it supersedes is of this scope."""
         return (await self._written(draft, how, within))[0]
 
@@ -155,7 +155,7 @@ class Access:
         return WriteReport(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)
 
     async def write_many(
-        self, given: Iterable[EntryDraft | Mapping[str, Any]], how: HowWritten
+        self, given: Iterable[EntryDraft | Mapping[str, Any]], how: WriteMode
     ) -> list[Entry]:
         """Remember many things, in order. Those that say how they are written are
         written alone, the others between them together.
@@ -197,7 +197,7 @@ class Access:
         return [written[at] for at in range(len(drafts))]
 
     async def _written(
-        self, draft: EntryDraft, how: HowWritten, within: Scope | None
+        self, draft: EntryDraft, how: WriteMode, within: Scope | None
     ) -> tuple[Entry, tuple[str, ...], tuple[str, ...]]:
         """The entry, what the caller said that it supersedes, and what gave way."""
         write = self._planned(draft, how, within)
@@ -205,7 +205,7 @@ class Access:
         return await write()
 
     def _planned(
-        self, draft: EntryDraft, how: HowWritten, within: Scope | None
+        self, draft: EntryDraft, how: WriteMode, within: Scope | None
     ) -> Callable[[], Awaitable[_Done]]:
         """The write, checked: what makes it, with what `_written` returns."""
         superseded, checks = (
@@ -216,9 +216,7 @@ class Access:
         if decide is not None and not (checks and callable(decide)):
             raise InvalidInput("decide", "must be a function" if checks else "is asked where check=True")
         revived, waits = flag("revive", how.get("revive", False)), consistency_of(how.get("consistency"))
-        updates = (
-            door.one_of("on_conflict", how.get("on_conflict", "refuse"), get_args(OnConflict)) == "update"
-        )
+        updates = door.one_of("on_conflict", how.get("on_conflict", "refuse"), get_args(IfExists)) == "update"
         wanted = self._wanted(how, updates=updates, superseding=bool(superseded.ids) or checks)
         if updates:
             _check_upsert(draft, superseded, checks)
@@ -249,7 +247,7 @@ class Access:
 
         return write
 
-    def _wanted(self, how: HowWritten, *, updates: bool, superseding: bool) -> list[Pass]:
+    def _wanted(self, how: WriteMode, *, updates: bool, superseding: bool) -> list[Pass]:
         """What enrichment is wanted (D100): as the call says, else as configured. What
         is decided at the write is not decided again (D108).
         """

@@ -28,7 +28,7 @@ from typing import (
 
 from memory.commands.run import Result
 from memory.domain.artifact import Artifact, ArtifactPage
-from memory.domain.checked import Checked
+from memory.domain.checked import ConflictReport
 from memory.domain.distrust import BlockedSource, LaterWrites
 from memory.domain.enriched import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType
@@ -95,7 +95,7 @@ from memory.facade.wanted import SearchOptions
 from memory.facade.why import WhyReport
 from memory.facade.written import WriteOptions
 from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.checking import Decide
+from memory.orchestrator.checking import Resolver
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -210,7 +210,7 @@ class BlockingMemory:
         supersedes: str | Sequence[str] = ...,
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
-        decide: Decide | None = ...,
+        decide: Resolver | None = ...,
         auto_tag: bool | None = ...,
         auto_supersede: bool | None = ...,
     ) -> Entry: ...
@@ -368,7 +368,7 @@ class BlockingScopedMemory:
         supersedes: str | Sequence[str] = ...,
         on_conflict: Literal["refuse", "update"] = ...,
         check: bool = ...,
-        decide: Decide | None = ...,
+        decide: Resolver | None = ...,
         auto_tag: bool | None = ...,
         auto_supersede: bool | None = ...,
     ) -> Entry: ...
@@ -1004,7 +1004,7 @@ class BlockingMemoryManager:
         write_gate: StoreWriteGate | None = ...,
         recall_gate: StoreRecallGate | None = ...,
         check: bool = ...,
-        decide: Decide | None = ...,
+        decide: Resolver | None = ...,
     ) -> None: ...
     @property
     def stores(self) -> list[NamedStore]: ...
@@ -1024,7 +1024,7 @@ class BlockingMemoryManager:
         *,
         stores: Sequence[str] | None = ...,
         provenance: Provenance | None = ...,
-    ) -> dict[str, Checked]: ...
+    ) -> dict[str, ConflictReport]: ...
     def flush(self) -> None: ...
     def record(
         self,

@@ -70,7 +70,7 @@ from memory.orchestrator.conversations.artifacts import Chunk
 from memory.orchestrator.conversations.carried_artifacts import restore_artifact
 from memory.orchestrator.conversations.sessions import OWNER, other_owner
 from memory.orchestrator.entry_records import texts_of
-from memory.orchestrator.quotas import Newcomer, Place
+from memory.orchestrator.quotas import NewEntry, Place
 from memory.orchestrator.transfer import Fate, Restored
 from memory.ports.record import Key, Record
 
@@ -702,14 +702,14 @@ class Import:
         self._say(f"{self._name} line {item.line}: {problem}")
 
 
-def _newcomer(tenant: str, message: Message) -> Newcomer:
+def _newcomer(tenant: str, message: Message) -> NewEntry:
     draft, kept = message.draft, message.as_it_was
     scope = draft.scope.text
     key = Key(tenant, keyed_id(tenant, scope, str(draft.key)) if kept is None else kept.id)
     size = sum(
         len(text.encode()) for text in texts_of(draft.title, draft.content, draft.tags, draft.source).values()
     )
-    return Newcomer(key, scope, size, derived=True)
+    return NewEntry(key, scope, size, derived=True)
 
 
 @asynccontextmanager

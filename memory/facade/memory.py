@@ -57,10 +57,10 @@ from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
 from memory.facade.wanted import Only, SearchOptions, least_relevance, preferences
-from memory.facade.written import HowWritten, WriteOptions
+from memory.facade.written import WriteMode, WriteOptions
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.checking import Decide
+from memory.orchestrator.checking import Resolver
 from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.reads import reads_of_caller
 from memory.orchestrator.deliveries import Consistency
@@ -398,7 +398,7 @@ class Memory(AsyncContext):
         supersedes: str | Sequence[str] = (),
         on_conflict: Literal["refuse", "update"] = "refuse",
         check: bool = False,
-        decide: Decide | None = None,
+        decide: Resolver | None = None,
         auto_tag: bool | None = None,
         auto_supersede: bool | None = None,
     ) -> Entry:
@@ -478,7 +478,7 @@ class Memory(AsyncContext):
             origins=origins,
             key=key,
         )
-        how: HowWritten = {
+        how: WriteMode = {
             "revive": revive,
             "consistency": consistency,
             "supersedes": supersedes,

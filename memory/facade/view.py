@@ -14,9 +14,9 @@ from memory.facade.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
 from memory.facade.arguments import Metadata, Moment, flag
 from memory.facade.forgetting import erase_scope
 from memory.facade.wanted import Only, SearchOptions, preferences
-from memory.facade.written import HowWritten, WriteOptions
+from memory.facade.written import WriteMode, WriteOptions
 from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.checking import Decide
+from memory.orchestrator.checking import Resolver
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
@@ -63,7 +63,7 @@ class ScopedMemory:
         supersedes: str | Sequence[str] = (),
         on_conflict: Literal["refuse", "update"] = "refuse",
         check: bool = False,
-        decide: Decide | None = None,
+        decide: Resolver | None = None,
         auto_tag: bool | None = None,
         auto_supersede: bool | None = None,
     ) -> Entry:
@@ -90,7 +90,7 @@ class ScopedMemory:
             origins=origins,
             key=key,
         )
-        how: HowWritten = {
+        how: WriteMode = {
             "revive": revive,
             "consistency": consistency,
             "supersedes": supersedes,

@@ -11,27 +11,27 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 from memory.domain.entry import EntryDraft, EntryType
 from memory.domain.scope import Scope
 from memory.facade.arguments import Metadata, Moment, draft_of
-from memory.orchestrator.checking import Decide
+from memory.orchestrator.checking import Resolver
 from memory.orchestrator.deliveries import Consistency
 
-OnConflict: TypeAlias = Literal["refuse", "update"]
+IfExists: TypeAlias = Literal["refuse", "update"]
 """What becomes of a write under a key whose entry says something else."""
 
 
-class HowWritten(TypedDict, total=False):
+class WriteMode(TypedDict, total=False):
     """How, and not what; see `Memory.write`."""
 
     revive: bool
     consistency: Consistency | None
     supersedes: str | Sequence[str]
-    on_conflict: OnConflict
+    on_conflict: IfExists
     check: bool
-    decide: Decide | None
+    decide: Resolver | None
     auto_tag: bool | None
     auto_supersede: bool | None
 
 
-class WriteOptions(HowWritten, total=False):
+class WriteOptions(WriteMode, total=False):
     """All that `write` takes besides the text and the scope."""
 
     type: EntryType | str
@@ -52,22 +52,20 @@ class WriteOptions(HowWritten, total=False):
     key: str | None
 
 
-def divided(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, HowWritten]:
+def divided(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, WriteMode]:
     """What is to be written, checked, and how. Raises `InvalidInput` for a name that
     `write` does not take.
     """
-    said = {name: value for name, value in options.items() if name not in HowWritten.__annotations__}
-    how = {name: value for name, value in options.items() if name in HowWritten.__annotations__}
-    return EntryDraft(**{**said, "scope": scope, "content": content}), cast("HowWritten", how)
+    said = {name: value for name, value in options.items() if name not in WriteMode.__annotations__}
+    how = {name: value for name, value in options.items() if name in WriteMode.__annotations__}
+    return EntryDraft(**{**said, "scope": scope, "content": content}), cast("WriteMode", how)
 
 
-def apart(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, HowWritten]:
+def apart(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, WriteMode]:
     """A draft, or the arguments of `write`: what is to be written, checked, and how, as
     far as it says.
     """
     if not isinstance(given, Mapping):
         return draft_of(given), {}
-    how = {name: given[name] for name in HowWritten.__annotations__ if name in given}
-    return draft_of({name: value for name, value in given.items() if name not in how}), cast(
-        "HowWritten", how
-    )
+    how = {name: given[name] for name in WriteMode.__annotations__ if name in given}
+    return draft_of({name: value for name, value in given.items() if name not in how}), cast("WriteMode", how)

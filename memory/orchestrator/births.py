@@ -13,12 +13,12 @@ from memory.domain.time import moment
 from memory.orchestrator.collections import DIGEST, ENTRIES
 from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entry_records import entry_of, record_of, request_digest
-from memory.orchestrator.lives import Lives
+from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import BORN_IN, kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
-from memory.orchestrator.quotas import Newcomer, Quotas
+from memory.orchestrator.quotas import NewEntry, Quotas
 from memory.orchestrator.sources import CONFIRMS, learnt_from, with_sources
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience
@@ -35,8 +35,8 @@ lying in the future.
 
 
 @dataclass(slots=True)
-class Newborn:
-    """A draft on its way to becoming an entry, or to being told what stands against it."""
+class PendingEntry:
+    """A draft that is being written; it ends with an entry or a conflict."""
 
     draft: EntryDraft
     record: Record
@@ -73,8 +73,8 @@ def check_not_later(draft: EntryDraft, latest: datetime) -> None:
             )
 
 
-class Births:
-    """Writes drafts."""
+class EntryWriter:
+    """Writes drafts as entries, batch by batch."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Births:
         *,
         meaning: Meaning,
         deliveries: Deliveries,
-        lives: Lives,
+        lives: IdReuse,
         quotas: Quotas,
         trust: Trust,
     ) -> None:
@@ -115,7 +115,7 @@ class Births:
         self.refuse_future(drafts)
         if not let_in:
             drafts = await self._trust.let_in(tenant, drafts)
-        newborn: list[Newborn] = []
+        newborn: list[PendingEntry] = []
         newcomers = [self._newcomer(tenant, draft) for draft in drafts] if self._quotas.quotas else []
         async with self._quotas.admitted(tenant, newcomers) as stay:
             for start in range(0, len(drafts), self._placement.settings.batch):
@@ -162,7 +162,7 @@ class Births:
         revive: bool,
         consistency: Consistency | None,
         steps: Sequence[Owed],
-    ) -> list[Newborn]:
+    ) -> list[PendingEntry]:
         newborn = [self.newborn(tenant, draft) async for draft in paced(drafts)]
         await self.embed(newborn)
         for one in newborn if steps else ():
@@ -175,7 +175,7 @@ class Births:
             )
         return newborn
 
-    async def embed(self, newborn: Sequence[Newborn]) -> None:
+    async def embed(self, newborn: Sequence[PendingEntry]) -> None:
         """Give them their vectors, and what they owe besides their own steps."""
         records = await self._meaning.embedded([one.record for one in newborn])
         for one, record in zip(newborn, records, strict=True):
@@ -183,13 +183,13 @@ class Births:
                 record, owed=(*one.steps, *owed_by_writing(self._placement, ENTRIES, record, one.store))
             )
 
-    def _newcomer(self, tenant: str, draft: EntryDraft) -> Newcomer:
+    def _newcomer(self, tenant: str, draft: EntryDraft) -> NewEntry:
         one = self.newborn(tenant, draft)
-        return Newcomer.of(one.record, derived=draft.key is not None)
+        return NewEntry.of(one.record, derived=draft.key is not None)
 
     def newborn(
         self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = (), asked: EntryDraft | None = None
-    ) -> Newborn:
+    ) -> PendingEntry:
         """A draft on its way. Under a key it is told from others by what was asked for,
         and by what it supersedes.
         """
@@ -211,13 +211,13 @@ class Births:
             digest=digest,
         )
         if isinstance(draft, ImportedDraft):
-            return Newborn(draft, with_sources(record, draft.sources), store)
+            return PendingEntry(draft, with_sources(record, draft.sources), store)
         learnt = learnt_from(self._placement, tenant)
         if learnt is not None:
-            return Newborn(draft, with_sources(record, [learnt]), store, CONFIRMS)
-        return Newborn(draft, record, store)
+            return PendingEntry(draft, with_sources(record, [learnt]), store, CONFIRMS)
+        return PendingEntry(draft, record, store)
 
-    async def _look_for_repeats(self, newborn: Sequence[Newborn], revive: bool) -> None:
+    async def _look_for_repeats(self, newborn: Sequence[PendingEntry], revive: bool) -> None:
         """Under a key, what stands in a later tier counts as present too: look there
         first.
         """
@@ -235,7 +235,7 @@ class Births:
                     await self.meet(one, there, revive)
 
     async def put(
-        self, store: Store, newborn: Sequence[Newborn], revive: bool, consistency: Consistency | None
+        self, store: Store, newborn: Sequence[PendingEntry], revive: bool, consistency: Consistency | None
     ) -> None:
         """Put them where nothing stands; under a key they meet what does."""
         if not newborn:
@@ -264,13 +264,13 @@ class Births:
                     one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive
                 )
 
-    def born(self, one: Newborn, store: Store, outcome: Outcome) -> Pending:
+    def born(self, one: PendingEntry, store: Store, outcome: Outcome) -> Pending:
         """It is stored: the entry that it became."""
         one.record = replace(one.record, generation=outcome.generation)
         one.entry = entry_of(one.record)
         return Pending(ENTRIES, store, one.record)
 
-    async def meet(self, one: Newborn, there: Located, revive: bool) -> None:
+    async def meet(self, one: PendingEntry, there: Located, revive: bool) -> None:
         """What a keyed draft meets where another stands, or stood, under its key."""
         try:
             if revive and there.record is None and there.tombstone is not None:
@@ -280,7 +280,7 @@ class Births:
         except Conflict as conflict:
             one.conflict = conflict
 
-    async def _repeated(self, one: Newborn, there: Located) -> Entry:
+    async def _repeated(self, one: PendingEntry, there: Located) -> Entry:
         """The first outcome of a keyed write: the entry as first stored, also when it
         was edited since.
         """
@@ -304,7 +304,7 @@ class Births:
             return record
         return next(iter(await kept_versions(self._placement, record)), record)
 
-    async def _revive(self, one: Newborn, there: Located) -> None:
+    async def _revive(self, one: PendingEntry, there: Located) -> None:
         """Begin a new life over the tombstone; where somebody else did so first, this
         is a repeat of that.
         """
@@ -329,7 +329,7 @@ class Births:
         one.entry = await self._repeated(one, there)
 
 
-def _conflict(one: Newborn, stands: Record) -> Conflict | None:
+def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
     """Why a keyed draft is no repeat of the entry that stands under its key; None where
     it is one.
     """

@@ -2,7 +2,7 @@
 
 It is looked for among active entries of its scope and type that are older than it. Only
 what was shown gives way, and only at the version that was shown. Nobody's failure keeps
-the entry from being written: then all of them stand, and `Checked.note` says why.
+the entry from being written: then all of them stand, and `ConflictReport.note` says why.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from memory.domain import door
-from memory.domain.checked import Action, Checked, Resolution
+from memory.domain.checked import Action, ConflictReport, Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import all_in
@@ -25,7 +25,7 @@ from memory.orchestrator.entry_records import entry_of, meaning_of
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.retrieval.searching import Searching
-from memory.orchestrator.superseding import Superseded, Superseding
+from memory.orchestrator.superseding import Superseded, SupersedeWriter
 from memory.policies.asked import Asked
 from memory.policies.nearness import LOOKED_AT, SHOWN, content_words, in_common, near
 from memory.ports.nearness import exact_cosines
@@ -33,12 +33,14 @@ from memory.ports.record import Key, Owed, Record
 
 log = logging.getLogger(__name__)
 
-Decide: TypeAlias = Callable[[EntryDraft, list[Entry]], Resolution | Action | Awaitable[Resolution | Action]]
+Resolver: TypeAlias = Callable[
+    [EntryDraft, list[Entry]], Resolution | Action | Awaitable[Resolution | Action]
+]
 """As a caller gives it: gets what is to be written and copies of what is near it, the
 nearest first; may be async, else it runs in a thread.
 """
 
-Decider: TypeAlias = Callable[[EntryDraft, list[Entry]], Awaitable[object]]
+AsyncResolver: TypeAlias = Callable[[EntryDraft, list[Entry]], Awaitable[object]]
 """Somebody who decides; what comes back may be anything."""
 
 NOBODY = "nobody decided: all of them stand"
@@ -54,7 +56,7 @@ class _Decided:
     note: str | None = None
 
 
-class Checking:
+class ConflictDetector:
     """Writes entries behind a look at what is near them."""
 
     def __init__(
@@ -62,7 +64,7 @@ class Checking:
         placement: Placement,
         *,
         entries: Entries,
-        superseding: Superseding,
+        superseding: SupersedeWriter,
         searching: Searching,
         meaning: Meaning,
     ) -> None:
@@ -76,12 +78,12 @@ class Checking:
         self,
         tenant: str,
         draft: EntryDraft,
-        decide: Decider | None,
+        decide: AsyncResolver | None,
         *,
         revive: bool = False,
         consistency: Consistency | None = None,
         steps: Sequence[Owed] = (),
-    ) -> tuple[Entry, Checked]:
+    ) -> tuple[Entry, ConflictReport]:
         """Write an entry as is decided about what is near it. A repeat under a key is
         answered the first result, and nothing is looked for.
         """
@@ -89,7 +91,7 @@ class Checking:
         new = self._entries.births.newborn(tenant, draft).record
         there = Located(new.key) if draft.key is None else await self._placement.locate(ENTRIES, new.key)
         if there.record is not None or (there.tombstone is not None and not revive):
-            return await self._entries.write(tenant, draft, consistency=consistency), Checked()
+            return await self._entries.write(tenant, draft, consistency=consistency), ConflictReport()
         [draft] = await self._entries.trust.let_in(tenant, [draft], changing=decide is not None)
         shown, lacking = await self._near(tenant, draft, self._entries.births.newborn(tenant, draft).record)
         decided = await self._decided(draft, shown, decide)
@@ -110,7 +112,7 @@ class Checking:
             else decided.note or lacking
         )
         action = "keep" if decided.verdict.action == "supersede" and not gave_way else decided.verdict.action
-        return entry, Checked(tuple(shown), action, tuple(gave_way), note)
+        return entry, ConflictReport(tuple(shown), action, tuple(gave_way), note)
 
     async def _near(self, tenant: str, draft: EntryDraft, new: Record) -> tuple[list[Entry], str | None]:
         """What may say the same as the new entry or contradict it, the nearest first,
@@ -145,7 +147,9 @@ class Checking:
         ranked.sort(key=lambda pair: (-pair[0], pair[1].key.id))
         return [entry_of(one) for _, one in ranked[:SHOWN]], lacking
 
-    async def _decided(self, draft: EntryDraft, shown: Sequence[Entry], decide: Decider | None) -> _Decided:
+    async def _decided(
+        self, draft: EntryDraft, shown: Sequence[Entry], decide: AsyncResolver | None
+    ) -> _Decided:
         if not shown:
             return _Decided(draft, Resolution())
         if decide is None:

@@ -25,12 +25,12 @@ from memory.orchestrator.derivatives import Derivatives
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import changed, entry_of, record_of
 from memory.orchestrator.erasure import DELETE, Erasure
-from memory.orchestrator.lives import Lives
+from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import MADE_OF, oldest_in
 from memory.orchestrator.placement import Located, Placement, refused
-from memory.orchestrator.quotas import Newcomer
+from memory.orchestrator.quotas import NewEntry
 from memory.orchestrator.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
@@ -65,7 +65,7 @@ class Derivation:
         meaning: Meaning,
         deliveries: Deliveries,
         erasure: Erasure,
-        lives: Lives,
+        lives: IdReuse,
         derivatives: Derivatives,
     ) -> None:
         self._placement = placement
@@ -326,7 +326,7 @@ class Derivation:
         await self._erasure.holds.refuse(to_delete)
         less = sum(source.scope == record.scope for source in to_delete)
         async with self._entries.quotas.admitted(
-            record.key.tenant, [Newcomer.of(record, derived=True)], less
+            record.key.tenant, [NewEntry.of(record, derived=True)], less
         ) as stay:
             stay.add(record.key)
             return await self._stored(

@@ -17,7 +17,7 @@ from memory.orchestrator.after_writes import AfterWrites
 from memory.orchestrator.allowance import UNLIMITED, Allowance
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
-from memory.orchestrator.checking import Checking
+from memory.orchestrator.checking import ConflictDetector
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.passages import Where
@@ -28,7 +28,7 @@ from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.derivatives import Derivatives
 from memory.orchestrator.endings import Endings
-from memory.orchestrator.enriching import Enriching
+from memory.orchestrator.enriching import Enricher
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.gates import Gates, RecallGate, WriteGate
@@ -37,7 +37,7 @@ from memory.orchestrator.graph import Graphs
 from memory.orchestrator.healing import Healing
 from memory.orchestrator.judging import Judging
 from memory.orchestrator.kinds import KINDS, Kinds
-from memory.orchestrator.lives import Lives
+from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.maintenance import Maintenance, SweepReport
 from memory.orchestrator.meaning import Meaning
@@ -61,7 +61,7 @@ from memory.orchestrator.scratchpads import Scratchpads
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.store_notes import StoreNotes
-from memory.orchestrator.superseding import Superseding
+from memory.orchestrator.superseding import SupersedeWriter
 from memory.orchestrator.tenants import Tenants
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
@@ -129,7 +129,7 @@ class Engine:
             self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms
         )
         self.trust = Trust(self.placement, Gates(self.placement, write_gate, recall_gate))
-        lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
+        lives = IdReuse(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
             meaning=self.meaning,
@@ -162,7 +162,7 @@ class Engine:
             generations=self.generations,
             outbox=self.outbox,
         )
-        self.superseding = Superseding(
+        self.superseding = SupersedeWriter(
             self.placement,
             entries=self.entries,
             relations=self.relations,
@@ -239,14 +239,14 @@ class Engine:
             forms=self.forms,
             deliveries=self.deliveries,
         )
-        self.checking = Checking(
+        self.checking = ConflictDetector(
             self.placement,
             entries=self.entries,
             superseding=self.superseding,
             searching=self.searching,
             meaning=self.meaning,
         )
-        self.enriching = Enriching(
+        self.enriching = Enricher(
             self.placement,
             entries=self.entries,
             relations=self.relations,

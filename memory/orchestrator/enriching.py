@@ -7,7 +7,7 @@ sweeps do, at longer and longer intervals, and in the end the entry's notes say 
 What the advisor answered becomes part of the entry in one write, on condition that it
 is still the version that this was made for: its tags behind those that stand then, what
 came of it in the body, and the step that links and retires what was named (see
-`Superseding`), each only at the version that was shown. `updated_at` stays: nobody has
+`SupersedeWriter`), each only at the version that was shown. `updated_at` stays: nobody has
 edited the entry.
 """
 
@@ -107,8 +107,8 @@ class _Asked:
         )
 
 
-class Enriching:
-    """Enriches entries."""
+class Enricher:
+    """Adds an advisor's tags to entries and supersedes older entries."""
 
     def __init__(
         self,

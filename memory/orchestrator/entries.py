@@ -13,14 +13,14 @@ from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite
 from memory.domain.time import micros
-from memory.orchestrator.births import Births
+from memory.orchestrator.births import EntryWriter
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entry_records import changed, entry_of, restated
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.lives import Lives
+from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import KEPT_VERSION, Outbox, Pending, Until, kept, no_room, owed_by_writing
 from memory.orchestrator.past import kept_versions
@@ -52,7 +52,7 @@ class Entries:
         erasure: Erasure,
         generations: Generations,
         deliveries: Deliveries,
-        lives: Lives,
+        lives: IdReuse,
         turns: Turns,
         quotas: Quotas,
         trust: Trust,
@@ -65,7 +65,7 @@ class Entries:
         self._generations = generations
         self._deliveries = deliveries
         self.trust = trust
-        self.births = Births(
+        self.births = EntryWriter(
             placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas, trust=trust
         )
         self.quotas = quotas
@@ -101,7 +101,7 @@ class Entries:
         consistency: Consistency | None = None,
         steps: Sequence[Owed] = (),
     ) -> list[Entry]:
-        """Store entries in order; see `Births.write_many`."""
+        """Store entries in order; see `EntryWriter.write_many`."""
         written = await self.births.write_many(
             tenant, drafts, revive=revive, consistency=consistency, steps=steps
         )

@@ -24,23 +24,23 @@ from memory.ports.writes import Absent, AtVersion
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
-    """A record as it may be put, where, and on which condition."""
+class PreparedPut:
+    """A record, the store that takes it and the condition of the put."""
 
     record: Record
     store: Store
     when: Absent | AtVersion
 
 
-class Lives:
-    """Makes records ready to be born."""
+class IdReuse:
+    """Prepares records whose id may have a tombstone of an earlier life."""
 
     def __init__(self, placement: Placement, *, outbox: Outbox, cache: Cache) -> None:
         self._placement = placement
         self._outbox = outbox
         self._cache = cache
 
-    async def birth(self, record: Record, store: Store, there: Located) -> Birth:
+    async def birth(self, record: Record, store: Store, there: Located) -> PreparedPut:
         """Of a record that is to be born in `store` unless a tombstone stands
         elsewhere. It is newer than whatever stands under its key.
 
@@ -48,7 +48,7 @@ class Lives:
         """
         tombstone, home = there.tombstone, there.store
         if tombstone is None or home is None:
-            return Birth(record, store, Absent())
+            return PreparedPut(record, store, Absent())
         version = max(record.version, await self._laid_to_rest(record.key, store) + 1)
         await self._cache.invalidate(ENTRIES, record.key)
         tier = record.tier if home is store else self._placement.topology.tiers_of(home)[0]
@@ -60,7 +60,7 @@ class Lives:
             body={**record.body, LIFE: version, **({BORN_IN: tier} if tier != record.tier else {})},
             tier=tier,
         )
-        return Birth(reborn, home, AtVersion(tombstone.version))
+        return PreparedPut(reborn, home, AtVersion(tombstone.version))
 
     async def _laid_to_rest(self, key: Key, born_in: Store) -> int:
         """The highest version of what stands under the key in any store, once no

@@ -17,7 +17,7 @@ from memory.orchestrator.erasure import DELETE, ERASE_SCOPE, Erasure
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Planning
 from memory.orchestrator.promotion import Promotion
-from memory.orchestrator.quotas import Newcomer
+from memory.orchestrator.quotas import NewEntry
 from memory.orchestrator.rolling_back import TAKE_BACK
 from memory.orchestrator.steps import step
 from memory.orchestrator.superseding import SUPERSEDE
@@ -121,7 +121,7 @@ class PlannedDue:
                     )
                 return
             async with planning.quotas.admitted(
-                owner.key.tenant, [Newcomer.of(record, derived=True) for record in fresh]
+                owner.key.tenant, [NewEntry.of(record, derived=True) for record in fresh]
             ) as stay:
                 for record in fresh:
                     stay.add(record.key)

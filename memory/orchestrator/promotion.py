@@ -31,7 +31,7 @@ from memory.orchestrator.judging import Judged, Judging, Missed
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Outlook, Planning
-from memory.orchestrator.quotas import Newcomer
+from memory.orchestrator.quotas import NewEntry
 from memory.orchestrator.tiering import MOST_AT_ONCE, MoveResult, Tiering
 from memory.policies.conditions import first_moment
 from memory.policies.facts import RecordFacts
@@ -203,7 +203,7 @@ class Promotion:
         to, ahead = await self._target(row.key, session, decision.to_scope or ""), planning.ahead
         to_come = row if isinstance(row, Record) and ahead.comes_to_be(collection, row.key) else None
         copy, there = await self._derivation.foreseen(row.key.tenant, row.key.id, to, to_come)
-        async with planning.quotas.admitted(copy.key.tenant, [Newcomer.of(copy, derived=True)]) as stay:
+        async with planning.quotas.admitted(copy.key.tenant, [NewEntry.of(copy, derived=True)]) as stay:
             stay.add(copy.key)
             stands = there.tombstone is not None and not planning.forgets(there.tombstone)
             if ahead.is_gone(ENTRIES, copy.key) or (there.record is None and stands):

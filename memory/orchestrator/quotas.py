@@ -44,9 +44,10 @@ _ORDERS: dict[Oldest, tuple[Order, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomer:
-    """An entry that is to be written. `derived`: its key tells whether it was written
-    before, and is none then.
+class NewEntry:
+    """An entry that a call is about to write.
+
+    `derived`: its id follows from a key, so that a repeat of the write is no new entry.
     """
 
     key: Key
@@ -55,7 +56,7 @@ class Newcomer:
     derived: bool
 
     @classmethod
-    def of(cls, record: Record, *, derived: bool) -> Newcomer:
+    def of(cls, record: Record, *, derived: bool) -> NewEntry:
         return cls(
             record.key, record.scope, sum(len(text.encode()) for text in record.texts.values()), derived
         )
@@ -114,7 +115,7 @@ class Quotas:
 
     @asynccontextmanager
     async def admitted(
-        self, tenant: str, newcomers: Sequence[Newcomer], less: int = 0
+        self, tenant: str, newcomers: Sequence[NewEntry], less: int = 0
     ) -> AsyncIterator[set[Key]]:
         """Let these be written inside, or raise `QuotaExceeded` before anything is.
         `less`: how many go with it. Behind it others are evicted, none of those that
@@ -137,7 +138,7 @@ class Quotas:
                     await self._evict_behind(place, written)
             self._forget()
 
-    def demand(self, tenant: str, newcomers: Sequence[Newcomer]) -> Counter[Place]:
+    def demand(self, tenant: str, newcomers: Sequence[NewEntry]) -> Counter[Place]:
         """How much these take of each quota that refuses."""
         if not self.quotas:
             return Counter()
@@ -158,11 +159,11 @@ class Quotas:
                     place.quota.name, place.says(), place.quota.measure, place.quota.most, there, more
                 )
 
-    def _places(self, tenant: str, newcomers: Sequence[Newcomer]) -> Iterable[tuple[Place, list[Newcomer]]]:
+    def _places(self, tenant: str, newcomers: Sequence[NewEntry]) -> Iterable[tuple[Place, list[NewEntry]]]:
         """What counts them, always in the same order, so that no two wait for each
         other.
         """
-        found: dict[Place, list[Newcomer]] = {}
+        found: dict[Place, list[NewEntry]] = {}
         for quota in self.quotas:
             for one in newcomers:
                 if quota.is_for(tenant, one.scope):
@@ -171,7 +172,7 @@ class Quotas:
                     ).append(one)
         return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))
 
-    def _fits(self, place: Place, some: Sequence[Newcomer]) -> bool:
+    def _fits(self, place: Place, some: Sequence[NewEntry]) -> bool:
         """Whether there is room that was counted lately; then it is taken."""
         room, more = self._rooms.get(place), _sum_of(place.quota, some)
         if room is None or room.left < more or self._placement.now() >= room.until:
@@ -179,7 +180,7 @@ class Quotas:
         room.left -= more
         return True
 
-    async def _count(self, place: Place, some: Sequence[Newcomer]) -> None:
+    async def _count(self, place: Place, some: Sequence[NewEntry]) -> None:
         quota, there = place.quota, await self._held(place)
         more = _sum_of(quota, some)
         if there + more > quota.most and any(one.derived for one in some):
@@ -285,7 +286,7 @@ class Quotas:
         )
 
 
-def _sum_of(quota: Quota, some: Sequence[Newcomer]) -> int:
+def _sum_of(quota: Quota, some: Sequence[NewEntry]) -> int:
     return len(some) if quota.measure == "entries" else sum(one.size for one in some)
 
 

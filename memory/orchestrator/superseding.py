@@ -21,7 +21,7 @@ from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound
 from memory.domain.provenance import all_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
-from memory.orchestrator.births import Newborn, is_own
+from memory.orchestrator.births import PendingEntry, is_own
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.deliveries import Consistency, Deliveries
@@ -29,7 +29,7 @@ from memory.orchestrator.entries import Entries, retired_at
 from memory.orchestrator.entry_records import TAKEN_BACK, changed, entry_of
 from memory.orchestrator.outbox import Outbox, Pending, Until
 from memory.orchestrator.placement import Located, Placement, refused
-from memory.orchestrator.quotas import Newcomer
+from memory.orchestrator.quotas import NewEntry
 from memory.orchestrator.relations import SUPERSEDES, Relations
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
@@ -75,7 +75,7 @@ class Superseded:
 class _Write:
     """One call under way."""
 
-    one: Newborn
+    one: PendingEntry
     superseded: Superseded
     revive: bool
     consistency: Consistency | None
@@ -90,7 +90,7 @@ class _Write:
         return start  # type: ignore[no-any-return]
 
 
-class Superseding:
+class SupersedeWriter:
     """Writes entries that take the place of others."""
 
     def __init__(
@@ -137,7 +137,7 @@ class Superseding:
         one = births.newborn(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
         write = _Write(one, superseded, revive, consistency)
         async with self._entries.quotas.admitted(
-            tenant, [Newcomer.of(one.record, derived=draft.key is not None)]
+            tenant, [NewEntry.of(one.record, derived=draft.key is not None)]
         ) as stay:
             stay.add(one.record.key)
             await births.embed([one])

@@ -38,7 +38,7 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
-from memory.orchestrator.quotas import Newcomer, Quotas
+from memory.orchestrator.quotas import NewEntry, Quotas
 from memory.orchestrator.sources import with_notes, with_sources
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
@@ -219,7 +219,7 @@ class Transfer:
             if there.record or there.tombstone or there.corrupt:
                 fates[record.key] = await self._met(record, there)
         fresh = [record for record in records if record.key not in fates]
-        newcomers = [Newcomer.of(record, derived=True) for record in fresh] if self._quotas.quotas else []
+        newcomers = [NewEntry.of(record, derived=True) for record in fresh] if self._quotas.quotas else []
         async with self._quotas.admitted(tenant, newcomers) as stay:
             await self._put(fresh, fates)
             stay |= {record.key for record in fresh}

@@ -1,9 +1,9 @@
 """The writes of one call, decided in order on what stands under their keys: for every
 adapter that reads, decides and writes back.
 
-A `Desk` says what is to be read (`reads`), takes it (`take`), decides write after
-write, each seeing those before it (`decide`), and says what is to be stored: of each
-key the last that stands there (`changes`), and the generations that were raised. An
+A `WriteResolver` names the rows to read (`reads`), takes them (`take`) and decides one
+write after the other; each sees those before it (`decide`). Then it names the rows to
+store, the last of each key (`changes`), and the generations that were raised. An
 adapter that holds a lock or a transaction reads, decides and stores, and is done.
 `carry_out` is for the others: they store each change on condition that what was read
 still stands, and what others got to first is decided again.
@@ -50,9 +50,10 @@ NOTHING = Held()
 
 
 @dataclass(slots=True)
-class Change:
-    """What is to stand under a key afterwards: `row`, None for nothing. `found_anew`:
-    its words or its vector may be others than before.
+class ResolvedWrite:
+    """The row that a call leaves under a key; None deletes what is there.
+
+    `found_anew`: its words or its vector may differ from the row before.
     """
 
     collection: Collection
@@ -92,9 +93,10 @@ def _not_laid_out(collection: Collection, row: Row) -> Any:
     return None
 
 
-class Desk:
-    """Decides some writes of one call. `outcomes` has what became of those decided so
-    far, by their number.
+class WriteResolver:
+    """Decides the writes of one call, in order.
+
+    `outcomes` holds the outcomes so far, by the number of the write.
     """
 
     def __init__(self, writes: Mapping[int, Write], lay_out: LayOut = _not_laid_out) -> None:
@@ -105,7 +107,7 @@ class Desk:
         self._held: Mapping[Address, Held] = {}
         self._slots: dict[Address, Slot] = {}
         self._generations: dict[Partition, int] = {}
-        self._changes: dict[Address, Change] = {}
+        self._changes: dict[Address, ResolvedWrite] = {}
 
     @property
     def reads(self) -> Reads:
@@ -143,7 +145,7 @@ class Desk:
             self.decide(number)
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ResolvedWrite]:
         """What is to be stored, one change a key; what was not there and is not to be
         is no change.
         """
@@ -177,7 +179,7 @@ class Desk:
         before = self._changes.get(address)
         held = self._held.get(address, NOTHING) if before is None else before.held
         if decision.leaves is None:
-            self._changes[address] = Change(collection, address[1], held, None, True)
+            self._changes[address] = ResolvedWrite(collection, address[1], held, None, True)
             self._slots[address] = EMPTY
             return
         stood = held.row if before is None else before.row
@@ -186,7 +188,7 @@ class Desk:
         anew = decision.found_by or (before is not None and before.found_anew)
         if born is None and before is not None and isinstance(decision.leaves, Record):
             born = before.born  # it was put by this call, and annotated since
-        self._changes[address] = Change(collection, address[1], held, row, anew, content, born)
+        self._changes[address] = ResolvedWrite(collection, address[1], held, row, anew, content, born)
         self._slots[address] = Slot.of(collection, row)
 
 
@@ -262,7 +264,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def store(self, changes: Sequence[Change]) -> set[Address]:
+    async def store(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
         """Let each change stand in the place of exactly what was read: those where
         something else stands by now.
         """
@@ -272,7 +274,7 @@ class Backend(Protocol):
         """The generations as they are now; only where not `fenced`."""
         ...
 
-    async def take_back(self, changes: Sequence[Change]) -> set[Address]:
+    async def take_back(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
         """Let stand what stood before, where the change still stands: those that were
         taken back; only where not `fenced`.
         """
@@ -289,7 +291,7 @@ async def carry_out(
     left: dict[int, Write] = dict(enumerate(writes))
     late, rounds = time.monotonic() + patience, 0
     while True:
-        desk = Desk(left, backend.lay_out)
+        desk = WriteResolver(left, backend.lay_out)
         try:
             async with backend.turn():
                 stored, lost = await _round(desk, backend, together)
@@ -313,8 +315,8 @@ async def carry_out(
 
 
 async def _round(
-    desk: Desk, backend: Backend, together: bool
-) -> tuple[list[Change], set[Address | Partition]]:
+    desk: WriteResolver, backend: Backend, together: bool
+) -> tuple[list[ResolvedWrite], set[Address | Partition]]:
     """Read, decide, store: what was stored, and what others got to first, with
     everything that was decided on it.
     """
@@ -335,7 +337,7 @@ async def _round(
 
 
 async def _taken_back(
-    store: str, backend: Backend, desk: Desk, stored: Sequence[Change], together: bool
+    store: str, backend: Backend, desk: WriteResolver, stored: Sequence[ResolvedWrite], together: bool
 ) -> set[Address]:
     """What was stored under a generation that others have raised meanwhile, and no
     longer stands. A call that is kept whole goes whole; where others went on from it

@@ -11,7 +11,7 @@ import pytest
 
 from memory import (
     BlockingMemory,
-    Checked,
+    ConflictReport,
     Entry,
     EntryDraft,
     InvalidInput,
@@ -34,7 +34,7 @@ async def test_unless_somebody_decides_all_of_them_stand_and_the_entry_says_what
     old = await memory.write("Ada lives in Lisbon", scope=scope)
     assert old.checked is None
     new = await memory.write("Ada lives in Porto", scope=scope, check=True)
-    assert isinstance(new.checked, Checked)
+    assert isinstance(new.checked, ConflictReport)
     assert [one.id for one in new.checked.found] == [old.id]
     assert (new.checked.action, new.checked.superseded) == ("keep", ())
     assert new.checked.note is not None
@@ -46,7 +46,7 @@ async def test_unless_somebody_decides_all_of_them_stand_and_the_entry_says_what
     assert stored.checked is None
     assert stored.to_dict() == new.to_dict()
     alone = await memory.write("The boats leave on Sunday", scope=scope, check=True)
-    assert alone.checked == Checked()
+    assert alone.checked == ConflictReport()
 
 
 @pytest.mark.behaviour("D105", "D106")

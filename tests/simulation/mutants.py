@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from memory.adapters.in_memory.state import State
 from memory.orchestrator import births, cache, entries, tiering
-from memory.orchestrator.births import Births
+from memory.orchestrator.births import EntryWriter
 from memory.orchestrator.browsing import Browsing, Lacking
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.erasure import Erasure
@@ -239,7 +239,7 @@ def marks_hold_no_place() -> Patch:
 
 
 def keys_are_looked_up_in_the_first_tier_only() -> Patch:
-    return Births, "_look_for_repeats", _nothing
+    return EntryWriter, "_look_for_repeats", _nothing
 
 
 # -- the cache -------------------------------------------------------------------------

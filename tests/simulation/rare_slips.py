@@ -84,21 +84,21 @@ RARE_SLIPS: dict[str, Slip] = {
     # keys and births
     "a-repeat-is-answered-the-last-kept-version": Slip(
         births,
-        "Births._first_version",
+        "EntryWriter._first_version",
         "next(iter(await kept_versions(self._placement, record)), record)",
         "next(reversed(await kept_versions(self._placement, record)), record)",
         ("version.read", "version."),
     ),
     "a-keyed-draft-looks-past-a-tombstone": Slip(
         births,
-        "Births._look_for_repeats",
+        "EntryWriter._look_for_repeats",
         "if there.record is not None or there.tombstone is not None:",
         "if there.record is not None:",
         ("embedder.check", "write."),
     ),
     "fresh-replicas-forget-their-generation": Slip(
         births,
-        "Births.born",
+        "EntryWriter.born",
         "one.record = replace(one.record, generation=outcome.generation)",
         "pass",
         ("replica.", "erase."),

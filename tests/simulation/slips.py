@@ -54,7 +54,7 @@ SLIPS: dict[str, Slip] = {
         derivation, "Derivation._stored", "if to_delete else []", "if False else []", ("delete.home",)
     ),
     "a-second-life-begins-before-the-first-is-settled": Slip(
-        lives, "Lives._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("hanging.walk",)
+        lives, "IdReuse._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("hanging.walk",)
     ),
     "a-copy-is-taken-for-one-of-the-latest-text": Slip(
         derivation,
@@ -139,20 +139,24 @@ SLIPS: dict[str, Slip] = {
     # keys
     "another-text-under-a-key-is-answered-the-first": Slip(
         births,
-        "Births._repeated",
+        "EntryWriter._repeated",
         "(conflict := _conflict(one, there.record)) is not None",
         "False",
         ("write.",),
     ),
     "a-repeated-key-is-answered-the-latest-version": Slip(
         births,
-        "Births._first_version",
+        "EntryWriter._first_version",
         "return next(iter(await kept_versions(self._placement, record)), record)",
         "return record",
         ("version.read", "write."),
     ),
     "an-unasked-key-is-revived": Slip(
-        births, "Births.meet", "revive and there.record is None", "there.record is None", ("write.", "life")
+        births,
+        "EntryWriter.meet",
+        "revive and there.record is None",
+        "there.record is None",
+        ("write.", "life"),
     ),
     # long texts
     "a-long-text-owes-no-passages": Slip(
@@ -425,7 +429,7 @@ SLIPS: dict[str, Slip] = {
     # what a second life owes
     "a-revived-key-owes-no-replica": Slip(
         births,
-        "Births._revive",
+        "EntryWriter._revive",
         "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps)",
         "()",
         ("write.revive", "life"),

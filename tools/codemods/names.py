@@ -6,6 +6,7 @@ PUBLIC = "memory"
 """The package whose `__init__` exports them too."""
 
 CLASSES = {
+    "memory.domain.checked.Checked": "ConflictReport",
     "memory.domain.checked.Verdict": "Resolution",
     "memory.domain.distrust.Distrust": "BlockedSource",
     "memory.domain.enriched.Written": "WriteReport",
@@ -26,3 +27,25 @@ CLASSES = {
     "memory.policies.single_conditions.Tagged": "HasTag",
     "memory.policies.window.Threshold": "TokenThreshold",
 }
+
+WRITING_CLASSES = {
+    "memory.facade.written.HowWritten": "WriteMode",
+    "memory.facade.written.OnConflict": "IfExists",
+    "memory.orchestrator.births.Births": "EntryWriter",
+    "memory.orchestrator.births.Newborn": "PendingEntry",
+    "memory.orchestrator.checking.Checking": "ConflictDetector",
+    "memory.orchestrator.checking.Decide": "Resolver",
+    "memory.orchestrator.checking.Decider": "AsyncResolver",
+    "memory.orchestrator.enriching.Enriching": "Enricher",
+    "memory.orchestrator.lives.Birth": "PreparedPut",
+    "memory.orchestrator.lives.Lives": "IdReuse",
+    "memory.orchestrator.quotas.Newcomer": "NewEntry",
+    "memory.orchestrator.superseding.Superseding": "SupersedeWriter",
+    "memory.ports.batch.Change": "ResolvedWrite",
+    "memory.ports.batch.Desk": "WriteResolver",
+}
+
+INNER_CLASSES: dict[str, str] = {**WRITING_CLASSES}
+"""Classes that `memory` does not export. Documents keep these names: a word there may
+mean something else.
+"""

@@ -9,9 +9,9 @@ from pathlib import Path
 import libcst as cst
 from libcst.metadata import MetadataWrapper, QualifiedNameProvider, QualifiedNameSource
 
-from tools.codemods.names import CLASSES, PUBLIC
+from tools.codemods.names import CLASSES, INNER_CLASSES, PUBLIC
 
-OLD = re.compile(rf"\b({'|'.join(full.rpartition('.')[2] for full in CLASSES)})\b")
+OLD = re.compile(rf"\b({'|'.join(full.rpartition('.')[2] for full in (*CLASSES, *INNER_CLASSES))})\b")
 """What a source that needs rewriting has somewhere."""
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 
@@ -49,6 +49,7 @@ class _Renaming(cst.CSTTransformer):
         self._imports: dict[str, str] = {}
         self._new: Mapping[str, str] = {
             **CLASSES,
+            **INNER_CLASSES,
             **{f"{PUBLIC}.{full.rpartition('.')[2]}": new for full, new in CLASSES.items()},
         }
 

@@ -15,7 +15,7 @@ from memory.adapters.file.names import APART, UNSEEN, Place, place_in, place_of
 from memory.adapters.file.partitions import State
 from memory.adapters.file.records import Look
 from memory.adapters.file.tables import Entry
-from memory.ports.batch import NOTHING, Address, Change, Desk, Held, skipped
+from memory.ports.batch import NOTHING, Address, Held, ResolvedWrite, WriteResolver, skipped
 from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
 from memory.ports.record import Key, Partition, Record, Standing
@@ -45,7 +45,7 @@ class Batch:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._looks: dict[Address, Look] = {}
-        self._changes: dict[Address, Change] = {}
+        self._changes: dict[Address, ResolvedWrite] = {}
         self._states: dict[Partition, State] = {}
         self._raised: dict[Partition, int] = {}
         self._erasing: set[Address] = set()
@@ -56,7 +56,7 @@ class Batch:
         """Carry out one call. One that raises, or fails together, leaves nothing in the
         batch.
         """
-        desk = Desk(dict(enumerate(writes)), self._lay_out)
+        desk = WriteResolver(dict(enumerate(writes)), self._lay_out)
         reads = desk.reads
         held = {
             (collection.name, key): self._held(collection, key)
@@ -93,7 +93,7 @@ class Batch:
             row = row_of(
                 collection, tombstone_over(entry.key, look.slot(entry.key), version, discard_at, carry)
             )
-            self._changes[(collection.name, entry.key)] = Change(
+            self._changes[(collection.name, entry.key)] = ResolvedWrite(
                 collection, entry.key, NOTHING, row, True, self._lay_out(collection, row)
             )
         return len(entries)
@@ -167,7 +167,9 @@ class Batch:
         )
         return staged, written
 
-    def _stage(self, staged: Staged, look: Look, change: Change, standing: Standing | None) -> list[Written]:
+    def _stage(
+        self, staged: Staged, look: Look, change: ResolvedWrite, standing: Standing | None
+    ) -> list[Written]:
         """Stage one change. Returns what will stand where."""
         place = self._place(look, change.collection, change.key, standing)
         collection, sealed = change.collection, change.content

@@ -28,7 +28,7 @@ from memory.adapters.mongo.quarantine import Quarantine
 from memory.adapters.mongo.single import Backing
 from memory.adapters.mongo.table import Table
 from memory.domain.ids import digest_of
-from memory.ports.batch import Address, Change, Collided, Held, Reads
+from memory.ports.batch import Address, Collided, Held, Reads, ResolvedWrite
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Partition
 from memory.ports.rows import RECORD, Row
@@ -168,11 +168,11 @@ class WriteBatch:
         self._known |= raised
         return lost
 
-    async def store(self, changes: Sequence[Change]) -> set[Address]:
+    async def store(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
         if self._ahead is not None:
             return await self._ahead.end()
         lost: set[Address] = set()
-        by_table: dict[str, list[Change]] = {}
+        by_table: dict[str, list[ResolvedWrite]] = {}
         for change in changes:
             by_table.setdefault(change.collection.name, []).append(change)
         for name, some in by_table.items():
@@ -184,7 +184,7 @@ class WriteBatch:
             }
         return lost
 
-    async def take_back(self, changes: Sequence[Change]) -> set[Address]:
+    async def take_back(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
         """What others have replaced or deleted meanwhile was stored, and is as they
         left it.
         """
@@ -205,7 +205,7 @@ class WriteBatch:
 
 
 async def swap(
-    table: Table, quarantine: Quarantine, changes: Sequence[Change], session: Any = None
+    table: Table, quarantine: Quarantine, changes: Sequence[ResolvedWrite], session: Any = None
 ) -> set[Key]:
     """Put each change in the place of exactly what was read: the keys where something
     else stands by now. In a transaction one such ends it.

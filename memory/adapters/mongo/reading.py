@@ -24,7 +24,7 @@ from memory.adapters.mongo.filters import OURS, both, located
 from memory.adapters.mongo.quarantine import Damaged, Quarantine
 from memory.adapters.mongo.table import Table
 from memory.ports.asking import Condition, condition
-from memory.ports.batch import Change, slot_of
+from memory.ports.batch import ResolvedWrite, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, tombstone_over
 from memory.ports.pace import paced
@@ -209,7 +209,7 @@ class Deletion:
     def _lets_through(self) -> Condition:
         return condition(self.query.filter)
 
-    def of(self, table: Table, document: Document) -> Change | None:
+    def of(self, table: Table, document: Document) -> ResolvedWrite | None:
         """The tombstone in the place of a record that matches, or of a corrupt one,
         whatever the filter.
         """
@@ -223,7 +223,7 @@ class Deletion:
         elif not isinstance(stored, Corrupt):
             return None
         row = row_of(table.collection, tombstone_over(key, slot, self.version, self.discard_at, self.carry))
-        return Change(table.collection, key, held, row, True, document_of(row))
+        return ResolvedWrite(table.collection, key, held, row, True, document_of(row))
 
 
 async def delete_matching(table: Table, quarantine: Quarantine, deletion: Deletion) -> int:

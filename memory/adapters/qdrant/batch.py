@@ -110,7 +110,7 @@ class Points:
         lost = await self._engine.commit(list(changes.values()))
         return {p for p in raised if generation_point(p) in lost}
 
-    async def store(self, changes: Sequence[batch.Change]) -> set[Address]:
+    async def store(self, changes: Sequence[batch.ResolvedWrite]) -> set[Address]:
         made = {c.address: self._change(c) async for c in paced(changes)}
         born = {generation_point(c.born) for c in changes if c.born is not None}
         self._afterwards = dict.fromkeys(() if self.fenced else sorted(born))
@@ -123,7 +123,7 @@ class Points:
         self._kept = self._kept or len(lost) < len(made)
         return {address for address, change in made.items() if change.point in lost}
 
-    def _change(self, change: batch.Change) -> Change:
+    def _change(self, change: batch.ResolvedWrite) -> Change:
         point, before = record_point(change.collection.name, change.key), change.held.token
         if change.row is None:
             return Change(point, before, None)
@@ -139,7 +139,7 @@ class Points:
             for p, payload in payloads.items()
         }
 
-    async def take_back(self, changes: Sequence[batch.Change]) -> set[Address]:
+    async def take_back(self, changes: Sequence[batch.ResolvedWrite]) -> set[Address]:
         standing = await self._engine.retrieve([self._stored[c.address].point for c in changes])
         undo: dict[str, tuple[Address, Change]] = {}
         for change in changes:

@@ -18,7 +18,7 @@ from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import Address, address_of, home_bucket, partition_token, tenant_token
 from memory.adapters.redis.scripts import Call
 from memory.ports.batch import Address as BatchAddress
-from memory.ports.batch import Change, Collided, Held, Reads, carry_out, skipped, slot_of
+from memory.ports.batch import Collided, Held, Reads, ResolvedWrite, carry_out, skipped, slot_of
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.record import Partition, Tombstone
@@ -252,7 +252,7 @@ class _Backend:
         ]
         return set()
 
-    async def store(self, changes: Sequence[Change]) -> set[BatchAddress]:
+    async def store(self, changes: Sequence[ResolvedWrite]) -> set[BatchAddress]:
         calls = [
             write_call(
                 address_of(c.collection.name, c.key),
@@ -279,7 +279,7 @@ class _Backend:
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         raise NotImplementedError  # asked only of what is not fenced
 
-    async def take_back(self, changes: Sequence[Change]) -> set[BatchAddress]:
+    async def take_back(self, changes: Sequence[ResolvedWrite]) -> set[BatchAddress]:
         raise NotImplementedError
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from memory.domain.checked import Checked
+from memory.domain.checked import ConflictReport
 from memory.domain.errors import RejectedByGate
 from memory.domain.provenance import Provenance
 from memory.facade.arguments import function
 from memory.facade.manager.stores import NamedStore, StoreEntry
-from memory.orchestrator.checking import Decide
+from memory.orchestrator.checking import Resolver
 from memory.orchestrator.gates import Asking, Verdict, changes_of, lets_out
 from memory.orchestrator.settings import EngineSettings
 
@@ -38,8 +38,8 @@ class StoreGates:
         *,
         key: str | None = None,
         check: bool = False,
-        decide: Decide | None = None,
-    ) -> Checked | None:
+        decide: Resolver | None = None,
+    ) -> ConflictReport | None:
         """Keep a text in a store as the write gate lets it in; see `NamedStore.add`.
         Raises `RejectedByGate` where it does not.
         """

@@ -14,7 +14,7 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from memory.domain import door
-from memory.domain.checked import Checked
+from memory.domain.checked import ConflictReport
 from memory.domain.errors import ForkedProcess, InvalidInput, StoreAddFailure
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shapes.tools import Shape
@@ -31,7 +31,7 @@ from memory.facade.manager.stores import NamedStore, StoreEntry, content_of
 from memory.facade.manager.tools import AddTool, SearchTool, Tool, described, distinct, parameters, tool_name
 from memory.facade.memory import Memory
 from memory.facade.session import Session
-from memory.orchestrator.checking import Decide
+from memory.orchestrator.checking import Resolver
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class MemoryManager(AsyncContext):
         write_gate: StoreWriteGate | None = None,
         recall_gate: StoreRecallGate | None = None,
         check: bool = True,
-        decide: Decide | None = None,
+        decide: Resolver | None = None,
     ) -> None:
         self._stores = {store.name: store for store in _checked(stores)}
         self._attributes = dict(attributes or {})
@@ -207,7 +207,7 @@ class MemoryManager(AsyncContext):
         *,
         stores: Sequence[str] | None = None,
         provenance: Provenance | None = None,
-    ) -> dict[str, Checked]:
+    ) -> dict[str, ConflictReport]:
         """Keep one text in the stores named, or in all that are writable and take
         single texts, at once (E27). `provenance` says more than the manager's own of
         where it comes from, to stores that take it.
@@ -482,12 +482,14 @@ class MemoryManager(AsyncContext):
         entries: Sequence[tuple[str, Mapping[str, Any] | None]],
         stores: Sequence[NamedStore],
         provenance: Provenance,
-    ) -> dict[str, Checked]:
+    ) -> dict[str, ConflictReport]:
         """Keep every entry in every store, at once. What was found near the last of
         them, by store.
         """
 
-        async def kept(entry: tuple[str, Mapping[str, Any] | None], store: NamedStore) -> Checked | None:
+        async def kept(
+            entry: tuple[str, Mapping[str, Any] | None], store: NamedStore
+        ) -> ConflictReport | None:
             return await self._gates.add(store, *entry, provenance, check=self._check, decide=self._decide)
 
         each = [
@@ -507,7 +509,7 @@ class MemoryManager(AsyncContext):
         return {
             store.name: result
             for (_, store, _), result in zip(each, results, strict=True)
-            if isinstance(result, Checked)
+            if isinstance(result, ConflictReport)
         }
 
     def _made(self, searching: SearchTool | None, adding: AddTool | None) -> list[Tool]:

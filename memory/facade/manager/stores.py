@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory.domain import door
-from memory.domain.checked import Checked
+from memory.domain.checked import ConflictReport
 from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shown import Shown
@@ -20,7 +20,7 @@ from memory.facade.access import Access
 from memory.facade.manager.extraction import Extraction, resolved
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.calling import called
-from memory.orchestrator.checking import Decide
+from memory.orchestrator.checking import Resolver
 from memory.orchestrator.retrieval.searching import FoundEntry
 
 LIMIT = 3
@@ -155,8 +155,8 @@ class NamedStore:
         *,
         key: str | None = None,
         check: bool = False,
-        decide: Decide | None = None,
-    ) -> Checked | None:
+        decide: Resolver | None = None,
+    ) -> ConflictReport | None:
         """Keep one text, with what the store takes of its provenance and its key. Of a
         scope of a memory what was near it and what came of that, where that is asked
         for and something was.
@@ -169,7 +169,7 @@ class NamedStore:
         if not (check and _is_view(self.store)):
             await self.call("add", content, metadata, **more)
             return None
-        checked: Checked | None = (
+        checked: ConflictReport | None = (
             await self.call("add", content, metadata, check=True, decide=decide, **more)
         ).checked
         return checked if checked is not None and (checked.found or checked.note) else None

@@ -31,7 +31,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, Until, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.quotas import Newcomer, Quotas
+from memory.orchestrator.quotas import NewEntry, Quotas
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.sources import MessageSource, scope_reference, sources_of, with_sources
 from memory.orchestrator.versions import version_at
@@ -88,7 +88,7 @@ class Taught:
         """
         fresh = await self._fresh(owner, session, answer)
         async with self._quotas.admitted(
-            owner.key.tenant, [Newcomer.of(record, derived=True) for record in fresh]
+            owner.key.tenant, [NewEntry.of(record, derived=True) for record in fresh]
         ) as stay:
             made = await self._put(fresh)
             stay.update(one.owner.key for one in made)

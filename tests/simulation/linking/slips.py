@@ -23,7 +23,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "others-are-retired-before-the-entry-is-there": Slip(
         superseding,
-        "Superseding._written",
+        "SupersedeWriter._written",
         f"    else:\n        {_STORED}\n",
         f"    else:\n        {_RETIRED}\n        {_STORED}\n        return\n",
     ),

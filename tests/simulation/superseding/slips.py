@@ -21,19 +21,19 @@ _LINKED = """[
 SLIPS: dict[str, Slip] = {
     "others-are-retired-before-the-entry-is-stored": Slip(
         superseding,
-        "Superseding._written",
+        "SupersedeWriter._written",
         f"    else:\n        {_STORED}\n",
         f"    else:\n        {_RETIRED}\n        {_STORED}\n",
     ),
     "a-link-comes-before-its-entry": Slip(
         superseding,
-        "Superseding._written",
+        "SupersedeWriter._written",
         f"    else:\n        {_STORED}\n",
         f"    else:\n        {_LINKED}\n        {_STORED}\n",
     ),
     "ids-are-checked-once-it-is-written": Slip(
         superseding,
-        "Superseding._attempt",
+        "SupersedeWriter._attempt",
         "        homes = [home for at in located if (home := self._giving_way(write, at)) is not None]\n"
         "        write.retired, write.tried = [record.key.id for record, _ in homes], True\n"
         "        await self._written(write, own, homes)\n",
@@ -44,57 +44,57 @@ SLIPS: dict[str, Slip] = {
     ),
     "what-is-not-there-is-passed-over": Slip(
         superseding,
-        "Superseding._giving_way",
+        "SupersedeWriter._giving_way",
         "if shown is not None:\n            return None\n        if write.tried",
         "if True:\n            return None\n        if write.tried",
     ),
     "what-remains-is-owed-to-nobody": Slip(
-        superseding, "Superseding._written", "one.owe(Owed(", "one.steps and one.owe(Owed("
+        superseding, "SupersedeWriter._written", "one.owe(Owed(", "one.steps and one.owe(Owed("
     ),
     "what-remains-does-not-outlast-an-edit": Slip(
-        superseding, "Superseding.__init__", "Until.DELETED", "Until.EDITED"
+        superseding, "SupersedeWriter.__init__", "Until.DELETED", "Until.EDITED"
     ),
     "a-step-is-done-once-one-of-several-is": Slip(
         superseding,
-        "Superseding._supersede",
+        "SupersedeWriter._supersede",
         "        retired = await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)\n",
         "        await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)\n        return True\n",
     ),
     "a-link-is-made-and-nothing-retired": Slip(
         superseding,
-        "Superseding._supersede",
+        "SupersedeWriter._supersede",
         "retired = await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)",
         "retired = True",
     ),
     "others-are-retired-without-a-link": Slip(
         superseding,
-        "Superseding._supersede",
+        "SupersedeWriter._supersede",
         'await self._relations.make(source, SUPERSEDES, entry_id, at, data.get("said"))',
         "pass",
     ),
     "others-are-retired-before-they-are-linked": Slip(
         superseding,
-        "Superseding._supersede",
+        "SupersedeWriter._supersede",
         "        try:\n            source = ",
         "        await self._entries.retire(key.tenant, entry_id, at, version)\n        try:\n            source = ",
     ),
     "one-batch-is-kept-in-part": Slip(
-        superseding, "Superseding._write_at_once", "together=True", "together=False"
+        superseding, "SupersedeWriter._write_at_once", "together=True", "together=False"
     ),
     "two-that-supersede-the-same-both-do": Slip(
         superseding,
-        "Superseding._write_at_once",
+        "SupersedeWriter._write_at_once",
         "puts += [*replacing, ",
         "puts += [*(__import__('dataclasses').replace(put, when=__import__('memory.ports.writes').ports.writes.Always()) for put in replacing), ",
     ),
     "each-of-the-three-has-a-moment-of-its-own": Slip(
-        superseding, "Superseding._supersede", 'moment(data["at"])', "self._placement.now()"
+        superseding, "SupersedeWriter._supersede", 'moment(data["at"])', "self._placement.now()"
     ),
     "an-end-is-put-off": Slip(
         entries, "retired_at", "max(start, at) if end is None else min(end, max(start, at))", "max(start, at)"
     ),
     "a-candidate-is-newer-than-the-entry": Slip(
-        checking, "Checking._near", " and one.created_at < new.created_at", ""
+        checking, "ConflictDetector._near", " and one.created_at < new.created_at", ""
     ),
     "an-upsert-is-answered-though-another-was-faster": Slip(
         entries,

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from memory import Entry, EntryType, Scope
-from memory.domain.checked import Checked
+from memory.domain.checked import ConflictReport
 from memory.domain.entry import EntryDraft
 from memory.orchestrator.entry_records import entry_of, record_of
 from memory.ports.record import Key
@@ -54,8 +54,8 @@ def test_an_entry_as_stored_is_copied_pickled_and_changed_as_any() -> None:
         assert (made.content, other.content) == ("tea", "coffee")
     with pytest.raises((ValueError, ValidationError)):
         made.colour = "red"  # type: ignore[attr-defined]
-    told = made.with_check(Checked(note="near"))
-    assert (told.checked, made.checked) == (Checked(note="near"), None)
+    told = made.with_check(ConflictReport(note="near"))
+    assert (told.checked, made.checked) == (ConflictReport(note="near"), None)
 
 
 def test_what_is_made_of_a_record_says_every_field() -> None:

@@ -28,7 +28,7 @@ SLIPS = {
     "a quota has those go that are gone": Slip(
         foreseen_quotas, "ForeseenQuotas._that_stay", "if not self._ahead.knows(ENTRIES, head.key)", "if True"
     ),
-    "a copy has no quota": Slip(promotion, "Promotion._plan_copy", "[Newcomer.of(copy, derived=True)]", "[]"),
+    "a copy has no quota": Slip(promotion, "Promotion._plan_copy", "[NewEntry.of(copy, derived=True)]", "[]"),
     "what was copied is copied again": Slip(
         promotion, "Promotion._plan_copy", "if there.record is None and not", "if not"
     ),
@@ -60,7 +60,7 @@ SLIPS = {
     "what is made has no quota": Slip(
         planned_due,
         "PlannedDue._plan_leaving",
-        "[Newcomer.of(record, derived=True) for record in fresh]",
+        "[NewEntry.of(record, derived=True) for record in fresh]",
         "[]",
     ),
     "a session goes of which messages are to go onward": Slip(

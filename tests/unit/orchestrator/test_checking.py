@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memory.adapters.embedders.wordllama import WordLlamaEmbedder
-from memory.domain.checked import Checked, Resolution
+from memory.domain.checked import ConflictReport, Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput
 from memory.domain.scope import Scope
@@ -40,7 +40,7 @@ class Decider:
 
 async def check(
     world: World, content: str, decide: Any = None, scope: Scope = USER, **more: Any
-) -> tuple[Entry, Checked]:
+) -> tuple[Entry, ConflictReport]:
     revive = more.pop("revive", False)
     return await world.engine.checking.write(
         TENANT, EntryDraft(scope=scope, content=content, **more), decide, revive=revive
@@ -60,7 +60,7 @@ async def test_what_is_near_is_shown_and_all_of_it_stands_unless_somebody_decide
     old = await meant.write("Ada lives in Lisbon", USER)
     await meant.write("The boats leave on Sunday", USER)
     entry, checked = await check(meant, "Ada lives in Porto")
-    assert checked == Checked((old,), "keep", (), NOBODY)
+    assert checked == ConflictReport((old,), "keep", (), NOBODY)
     assert sorted(await meant.browse(USER)) == [
         "Ada lives in Lisbon",
         "Ada lives in Porto",
@@ -78,7 +78,7 @@ async def test_where_nothing_is_near_nobody_is_asked(meant: World) -> None:
     decide = Decider("supersede")
     _, checked = await check(meant, "Ada lives in Porto", decide)
     assert decide.shown == []
-    assert checked == Checked()
+    assert checked == ConflictReport()
 
 
 async def test_what_only_words_or_only_meaning_bring_near_is_not_shown(meant: World) -> None:
@@ -253,7 +253,7 @@ async def test_a_repeat_under_a_key_is_answered_the_first_and_nobody_is_asked(
     decide = Decider("keep")
     again, checked = await check(world, "Ada lives in Porto", decide, scope, key="home")
     assert (again.id, again.content) == (first.id, "Ada moved to Porto")
-    assert (decide.shown, checked) == ([], Checked())
+    assert (decide.shown, checked) == ([], ConflictReport())
     with pytest.raises(Conflict, match="another entry"):
         await check(world, "Ada lives in Faro", decide, scope, key="home")
     await world.delete(first)

@@ -591,13 +591,13 @@ async def test_whatever_happens_what_gave_way_is_linked_and_older_and_no_edit_is
 SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
     "candidates-may-be-newer": (
         enriching,
-        "Enriching._may_give_way",
+        "Enricher._may_give_way",
         "policy.is_older((one.created_at, one.key.id), (to.created_at, to.key.id))",
         "one.key != to.key",
     ),
     "retired-at-any-version": (
         enriching,
-        "Enriching._enriched",
+        "Enricher._enriched",
         '"versions": named, "said"',
         '"versions": {}, "said"',
     ),
@@ -609,20 +609,20 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
     ),
     "tags-over-an-edit": (
         enriching,
-        "Enriching._enrich",
+        "Enricher._enrich",
         "partial(self._enriched, asked)",
         "lambda there: self._enriched(asked, replace(record, version=there.version, owed=there.owed))",
     ),
     "too-many-tags": (enrichment, "merged", "return both if len(both) <= MAX_TAGS else None", "return both"),
     "retired-without-a-link": (
         superseding,
-        "Superseding._supersede",
+        "SupersedeWriter._supersede",
         "await self._relations.make(source",
         "await asyncio.sleep(0); (source",
     ),
     "it-is-forgotten-by-whoever-dies": (
         enriching,
-        "Enriching._found_owing",
+        "Enricher._found_owing",
         "self.hear(pending)\n    return False",
         "return True",
     ),

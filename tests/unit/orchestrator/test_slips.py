@@ -255,13 +255,13 @@ _AGAIN = "await self._cache.invalidate(ENTRIES, {})\n"
 SLIPS: dict[str, tuple[Story, Slip]] = {
     "who-superseded-is-forgotten-where-stores-differ": (
         superseded_in_another_store,
-        Slip(superseding, "Superseding._supersede", ", origins=origins)", ")"),
+        Slip(superseding, "SupersedeWriter._supersede", ", origins=origins)", ")"),
     ),
     "who-superseded-is-forgotten-at-once": (
         superseded_in_one_store,
         Slip(
             superseding,
-            "Superseding._write_at_once",
+            "SupersedeWriter._write_at_once",
             "retired_at(old, write.at, origins)",
             "retired_at(old, write.at)",
         ),
@@ -329,7 +329,7 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
         cached_while_superseded,
         Slip(
             superseding,
-            "Superseding._write_at_once",
+            "SupersedeWriter._write_at_once",
             _AGAIN.format("*[old.key for old in olds]") + "        born",
             "born",
         ),

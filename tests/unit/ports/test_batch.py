@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import StoreUnavailable
-from memory.ports.batch import Address, Change, Collided, Desk, Held, Reads, carry_out
+from memory.ports.batch import Address, Collided, Held, Reads, ResolvedWrite, WriteResolver, carry_out
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.support import HERE, delete, key_of, put, record
@@ -71,7 +71,7 @@ class Toy:
         self.raised |= raised
         return set()
 
-    async def store(self, changes: Sequence[Change]) -> set[Address]:
+    async def store(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
         while self.before_storing:
             self.before_storing.pop()(self)
         lost = {c.address for c in changes if self.rows.get(c.address) != c.held.token}
@@ -89,7 +89,7 @@ class Toy:
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         return {p: self.raised.get(p, 0) for p in partitions}
 
-    async def take_back(self, changes: Sequence[Change]) -> set[Address]:
+    async def take_back(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
         taken = [c for c in changes if self.rows.get(c.address) is c.row]
         for change in taken:
             del self.rows[change.address]
@@ -110,7 +110,7 @@ def somebody(write: Put) -> Interference:
     """Somebody else stores this record, whatever stands there."""
 
     def interfere(toy: Toy) -> None:
-        desk = Desk({0: write})
+        desk = WriteResolver({0: write})
         desk.take({}, toy.raised)
         desk.decide_all()
         toy.rows |= {c.address: c.row for c in desk.changes if c.row is not None}
@@ -137,7 +137,7 @@ async def test_each_write_sees_those_before_it_and_a_key_is_stored_once() -> Non
 
 async def test_what_came_and_went_within_a_call_is_not_stored() -> None:
     toy = Toy()
-    stored: list[Change] = []
+    stored: list[ResolvedWrite] = []
     toy.before_storing.append(lambda toy: stored.append(None))  # type: ignore[arg-type]
     assert all(
         o.applied
@@ -286,7 +286,7 @@ async def test_what_is_damaged_is_written_over_by_the_newer_and_conflicts_with_t
         (put(record(1, version=7), Newer()), Status.CONFLICT),
         (put(record(1), AtVersion(7)), Status.CONFLICT),
     ):
-        desk = Desk({0: write})
+        desk = WriteResolver({0: write})
         desk.take({address: Held(token=12, problem="checksum mismatch", version=7)}, {})
         desk.decide_all()
         assert desk.outcomes[0].status is status

@@ -15,7 +15,7 @@ from memory.adapters.sql.mysql.table import NUMBER, PARTITION, MyTable, Numbered
 from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.server.batch import Batch, check_names, put_row
-from memory.ports.batch import Change, Collided, slot_of
+from memory.ports.batch import Collided, ResolvedWrite, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import decide
 from memory.ports.rows import row_of
@@ -183,7 +183,7 @@ class MyBatch(Batch[Connection, MyTable]):
 
     # -- decisions ---------------------------------------------------------------------
 
-    async def _write_back(self, table: MyTable, changes: Sequence[Change]) -> None:
+    async def _write_back(self, table: MyTable, changes: Sequence[ResolvedWrite]) -> None:
         standing = [c for c in changes if c.held.token is not None]
         await table.forget_quarantined(self._connection, [c.held.token for c in standing])
         gone = [c.held.token[NUMBER] for c in standing if c.row is None]

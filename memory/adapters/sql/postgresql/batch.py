@@ -22,7 +22,7 @@ from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.table import ABSENT, ALWAYS, NEWER, PgTable
 from memory.adapters.sql.server.batch import Batch, check_names, put_row
 from memory.adapters.sql.server.store import Busy
-from memory.ports.batch import Change, Collided, slot_of
+from memory.ports.batch import Collided, ResolvedWrite, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, decide
 from memory.ports.pace import paced
@@ -274,7 +274,7 @@ class PgBatch(Batch[Connection, PgTable]):
 
     # -- decisions ---------------------------------------------------------------------
 
-    async def _write_back(self, table: PgTable, changes: Sequence[Change]) -> None:
+    async def _write_back(self, table: PgTable, changes: Sequence[ResolvedWrite]) -> None:
         fresh = [(c.row, self.partition_no(c)) for c in changes if c.row is not None and c.held.token is None]
         over = [
             (c.row, self.partition_no(c))

@@ -15,7 +15,15 @@ from typing import Any, Generic, TypeVar
 from memory.adapters.sql.partitions import Known
 from memory.adapters.sql.server.partitions import ServerDirectory, check_partition, check_tenant
 from memory.adapters.sql.table import Table
-from memory.ports.batch import Change, Collided, Desk, Held, NotTogether, partition_of, skipped
+from memory.ports.batch import (
+    Collided,
+    Held,
+    NotTogether,
+    ResolvedWrite,
+    WriteResolver,
+    partition_of,
+    skipped,
+)
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.record import Key, Partition
@@ -81,7 +89,7 @@ class Batch(ABC, Generic[C, T]):
         return outcomes
 
     async def _decide(self) -> None:
-        desk = Desk(self._left)
+        desk = WriteResolver(self._left)
         held: dict[tuple[str, Key], Held] = {}
         for collection, keys in sorted(desk.reads.keys.items(), key=lambda pair: pair[0].name):
             table = self._tables(collection)
@@ -91,7 +99,7 @@ class Batch(ABC, Generic[C, T]):
         async for number in paced(sorted(self._left)):
             desk.decide(number)
         self._outcomes |= desk.outcomes
-        changes: dict[str, list[Change]] = {}
+        changes: dict[str, list[ResolvedWrite]] = {}
         for change in sorted(desk.changes, key=lambda change: change.address):
             changes.setdefault(change.collection.name, []).append(change)
         for _, some in sorted(changes.items()):
@@ -112,7 +120,7 @@ class Batch(ABC, Generic[C, T]):
             if generation is None or generation >= known.generation:
                 yield i, put_row(write, known), known.number
 
-    def partition_no(self, change: Change) -> int | None:
+    def partition_no(self, change: ResolvedWrite) -> int | None:
         """The number of the partition into which the change puts a record; None where
         it puts none.
         """
@@ -126,7 +134,7 @@ class Batch(ABC, Generic[C, T]):
         """
 
     @abstractmethod
-    async def _write_back(self, table: T, changes: Sequence[Change]) -> None:
+    async def _write_back(self, table: T, changes: Sequence[ResolvedWrite]) -> None:
         """Store what has changed, which comes by key. Raises `Collided` where a row has
         appeared under a key that was free.
         """

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import table_of
 from memory.adapters.sql.sqlite.transaction import Transaction
-from memory.ports.batch import Address, Desk, Held, NotTogether, Reads, skipped
+from memory.ports.batch import Address, Held, NotTogether, Reads, WriteResolver, skipped
 from memory.ports.record import Partition
 from memory.ports.rows import RECORD, row_of
 from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Status, Write
@@ -31,7 +31,7 @@ async def carry_out(session: Session, writes: Sequence[Write], together: bool) -
                 write.partition if isinstance(write, RaiseGeneration) else (write.collection.name, write.key)
             )
     if left:
-        desk = Desk(left)
+        desk = WriteResolver(left)
         desk.take(*await _read(within, desk.reads))
         desk.decide_all()
         outcomes |= desk.outcomes
@@ -82,7 +82,7 @@ async def _read(within: Transaction, reads: Reads) -> tuple[Mapping[Address, Hel
     return held, {partition: within.generation(partition) for partition in reads.partitions}
 
 
-def _store(within: Transaction, desk: Desk) -> None:
+def _store(within: Transaction, desk: WriteResolver) -> None:
     """Let stand what was decided."""
     for partition, generation in desk.raised.items():
         within.raise_to(partition, generation)

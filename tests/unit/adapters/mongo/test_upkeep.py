@@ -12,7 +12,7 @@ from memory.adapters.mongo.store import MongoStore
 from memory.adapters.mongo.table import Table
 from memory.adapters.mongo.thresholds import Thresholds
 from memory.domain.errors import InvalidInput
-from memory.ports.batch import Change
+from memory.ports.batch import ResolvedWrite
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, one, put, record
 from memory.ports.query import Eq, Everywhere, Filter, Order, Query, encode_cursor, within
@@ -209,7 +209,7 @@ async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(
     held: list[int] = []
     swap = batch.swap
 
-    async def watched(table: Table, quarantine: Quarantine, changes: Sequence[Change]) -> set[Key]:
+    async def watched(table: Table, quarantine: Quarantine, changes: Sequence[ResolvedWrite]) -> set[Key]:
         held.append(len(changes))
         return await swap(table, quarantine, changes)
 
