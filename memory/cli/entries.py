@@ -93,17 +93,23 @@ async def write(
         bool,
         typer.Option("--revive", help="Also where the entry under the key was deleted: begin a new life."),
     ] = False,
-    update: Annotated[
-        bool,
-        typer.Option("--update", help="Let the entry under the key say this; its version before is kept."),
-    ] = False,
+    if_exists: Annotated[
+        str | None,
+        typer.Option(
+            "--if-exists",
+            metavar="error|replace",
+            help="What to do when the key holds another text; `replace` keeps the earlier version.",
+        ),
+    ] = None,
     supersedes: Annotated[
         list[str] | None,
         typer.Option("--supersedes", metavar="ID", help="An entry that ends with this one; repeat it."),
     ] = None,
-    check: Annotated[
+    detect_conflicts: Annotated[
         bool,
-        typer.Option("--check", help="Say what says nearly the same, or contradicts it. All of it stands."),
+        typer.Option(
+            "--detect-conflicts", help="List entries that may contradict or repeat it. None is changed."
+        ),
     ] = False,
 ) -> None:
     """Remember something."""
@@ -126,11 +132,16 @@ async def write(
     async with cli.memory() as memory:
         options |= given(artifact_id=None if artifact is None else await id_of(memory, artifact, "artifact"))
         options |= given(supersedes=None if supersedes is None else await ids_of(memory, supersedes))
-        options |= given(on_conflict="update" if update else None)
+        options |= given(if_exists=if_exists)
         entry = await memory.write(
-            text, scope=scope, expires_at=expiry("expires", expires), revive=revive, check=check, **options
+            text,
+            scope=scope,
+            expires_at=expiry("expires", expires),
+            revive=revive,
+            detect_conflicts=detect_conflicts,
+            **options,
         )
-    near = list(entry.checked.found) if entry.checked is not None else []
+    near = list(entry.conflict_report.found) if entry.conflict_report is not None else []
 
     def people(out: Console) -> None:
         out.print(show.plain(f"{entry.id}  in {entry.tier}, {entry.scope.text}"))
@@ -138,7 +149,9 @@ async def write(
             out.print(show.plain(f"near it: {other.id}  {other.content}", limit=200))
 
     cli.emit(
-        show.entry_json(entry) | ({"near": [show.entry_json(one) for one in near]} if check else {}), people
+        show.entry_json(entry)
+        | ({"near": [show.entry_json(one) for one in near]} if detect_conflicts else {}),
+        people,
     )
 
 

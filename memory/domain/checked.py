@@ -1,4 +1,4 @@
-"""What was found near an entry that is being written, and what was decided about it."""
+"""Conflicts of an entry that is being written, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Action: TypeAlias = Literal["keep", "supersede", "merge"]
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What becomes of entries that are near one that is being written.
+    """The answer of `resolve`: what to do about conflicting entries.
 
-    `keep`: both stand. `supersede`: the new one takes the place of those of `ids`, of
-    all that were shown unless told. `merge`: it does, and says `content` instead of its
-    own.
+    `keep` writes the new entry and leaves the others active. `supersede` retires the
+    entries of `ids`; None means all that were shown. `merge` retires them too, and the
+    new entry is written with `content` in place of its own.
     """
 
     action: Action = "keep"
@@ -30,11 +30,11 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConflictReport(Shown):
-    """What a check found and what came of it.
+    """The conflicts that a write found, and what it did about them.
 
-    `found` are the entries that were shown, the nearest first. `action` is what was
-    done, `superseded` the ids that gave way. `note` says why it is not what was
-    decided, or that nobody decided; None where there is nothing to say.
+    `found` holds the entries that were shown to `resolve`, the nearest first. `action`
+    says what was done, and `superseded` names the retired entries. `note` says why that
+    differs from the resolution, or that there was none; else it is None.
     """
 
     found: tuple[Entry, ...] = ()

@@ -88,7 +88,7 @@ class Entry(BaseModel):
     origins: list[str] | None = None
     version: int
     tier: str
-    _checked: ConflictReport | None = PrivateAttr(default=None)
+    _conflict_report: ConflictReport | None = PrivateAttr(default=None)
     _artifact: Artifact | None = PrivateAttr(default=None)
 
     @classmethod
@@ -102,7 +102,7 @@ class Entry(BaseModel):
         object.__setattr__(made, "__dict__", values)
         object.__setattr__(made, "__pydantic_fields_set__", _FIELDS)
         object.__setattr__(made, "__pydantic_extra__", None)
-        object.__setattr__(made, "__pydantic_private__", {"_checked": None, "_artifact": None})
+        object.__setattr__(made, "__pydantic_private__", {"_conflict_report": None, "_artifact": None})
         return made
 
     @property
@@ -113,17 +113,18 @@ class Entry(BaseModel):
         return confidence_of(self.metadata)
 
     @property
-    def checked(self) -> ConflictReport | None:
-        """Of an entry that a checked write returned, what was near it and what came of
-        that; None of any other. It is not stored.
-        """
-        return self._checked
+    def conflict_report(self) -> ConflictReport | None:
+        """The conflicts that `write(detect_conflicts=True)` found.
 
-    def with_check(self, checked: ConflictReport) -> Entry:
-        """The same entry, which tells of a check."""
-        told = self.model_copy()
-        told._checked = checked
-        return told
+        None for an entry that another call returned. The report is not stored.
+        """
+        return self._conflict_report
+
+    def with_conflict_report(self, report: ConflictReport) -> Entry:
+        """Return a copy of the entry that carries this report."""
+        copy = self.model_copy()
+        copy._conflict_report = report
+        return copy
 
     @property
     def artifact(self) -> Artifact | None:

@@ -20,7 +20,7 @@ from memory.facade.arguments import Moment, consistency_of, flag, length, moment
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_relevance, metadata_of, only_of, tags_of, types_of
-from memory.facade.written import IfExists, WriteMode, WriteOptions, apart, divided
+from memory.facade.written import IfExists, WriteMode, WriteOptions, apart, check_resolver, divided
 from memory.orchestrator.calling import called
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
@@ -208,21 +208,18 @@ class Access:
         self, draft: EntryDraft, how: WriteMode, within: Scope | None
     ) -> Callable[[], Awaitable[_Done]]:
         """The write, checked: what makes it, with what `_written` returns."""
-        superseded, checks = (
-            Superseded.checked(how.get("supersedes", ()), within),
-            flag("check", how.get("check", False)),
-        )
-        decide = how.get("decide")
-        if decide is not None and not (checks and callable(decide)):
-            raise InvalidInput("decide", "must be a function" if checks else "is asked where check=True")
+        superseded = Superseded.checked(how.get("supersedes", ()), within)
+        detects = flag("detect_conflicts", how.get("detect_conflicts", False))
+        resolve = how.get("resolve")
+        check_resolver(resolve, detects=detects)
         revived, waits = flag("revive", how.get("revive", False)), consistency_of(how.get("consistency"))
-        updates = door.one_of("on_conflict", how.get("on_conflict", "refuse"), get_args(IfExists)) == "update"
-        wanted = self._wanted(how, updates=updates, superseding=bool(superseded.ids) or checks)
-        if updates:
-            _check_upsert(draft, superseded, checks)
+        replaces = door.one_of("if_exists", how.get("if_exists", "error"), get_args(IfExists)) == "replace"
+        wanted = self._wanted(how, replaces=replaces, superseding=bool(superseded.ids) or detects)
+        if replaces:
+            _check_upsert(draft, superseded, detects)
 
         async def write() -> _Done:
-            if updates:
+            if replaces:
                 return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
             steps = self.engine.enriching.owed(wanted)
             if superseded.ids:
@@ -231,12 +228,12 @@ class Access:
                     self.tenant, draft, superseded, revive=revived, consistency=waits, steps=steps
                 )
                 return entry, tuple(superseded.ids), tuple(gave_way)
-            if checks:
-                asks = None if decide is None else partial(called, decide)
-                entry, checked = await self.engine.checking.write(
+            if detects:
+                asks = None if resolve is None else partial(called, resolve)
+                entry, report = await self.engine.checking.write(
                     self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps
                 )
-                return entry.with_check(checked), (), ()
+                return entry.with_conflict_report(report), (), ()
             return (
                 await self.engine.entries.write(
                     self.tenant, draft, revive=revived, consistency=waits, steps=steps
@@ -247,20 +244,21 @@ class Access:
 
         return write
 
-    def _wanted(self, how: WriteMode, *, updates: bool, superseding: bool) -> list[Pass]:
+    def _wanted(self, how: WriteMode, *, replaces: bool, superseding: bool) -> list[Pass]:
         """What enrichment is wanted (D100): as the call says, else as configured. What
         is decided at the write is not decided again (D108).
         """
         wanted: list[Pass] = []
         for of in PASSES:
             asked: object = how.get(of)
-            if asked is not None and flag(of, asked) and updates:
+            if asked is not None and flag(of, asked) and replaces:
                 raise InvalidInput(
-                    of, "does not go with on_conflict='update': an entry that is updated is no new one"
+                    of,
+                    "does not go with if_exists='replace'. Enrichment is for new entries; leave one of the two out",
                 )
             if (
                 (getattr(self.config.enrichment, of) if asked is None else asked)
-                and not updates
+                and not replaces
                 and not (superseding and of == "auto_supersede")
             ):
                 wanted.append(of)
@@ -443,20 +441,21 @@ class Access:
         return found
 
 
-def _check_upsert(draft: EntryDraft, superseded: Superseded, checks: bool) -> None:
+def _check_upsert(draft: EntryDraft, superseded: Superseded, detects: bool) -> None:
     if draft.key is None:
-        raise InvalidInput("on_conflict", "'update' is for a write under a key: say which (key)")
+        raise InvalidInput("if_exists", "'replace' needs a key. Pass the key= of the entry to replace")
     if draft.created_at is not None:
         raise InvalidInput(
-            "created_at", "does not go with on_conflict='update': the entry may have been created before"
+            "created_at",
+            "does not go with if_exists='replace': an entry that exists keeps its own created_at",
         )
-    if checks:
+    if detects:
         raise InvalidInput(
-            "check",
-            "does not go with on_conflict='update': what stands under the key is replaced, whatever else is there",
+            "detect_conflicts",
+            "does not go with if_exists='replace': the entry under the key is replaced without a check",
         )
     if superseded.ids:
         raise InvalidInput(
             "supersedes",
-            "does not go with on_conflict='update': an entry that is updated is no new one in the place of others",
+            "does not go with if_exists='replace': only a new entry supersedes others",
         )

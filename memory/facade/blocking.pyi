@@ -208,9 +208,9 @@ class BlockingMemory:
         revive: bool = ...,
         consistency: Consistency | None = ...,
         supersedes: str | Sequence[str] = ...,
-        on_conflict: Literal["refuse", "update"] = ...,
-        check: bool = ...,
-        decide: Resolver | None = ...,
+        if_exists: Literal["error", "replace"] = ...,
+        detect_conflicts: bool = ...,
+        resolve: Resolver | None = ...,
         auto_tag: bool | None = ...,
         auto_supersede: bool | None = ...,
     ) -> Entry: ...
@@ -366,9 +366,9 @@ class BlockingScopedMemory:
         revive: bool = ...,
         consistency: Consistency | None = ...,
         supersedes: str | Sequence[str] = ...,
-        on_conflict: Literal["refuse", "update"] = ...,
-        check: bool = ...,
-        decide: Resolver | None = ...,
+        if_exists: Literal["error", "replace"] = ...,
+        detect_conflicts: bool = ...,
+        resolve: Resolver | None = ...,
         auto_tag: bool | None = ...,
         auto_supersede: bool | None = ...,
     ) -> Entry: ...
@@ -1003,8 +1003,8 @@ class BlockingMemoryManager:
         provenance: Provenance = ...,
         write_gate: StoreWriteGate | None = ...,
         recall_gate: StoreRecallGate | None = ...,
-        check: bool = ...,
-        decide: Resolver | None = ...,
+        detect_conflicts: bool = ...,
+        resolve: Resolver | None = ...,
     ) -> None: ...
     @property
     def stores(self) -> list[NamedStore]: ...

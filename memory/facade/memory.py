@@ -396,9 +396,9 @@ class Memory(AsyncContext):
         revive: bool = False,
         consistency: Consistency | None = None,
         supersedes: str | Sequence[str] = (),
-        on_conflict: Literal["refuse", "update"] = "refuse",
-        check: bool = False,
-        decide: Resolver | None = None,
+        if_exists: Literal["error", "replace"] = "error",
+        detect_conflicts: bool = False,
+        resolve: Resolver | None = None,
         auto_tag: bool | None = None,
         auto_supersede: bool | None = None,
     ) -> Entry:
@@ -407,13 +407,13 @@ class Memory(AsyncContext):
         `key` makes the write repeatable: the same key in the same scope returns the
         first result, and `Conflict` for another content. Where that entry was deleted
         since it is a `Conflict` too, which says when, unless `revive` lets the key
-        begin a new life. With `on_conflict="update"` the entry under the key comes to
-        say what this call says, and nothing else of what it said: so the current value
-        of something is remembered in one call, whether it was known before or not. The
-        version before it is kept (`entries.history`); of writers at once each makes
-        one, and what says the same already gets none. A key whose entry was deleted, or
-        has expired, begins a new life; where it is retired that is a `Conflict`. A
-        repeat that arrives late overwrites what was written meanwhile. `confidence` is
+        begin a new life. `if_exists="replace"` replaces the entry under the key with
+        all that this call says; fields that the call leaves out are cleared. One call
+        thus keeps a current value, whether the key exists or not. `entries.history`
+        keeps the version before. Concurrent writers make one version each; a write that
+        changes nothing makes none. A key whose entry was deleted or has expired begins
+        a new life; a retired entry is a `Conflict`. A late repeat overwrites newer
+        values. `confidence` is
         a number from 0 to 1, for promotion rules with `confidence_at_least`.
         `entry.confidence` has it, and it is stored in `metadata["confidence"]`.
         `supersedes` names an entry, or up to 32, in whose place this one stands: they
@@ -421,21 +421,21 @@ class Memory(AsyncContext):
         All must be active, else nothing is written; one that is retired meanwhile is a
         `Conflict`. It is one transaction where a store has those and holds them all;
         else the entry is written first, and the rest follows, by a sweep if not at once
-        (D107, D111). With `check=True` active entries of the scope and type are looked
-        for that may say the same or contradict it, near in words and in meaning. What
-        is found is offered to `decide(draft, entries)`, which answers `"keep"`,
-        `"supersede"` or a `Resolution` ("merge" has a content, `ids` name some of them).
-        Unless it says otherwise, and where it fails, takes longer than
-        `durations.advice` or answers nonsense, all of them stand. `entry.checked` says
-        what was found and done. Only what was shown gives way, at the version shown;
-        with `supersedes` nothing is looked for. With `auto_tag` the advisor gives the
+        (D107, D111). `detect_conflicts=True` looks for active entries of the scope and
+        type that may repeat or contradict the text. `resolve(draft, entries)` gets them
+        and returns `"keep"`, `"supersede"` or a `Resolution` (`ids` names some of them,
+        "merge" has a `content`). All of them stay active without `resolve`, and when it
+        fails, takes longer than `durations.advice` or returns anything else.
+        `entry.conflict_report` says what was found and done. Only entries that were
+        shown are retired, at the version shown. With `supersedes` the write looks for
+        no conflicts. With `auto_tag` the advisor gives the
         entry up to four tags behind its own, and with `auto_supersede` it says of which
         of five older entries of the same scope and type, found for the title, the new
         one takes the place; only what was shown gives way, at that version (D102-D106).
         Unless told, both are as configured (`[enrichment]`). It is done behind the
         write and never in its way: what fails is tried again, and in the end
         `enrichment` says why not. Without an advisor nothing is done (D101); with
-        `supersedes` or `check` nothing is superseded besides (D108). `created_at` sets
+        `supersedes` or `detect_conflicts` nothing is superseded besides (D108). `created_at` sets
         creation, update and the start of validity together (D9). An entry past
         `expires_at`, a moment or a `timedelta` from the write on, is hidden at once. A
         sweep deletes it 24 hours later (`durations.expired_grace`; zero keeps it for
@@ -482,9 +482,9 @@ class Memory(AsyncContext):
             "revive": revive,
             "consistency": consistency,
             "supersedes": supersedes,
-            "on_conflict": on_conflict,
-            "check": check,
-            "decide": decide,
+            "if_exists": if_exists,
+            "detect_conflicts": detect_conflicts,
+            "resolve": resolve,
             "auto_tag": auto_tag,
             "auto_supersede": auto_supersede,
         }

@@ -9,24 +9,25 @@ from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from memory.domain.entry import EntryDraft, EntryType
+from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
-from memory.facade.arguments import Metadata, Moment, draft_of
+from memory.facade.arguments import Metadata, Moment, draft_of, function
 from memory.orchestrator.checking import Resolver
 from memory.orchestrator.deliveries import Consistency
 
-IfExists: TypeAlias = Literal["refuse", "update"]
-"""What becomes of a write under a key whose entry says something else."""
+IfExists: TypeAlias = Literal["error", "replace"]
+"""What a write does when its key holds an entry that says something else."""
 
 
 class WriteMode(TypedDict, total=False):
-    """How, and not what; see `Memory.write`."""
+    """The arguments that say how to write an entry; see `Memory.write`."""
 
     revive: bool
     consistency: Consistency | None
     supersedes: str | Sequence[str]
-    on_conflict: IfExists
-    check: bool
-    decide: Resolver | None
+    if_exists: IfExists
+    detect_conflicts: bool
+    resolve: Resolver | None
     auto_tag: bool | None
     auto_supersede: bool | None
 
@@ -50,6 +51,15 @@ class WriteOptions(WriteMode, total=False):
     run: str | None
     origins: Sequence[str]
     key: str | None
+
+
+def check_resolver(resolve: Resolver | None, *, detects: bool) -> None:
+    """Raise `InvalidInput` unless `resolve` is None or a function that will be called."""
+    if resolve is None:
+        return
+    if not detects:
+        raise InvalidInput("resolve", "needs detect_conflicts=True. Pass both, or leave it out")
+    function("resolve", resolve)
 
 
 def divided(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, WriteMode]:

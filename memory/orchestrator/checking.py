@@ -1,8 +1,9 @@
-"""Before an entry is written: what is near it, and what somebody decides about that.
+"""Finds the conflicts of an entry before it is written, and lets a caller resolve them.
 
-It is looked for among active entries of its scope and type that are older than it. Only
-what was shown gives way, and only at the version that was shown. Nobody's failure keeps
-the entry from being written: then all of them stand, and `ConflictReport.note` says why.
+Conflicts are older active entries of the same scope and type that say nearly the same.
+Only entries that the resolver was shown are retired, at the version it was shown. When
+the resolver fails, the entry is written all the same, every other entry stays active,
+and `ConflictReport.note` says why.
 """
 
 from __future__ import annotations
@@ -36,28 +37,28 @@ log = logging.getLogger(__name__)
 Resolver: TypeAlias = Callable[
     [EntryDraft, list[Entry]], Resolution | Action | Awaitable[Resolution | Action]
 ]
-"""As a caller gives it: gets what is to be written and copies of what is near it, the
-nearest first; may be async, else it runs in a thread.
+"""The function that callers pass as `resolve`. It gets the draft and copies of the
+conflicting entries, the nearest first. It may be async; else it runs in a thread.
 """
 
 AsyncResolver: TypeAlias = Callable[[EntryDraft, list[Entry]], Awaitable[object]]
-"""Somebody who decides; what comes back may be anything."""
+"""A resolver as the detector calls it; its answer is checked afterwards."""
 
-NOBODY = "nobody decided: all of them stand"
+UNRESOLVED = "there is no `resolve`: all of them stay active"
 
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What is to be done about what was shown."""
+    """The resolution of the conflicts, checked."""
 
     draft: EntryDraft
-    verdict: Resolution
+    resolution: Resolution
     ids: Sequence[str] = ()
     note: str | None = None
 
 
 class ConflictDetector:
-    """Writes entries behind a look at what is near them."""
+    """Writes entries after it looked for conflicts with them."""
 
     def __init__(
         self,
@@ -78,23 +79,24 @@ class ConflictDetector:
         self,
         tenant: str,
         draft: EntryDraft,
-        decide: AsyncResolver | None,
+        resolve: AsyncResolver | None,
         *,
         revive: bool = False,
         consistency: Consistency | None = None,
         steps: Sequence[Owed] = (),
     ) -> tuple[Entry, ConflictReport]:
-        """Write an entry as is decided about what is near it. A repeat under a key is
-        answered the first result, and nothing is looked for.
+        """Write an entry, and do what `resolve` says about its conflicts.
+
+        A repeat under a key returns the first result without looking for conflicts.
         """
         self._entries.births.refuse_future([draft])
         new = self._entries.births.newborn(tenant, draft).record
         there = Located(new.key) if draft.key is None else await self._placement.locate(ENTRIES, new.key)
         if there.record is not None or (there.tombstone is not None and not revive):
             return await self._entries.write(tenant, draft, consistency=consistency), ConflictReport()
-        [draft] = await self._entries.trust.let_in(tenant, [draft], changing=decide is not None)
+        [draft] = await self._entries.trust.let_in(tenant, [draft], changing=resolve is not None)
         shown, lacking = await self._near(tenant, draft, self._entries.births.newborn(tenant, draft).record)
-        decided = await self._decided(draft, shown, decide)
+        decided = await self._decided(draft, shown, resolve)
         superseded = Superseded(decided.ids, draft.scope, {one.id: one.version for one in shown})
         entry, gave_way = await self._superseding.write(
             tenant,
@@ -111,7 +113,9 @@ class ConflictDetector:
             if stands
             else decided.note or lacking
         )
-        action = "keep" if decided.verdict.action == "supersede" and not gave_way else decided.verdict.action
+        action = (
+            "keep" if decided.resolution.action == "supersede" and not gave_way else decided.resolution.action
+        )
         return entry, ConflictReport(tuple(shown), action, tuple(gave_way), note)
 
     async def _near(self, tenant: str, draft: EntryDraft, new: Record) -> tuple[list[Entry], str | None]:
@@ -148,46 +152,50 @@ class ConflictDetector:
         return [entry_of(one) for _, one in ranked[:SHOWN]], lacking
 
     async def _decided(
-        self, draft: EntryDraft, shown: Sequence[Entry], decide: AsyncResolver | None
+        self, draft: EntryDraft, shown: Sequence[Entry], resolve: AsyncResolver | None
     ) -> _Decided:
         if not shown:
             return _Decided(draft, Resolution())
-        if decide is None:
-            return _Decided(draft, Resolution(), note=NOBODY)
+        if resolve is None:
+            return _Decided(draft, Resolution(), note=UNRESOLVED)
         try:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
-                said = await decide(draft, [one.model_copy(deep=True) for one in shown])
+                said = await resolve(draft, [one.model_copy(deep=True) for one in shown])
         except Exception as error:  # noqa: BLE001 - it is somebody else's, and no write fails for it
-            why = "it was late" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-            log.warning("nobody decided about what is near an entry: %s", why)
-            return _Decided(draft, Resolution(), note=f"the decision failed ({why}): all of them stand")
+            why = (
+                "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+            )
+            log.warning("the resolve function of a write failed: %s", why)
+            return _Decided(draft, Resolution(), note=f"`resolve` failed ({why}): all of them stay active")
         try:
             return _understood(draft, {one.id: one for one in shown}, said)
         except (InvalidInput, TypeError) as error:
-            log.warning("what was decided about what is near an entry cannot be done: %s", error)
+            log.warning("the answer of the resolve function of a write was refused: %s", error)
             return _Decided(
-                draft, Resolution(), note=f"the decision cannot be done ({error}): all of them stand"
+                draft,
+                Resolution(),
+                note=f"the answer of `resolve` was refused ({error}): all of them stay active",
             )
 
 
 def _understood(draft: EntryDraft, shown: Mapping[str, Entry], said: object) -> _Decided:
-    """What was decided. Raises `InvalidInput` for what cannot be done."""
-    verdict: Any = Resolution(said) if isinstance(said, str) else said  # type: ignore[arg-type]
-    if not isinstance(verdict, Resolution) or verdict.action not in ("keep", "supersede", "merge"):
-        raise InvalidInput("decide", "must answer a Resolution, 'keep' or 'supersede'")
-    if verdict.action == "keep":
-        return _Decided(draft, verdict)
-    ids = list(shown) if verdict.ids is None else list(dict.fromkeys(door.sequence("ids", verdict.ids)))
+    """Check the answer of a resolver. Raises `InvalidInput` for one that cannot be used."""
+    resolution: Any = Resolution(said) if isinstance(said, str) else said  # type: ignore[arg-type]
+    if not isinstance(resolution, Resolution) or resolution.action not in ("keep", "supersede", "merge"):
+        raise InvalidInput("resolve", "must return a Resolution, 'keep' or 'supersede'")
+    if resolution.action == "keep":
+        return _Decided(draft, resolution)
+    ids = list(shown) if resolution.ids is None else list(dict.fromkeys(door.sequence("ids", resolution.ids)))
     if not ids or not set(ids) <= shown.keys():
-        raise InvalidInput("decide", "named entries that were not shown" if ids else "named no entry")
-    if verdict.action == "supersede":
-        return _Decided(draft, verdict, ids)
-    if verdict.content is None:
-        raise InvalidInput("decide", "merged them into nothing: say the content")
+        raise InvalidInput("resolve", "named entries that were not shown" if ids else "named no entry")
+    if resolution.action == "supersede":
+        return _Decided(draft, resolution, ids)
+    if resolution.content is None:
+        raise InvalidInput("resolve", "merged them without a text. Return Resolution('merge', content=…)")
     merged = [origin for one in ids for origin in all_in(vars(shown[one]))]
     return _Decided(
-        type(draft)(**{**dict(draft), "content": verdict.content, "origins": [*draft.origins, *merged]}),
-        verdict,
+        type(draft)(**{**dict(draft), "content": resolution.content, "origins": [*draft.origins, *merged]}),
+        resolution,
         ids,
     )
 

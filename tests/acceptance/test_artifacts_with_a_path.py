@@ -297,7 +297,7 @@ async def test_an_entry_points_to_an_artifact_and_a_read_of_it_tells_of_that(mem
     assert (await memory.update(entry.id, artifact_id=None)).artifact_id is None
     assert (await memory.get(entry.id)).artifact is None  # type: ignore[union-attr]
     keyed = [
-        await memory.write("x", scope=USER, key="k", artifact_id=one, on_conflict="update")
+        await memory.write("x", scope=USER, key="k", artifact_id=one, if_exists="replace")
         for one in (first.id, second.id, None)
     ]
     assert [one.artifact_id for one in keyed] == [first.id, second.id, None]
@@ -318,7 +318,7 @@ async def test_an_artifact_that_is_not_there_is_refused_and_nothing_is_written(m
         with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
             await memory.scoped(USER).write("x", artifact_id=unknown)
         with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
-            await memory.write("x", scope=USER, artifact_id=unknown, key="k", on_conflict="update")
+            await memory.write("x", scope=USER, artifact_id=unknown, key="k", if_exists="replace")
         with pytest.raises(InvalidInput, match="artifact_id: there is no artifact"):
             await memory.write_many(
                 [{"content": "y", "scope": USER}, {"content": "x", "scope": USER, "artifact_id": unknown}]

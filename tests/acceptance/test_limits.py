@@ -147,7 +147,7 @@ async def test_a_pin_alone_names_a_session_of_the_tenant_and_nothing_is_stored_w
     for write in (
         lambda: memory.write(**pinned),
         lambda: memory.remember(**pinned),
-        lambda: memory.write(**pinned, key="k", on_conflict="update"),
+        lambda: memory.write(**pinned, key="k", if_exists="replace"),
         lambda: memory.write_many([{"content": "good", "scope": USER}, pinned]),
     ):
         with pytest.raises(InvalidInput, match="there is no session c1: nothing was written"):

@@ -202,9 +202,13 @@ async def test_later_writes_are_refused_or_kept_back(memory: Memory) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: memory.update(entry.id, content="black tea", source=WEB),
         lambda: memory.write("black tea", scope="user:ada", source=WEB, supersedes=[entry.id]),
-        lambda: memory.write("black tea", scope="user:ada", source=WEB, key="k", on_conflict="update"),
+        lambda: memory.write("black tea", scope="user:ada", source=WEB, key="k", if_exists="replace"),
         lambda: memory.write(
-            "tea too", scope="user:ada", source=WEB, check=True, decide=lambda draft, near: "supersede"
+            "tea too",
+            scope="user:ada",
+            source=WEB,
+            detect_conflicts=True,
+            resolve=lambda draft, near: "supersede",
         ),
     ]
     for hidden_with_it in calls:
@@ -267,7 +271,7 @@ async def _history(memory: Memory, clock: Clock, *, poisoned: bool) -> None:
                 f"poisoned again {number}",
                 scope=SCOPES[number % 3],
                 key=f"k{number}",
-                on_conflict="update",
+                if_exists="replace",
                 source=WEB,
             )
             await evil(said)
@@ -439,25 +443,25 @@ async def test_the_write_gate_holds_for_every_door(
             lambda: gated.promote(entry.id, "user:ada", content="secret"),
             lambda: gated.compact([changed.id], lambda entries: "secret"),
             lambda: gated.write("secret", scope="user:ada", supersedes=[changed.id]),
-            lambda: gated.write("secret", scope="user:ada", key="k", on_conflict="update"),
-            lambda: gated.write("secret", scope="user:ada", check=True),
+            lambda: gated.write("secret", scope="user:ada", key="k", if_exists="replace"),
+            lambda: gated.write("secret", scope="user:ada", detect_conflicts=True),
             lambda: gated.write(
                 "card …",
                 scope="user:ada",
-                check=True,
-                decide=lambda draft, near: Resolution("merge", content="secret"),
+                detect_conflicts=True,
+                resolve=lambda draft, near: Resolution("merge", content="secret"),
             ),
         ):
             with pytest.raises(RejectedByGate, match=r"^refused, and nothing was written: holds a secret$"):
                 await refusal()
-        checked = await gated.write("my card 4111", scope="user:ada", check=True, key="checked")
+        checked = await gated.write("my card 4111", scope="user:ada", detect_conflicts=True, key="checked")
         assert checked.content == "my card …"
         assert (
-            await gated.write("my card 4111", scope="user:ada", check=True, key="checked")
+            await gated.write("my card 4111", scope="user:ada", detect_conflicts=True, key="checked")
         ).id == checked.id
         await gated.delete(checked.id)
         upserted = await gated.write(
-            "card 4111", scope="user:ada", source=WEB, run="r1", key="k", on_conflict="update"
+            "card 4111", scope="user:ada", source=WEB, run="r1", key="k", if_exists="replace"
         )
         assert upserted == changed, "it says so already"
         assert (await gated.update(changed.id, title="card 4111")).title == "card 4111"

@@ -125,7 +125,7 @@ def superseded(
 async def upsert(run: Run, op: Operation) -> None:
     draft = resolved(run, op.args["draft"])
     there = set(run.model.lives)
-    made = upserted(run.model, await run.ask(op, "write", **draft, on_conflict="update"), op.tenant, draft)
+    made = upserted(run.model, await run.ask(op, "write", **draft, if_exists="replace"), op.tenant, draft)
     run.note(op, [made] if made else [], draft=draft if made not in there else None)
 
 
@@ -191,7 +191,7 @@ async def an_upsert_keeps_what_it_is_not_told(
     whole: Method, memory: Memory, *args: Any, **kwargs: Any
 ) -> Any:
     made = await whole(memory, *args, **kwargs)
-    if kwargs.get("on_conflict") != "update":
+    if kwargs.get("if_exists") != "replace":
         return made
     history = await memory.entries.history(made.id)
     tags = history[-2].tags if len(history) > 1 else []
@@ -200,7 +200,7 @@ async def an_upsert_keeps_what_it_is_not_told(
 
 @mutant("write")
 async def an_upsert_forgets_what_was_there(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
-    if kwargs.get("on_conflict") == "update":
+    if kwargs.get("if_exists") == "replace":
         made = await whole(memory, *args, **kwargs)
         if len(await memory.entries.history(made.id)) > 1:
             await memory.delete(made.id)

@@ -37,8 +37,8 @@ class StoreGates:
         provenance: Provenance,
         *,
         key: str | None = None,
-        check: bool = False,
-        decide: Resolver | None = None,
+        detect_conflicts: bool = False,
+        resolve: Resolver | None = None,
     ) -> ConflictReport | None:
         """Keep a text in a store as the write gate lets it in; see `NamedStore.add`.
         Raises `RejectedByGate` where it does not.
@@ -50,7 +50,9 @@ class StoreGates:
             if changes.keys() - CHANGED:
                 raise RejectedByGate("the write gate of a manager changes content and metadata only")
             content, metadata = changes.get("content", content), changes.get("metadata", metadata)
-        return await store.add(content, metadata, provenance, key=key, check=check, decide=decide)
+        return await store.add(
+            content, metadata, provenance, key=key, detect_conflicts=detect_conflicts, resolve=resolve
+        )
 
     async def let_out(self, entries: Sequence[StoreEntry]) -> list[StoreEntry]:
         """Those that the recall gate lets out."""

@@ -31,6 +31,7 @@ from memory.facade.manager.stores import NamedStore, StoreEntry, content_of
 from memory.facade.manager.tools import AddTool, SearchTool, Tool, described, distinct, parameters, tool_name
 from memory.facade.memory import Memory
 from memory.facade.session import Session
+from memory.facade.written import check_resolver
 from memory.orchestrator.checking import Resolver
 
 log = logging.getLogger(__name__)
@@ -70,9 +71,9 @@ class MemoryManager(AsyncContext):
     is added, by a model's tool or by what is learnt, carries it, and no argument of a
     tool changes it. `write_gate` and `recall_gate` are those of a `Memory`, asked of
     `StoreEntry`s, whatever the store: of single texts, by tools, `add` and what is
-    learnt; a store that takes messages as they are is not asked about. What is added to
-    a scope of a memory is checked (`Memory.write`, `check`) unless `check` is False:
-    `decide` says what becomes of what is near it; without it all of that stands.
+    learnt; a store that takes messages as they are is not asked about. Writes to a scope
+    of a memory look for conflicts (`Memory.write`) unless `detect_conflicts` is False.
+    `resolve` says what becomes of the entries found; without it all of them stay.
     """
 
     _blocking = "BlockingMemoryManager"
@@ -90,14 +91,13 @@ class MemoryManager(AsyncContext):
         provenance: Provenance = UNSAID,
         write_gate: StoreWriteGate | None = None,
         recall_gate: StoreRecallGate | None = None,
-        check: bool = True,
-        decide: Resolver | None = None,
+        detect_conflicts: bool = True,
+        resolve: Resolver | None = None,
     ) -> None:
         self._stores = {store.name: store for store in _checked(stores)}
         self._attributes = dict(attributes or {})
-        self._check, self._decide = flag("check", check), decide
-        if decide is not None and not (check and callable(decide)):
-            raise InvalidInput("decide", "must be a function" if check else "is asked where check=True")
+        self._detect_conflicts, self._resolve = flag("detect_conflicts", detect_conflicts), resolve
+        check_resolver(resolve, detects=detect_conflicts)
         self._injection = _setting("injection", injection, Injection)
         self._own_tools = self._made(
             _setting("search_tool", search_tool, SearchTool), _setting("add_tool", add_tool, AddTool)
@@ -490,7 +490,13 @@ class MemoryManager(AsyncContext):
         async def kept(
             entry: tuple[str, Mapping[str, Any] | None], store: NamedStore
         ) -> ConflictReport | None:
-            return await self._gates.add(store, *entry, provenance, check=self._check, decide=self._decide)
+            return await self._gates.add(
+                store,
+                *entry,
+                provenance,
+                detect_conflicts=self._detect_conflicts,
+                resolve=self._resolve,
+            )
 
         each = [
             (number, store, kept(entry, store)) for number, entry in enumerate(entries) for store in stores

@@ -13,6 +13,7 @@ from typing import Any
 
 from memory.domain import door
 from memory.domain.checked import ConflictReport
+from memory.domain.entry import Entry
 from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shown import Shown
@@ -154,25 +155,27 @@ class NamedStore:
         provenance: Provenance,
         *,
         key: str | None = None,
-        check: bool = False,
-        decide: Resolver | None = None,
+        detect_conflicts: bool = False,
+        resolve: Resolver | None = None,
     ) -> ConflictReport | None:
-        """Keep one text, with what the store takes of its provenance and its key. Of a
-        scope of a memory what was near it and what came of that, where that is asked
-        for and something was.
+        """Add one text, with its provenance and key as far as the store takes them.
+
+        Returns the conflicts that a scope of a memory found; None where there were none
+        or none were looked for.
         """
         metadata = (
             None if metadata is None else deepcopy(dict(metadata))
         )  # its own: what it does to them is no matter of another's
         more: dict[str, Any] = {"provenance": provenance} if self.takes_provenance else {}
         more |= {"key": key} if key is not None else {}
-        if not (check and _is_view(self.store)):
+        if not (detect_conflicts and _is_view(self.store)):
             await self.call("add", content, metadata, **more)
             return None
-        checked: ConflictReport | None = (
-            await self.call("add", content, metadata, check=True, decide=decide, **more)
-        ).checked
-        return checked if checked is not None and (checked.found or checked.note) else None
+        entry: Entry = await self.call(
+            "add", content, metadata, detect_conflicts=True, resolve=resolve, **more
+        )
+        report = entry.conflict_report
+        return report if report is not None and (report.found or report.note) else None
 
     async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
         """What one of its methods returns; one that blocks runs in a thread."""

@@ -23,15 +23,18 @@ def test_a_fact_is_updated_and_its_history_is_shown(memory: CommandLine) -> None
         ["home"],
         {"sure": True},
     )
-    again = memory.json("write", "Ada lives in Basel", "-s", "user:ada", "--key", "home", "--update")
+    again = memory.json(
+        "write", "Ada lives in Basel", "-s", "user:ada", "--key", "home", "--if-exists", "replace"
+    )
     assert (again["id"], again["content"]) == (entry, "Ada lives in Basel")
     said = [one["content"] for one in memory.json("history", entry)["history"]]
     assert said == ["Ada lives in Bonn", "Ada lives in Bern", "Ada lives in Basel"]
     assert "Ada lives in Bonn" in memory.ok("history", entry)
     assert memory("update", "unknown", "--content", "x").exit_code == 1
-    assert memory("write", "y", "-s", "user:ada", "--update").exit_code == 2, (
-        "without a key there is nothing to update"
+    assert memory("write", "y", "-s", "user:ada", "--if-exists", "replace").exit_code == 2, (
+        "without a key there is nothing to replace"
     )
+    assert memory("write", "y", "-s", "user:ada", "--key", "k", "--if-exists", "update").exit_code == 2
 
 
 def test_a_fact_takes_the_place_of_another_or_ends(memory: CommandLine) -> None:
@@ -49,9 +52,11 @@ def test_a_fact_takes_the_place_of_another_or_ends(memory: CommandLine) -> None:
 
 def test_what_is_near_a_fact_is_said_where_that_is_asked_for(memory: CommandLine) -> None:
     old = memory.json("write", "Ada lives in Bonn", "-s", "user:ada")["id"]
-    checked = memory.json("write", "Ada lives in Bern", "-s", "user:ada", "--check")
+    checked = memory.json("write", "Ada lives in Bern", "-s", "user:ada", "--detect-conflicts")
     assert [one["id"] for one in checked["near"]] == [old]
-    assert f"near it: {old}" in memory.ok("write", "Ada lives in Basel", "-s", "user:ada", "--check")
+    assert f"near it: {old}" in memory.ok(
+        "write", "Ada lives in Basel", "-s", "user:ada", "--detect-conflicts"
+    )
     assert len(memory.json("list", "-s", "user:ada")["entries"]) == 3
 
 

@@ -54,8 +54,8 @@ def test_an_entry_as_stored_is_copied_pickled_and_changed_as_any() -> None:
         assert (made.content, other.content) == ("tea", "coffee")
     with pytest.raises((ValueError, ValidationError)):
         made.colour = "red"  # type: ignore[attr-defined]
-    told = made.with_check(ConflictReport(note="near"))
-    assert (told.checked, made.checked) == (ConflictReport(note="near"), None)
+    told = made.with_conflict_report(ConflictReport(note="near"))
+    assert (told.conflict_report, made.conflict_report) == (ConflictReport(note="near"), None)
 
 
 def test_what_is_made_of_a_record_says_every_field() -> None:

@@ -115,7 +115,7 @@ async def test_reverting_a_source_keeps_what_another_stated_in_the_same_words(
             if again == "update":
                 await memory.update(entry.id, **said, source=source)
             else:
-                await memory.write(scope="user:ada", key="home", source=source, on_conflict="update", **said)
+                await memory.write(scope="user:ada", key="home", source=source, if_exists="replace", **said)
         await memory.admin.roll_back(source="web:evil")
         found = await memory.get(entry.id)
         if again == "update" and born == "web:evil":

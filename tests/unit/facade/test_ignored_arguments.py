@@ -120,9 +120,9 @@ async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
         "revive": False,
         "consistency": "replicated",
         "supersedes": [],
-        "on_conflict": "refuse",
-        "check": False,
-        "decide": None,
+        "if_exists": "error",
+        "detect_conflicts": False,
+        "resolve": None,
         "auto_tag": False,
         "auto_supersede": False,
     }
@@ -133,7 +133,7 @@ async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
         [
             {"content": "before", "scope": ADA},
             {"content": "coffee", "scope": ADA, "supersedes": old.id, "confidence": 0.7},
-            {"content": "water", "scope": ADA, "key": "current", "on_conflict": "update"},
+            {"content": "water", "scope": ADA, "key": "current", "if_exists": "replace"},
             {"content": "after", "scope": ADA},
         ]
     )
@@ -148,9 +148,9 @@ async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
     assert (await memory.update(replaced.id, confidence=0.9)).confidence == 0.9
     with pytest.raises(InvalidInput, match=r"^confidence: must be a number from 0 to 1"):
         await memory.update(replaced.id, confidence=2)
-    with pytest.raises(InvalidInput, match=r"^decide: is asked where check=True"):
+    with pytest.raises(InvalidInput, match=r"^resolve: needs detect_conflicts=True"):
         await memory.write_many(
-            [{"content": "unwritten", "scope": ADA}, {"content": "x", "scope": ADA, "decide": print}]
+            [{"content": "unwritten", "scope": ADA}, {"content": "x", "scope": ADA, "resolve": print}]
         )
     with pytest.raises(PartialWrite) as partly:
         await memory.write_many(

@@ -1,4 +1,4 @@
-"""Checked writes: what is near an entry is shown to somebody who decides, and nobody's
+"""Conflict detection: what is near an entry is shown to a resolver, and nobody's
 failure keeps the entry from being written.
 """
 
@@ -16,7 +16,7 @@ from memory.domain.checked import ConflictReport, Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput
 from memory.domain.scope import Scope
-from memory.orchestrator.checking import NOBODY
+from memory.orchestrator.checking import UNRESOLVED
 from memory.orchestrator.settings import EngineSettings
 from memory.ports.record import Key
 from tests.unit.orchestrator.world import HOUR, ORG, SESSION, TENANT, USER, World
@@ -60,7 +60,7 @@ async def test_what_is_near_is_shown_and_all_of_it_stands_unless_somebody_decide
     old = await meant.write("Ada lives in Lisbon", USER)
     await meant.write("The boats leave on Sunday", USER)
     entry, checked = await check(meant, "Ada lives in Porto")
-    assert checked == ConflictReport((old,), "keep", (), NOBODY)
+    assert checked == ConflictReport((old,), "keep", (), UNRESOLVED)
     assert sorted(await meant.browse(USER)) == [
         "Ada lives in Lisbon",
         "Ada lives in Porto",
@@ -154,19 +154,19 @@ async def test_what_is_merged_says_what_was_decided_in_the_place_of_all(world: W
 @pytest.mark.parametrize(
     ("answer", "note"),
     [
-        (RuntimeError("no model"), r"the decision failed \(no model\)"),
-        (RuntimeError(), r"the decision failed \(RuntimeError\)"),
-        (None, "cannot be done"),
-        ("drop", "cannot be done"),
-        ("merge", "say the content"),
-        (Resolution("merge"), "say the content"),
+        (RuntimeError("no model"), r"`resolve` failed \(no model\)"),
+        (RuntimeError(), r"`resolve` failed \(RuntimeError\)"),
+        (None, "was refused"),
+        ("drop", "was refused"),
+        ("merge", "merged them without a text"),
+        (Resolution("merge"), "merged them without a text"),
         (Resolution("merge", content=""), "may be empty only where"),
         (Resolution("merge", content=7), "content"),  # type: ignore[arg-type]
         (Resolution("supersede", ids=[]), "named no entry"),
         (Resolution("supersede", ids=["0195d3b0-7e2a-7cc0-8000-000000000000"]), "that were not shown"),
-        (Resolution("supersede", ids="all"), "cannot be done"),
-        (Resolution("supersede", ids=7), "cannot be done"),  # type: ignore[arg-type]
-        (Resolution("supersede", ids=[{}]), "cannot be done"),  # type: ignore[list-item]
+        (Resolution("supersede", ids="all"), "was refused"),
+        (Resolution("supersede", ids=7), "was refused"),  # type: ignore[arg-type]
+        (Resolution("supersede", ids=[{}]), "was refused"),  # type: ignore[list-item]
     ],
     ids=repr,
 )
@@ -191,7 +191,7 @@ async def test_a_decider_that_is_late_leaves_all_of_them() -> None:
     async with World(settings=EngineSettings(advice=timedelta(milliseconds=10))) as world:
         await world.write("Ada lives in Lisbon", USER)
         _, checked = await check(world, "Ada lives in Porto", Decider(for_ever))
-        assert checked.note == "the decision failed (it was late): all of them stand"
+        assert checked.note == "`resolve` failed (it took too long): all of them stay active"
         assert len(await world.browse(USER)) == 2
 
 
