@@ -70,7 +70,7 @@ async def remember(text: str, advisor: OpenAIAdvisor | None) -> None:
         enrichment={"auto_tag": True, "auto_supersede": True},
         durations={"advice": "40s"},
     ) as memory:
-        written = await memory.remember(text, scope="user:me", wait="60s")
+        written = await memory.write_with_report(text, scope="user:me", wait="60s")
         print(f"remembered: {written.entry.content} {written.entry.tags}")
         for told in (written.auto_tag, written.supersede):
             print(f"  · {told}" if told else "  · nobody was asked: set OPENAI_BASE_URL and OPENAI_MODEL")

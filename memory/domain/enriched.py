@@ -21,8 +21,8 @@ PASSES: tuple[Pass, ...] = get_args(Pass)
 NOTES = "enrichment"
 """In the body of an entry's record: what came of it."""
 
-STILL_OWED = "still owed"
-"""What a note says, perhaps with a reason before it, of what is not done yet."""
+STILL_PENDING = "still pending"
+"""The note of enrichment that is not done yet; a reason may stand before it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -73,20 +73,22 @@ class AdviceCost(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Enrichment(Shown):
-    """What is known of an entry's enrichment; None of what was not asked for. `owed`
-    while it is not done.
+    """The enrichment of an entry; None for each kind that was not asked for.
+
+    `pending` is True until it is done.
     """
 
     auto_tag: AutoTag | None = None
     supersede: AutoSupersede | None = None
     costs: tuple[AdviceCost, ...] = ()
-    owed: bool = False
+    pending: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WriteReport(Shown):
-    """An entry that was remembered, as it stands with what was done for it, and what
-    that was (D109); None of what was not asked for.
+    """An entry that was written, and what the write did besides (D109).
+
+    `entry` has the tags that it was given. A field is None where nothing was asked for.
     """
 
     entry: Entry

@@ -129,7 +129,7 @@ class Access:
         """Remember one thing. `within`: what it supersedes is of this scope."""
         return (await self._written(draft, how, within))[0]
 
-    async def remember(
+    async def write_with_report(
         self,
         content: str,
         scope: Scope,
@@ -137,7 +137,7 @@ class Access:
         wait: timedelta | float | str | None,
         within: Scope | None = None,
     ) -> WriteReport:
-        """Remember one thing, and tell what was done for it within so long."""
+        """Write one entry, and report what was done for it within `wait`."""
         patience = self.config.durations.deadline if wait is None else length("wait", wait)
         entry, superseded, gave_way = await self._written(*divided(scope, content, options), within)
         enriching, key = self.engine.enriching, Key(self.tenant, entry.id)

@@ -214,7 +214,7 @@ class BlockingMemory:
         auto_tag: bool | None = ...,
         auto_supersede: bool | None = ...,
     ) -> Entry: ...
-    def remember(
+    def write_with_report(
         self,
         content: str = ...,
         *,
@@ -372,7 +372,7 @@ class BlockingScopedMemory:
         auto_tag: bool | None = ...,
         auto_supersede: bool | None = ...,
     ) -> Entry: ...
-    def remember(
+    def write_with_report(
         self,
         content: str = ...,
         *,

@@ -310,9 +310,10 @@ class ArtifactSettings(BaseModel):
 
 
 class EnrichmentSettings(BaseModel):
-    """What is done by the advisor for what `write` and `remember` write, unless a call
-    says (D100): `auto_tag`, tags for it; `auto_supersede`, older entries that it takes
-    the place of are retired. Without an advisor neither is (D101).
+    """The enrichment of `write` and `write_with_report`, unless a call says otherwise.
+
+    With `auto_tag` the advisor adds tags to new entries. With `auto_supersede` older
+    entries that they supersede are retired. Without an advisor neither is done.
     """
 
     model_config = _FROZEN

@@ -490,7 +490,7 @@ class Memory(AsyncContext):
         }
         return await self._access.write(draft, how)
 
-    async def remember(
+    async def write_with_report(
         self,
         content: str = "",
         *,
@@ -498,16 +498,22 @@ class Memory(AsyncContext):
         wait: timedelta | float | str | None = None,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
-        """Remember one thing as `write` does, with its arguments, and tell what was
-        done for it (D109).
+        """Write one entry as `write` does, and report what was done for it (D109).
 
-        It waits for the enrichment that was asked for, `wait` at most (a `timedelta`,
-        seconds, or text such as "30s"; `durations.deadline` unless told): what is not
-        done then is "still owed", and `enrichment` tells of it later. `.entry` is the
-        entry with the tags that it was given. Where a store fails once the entry is
-        written, the entry alone is told.
+        Args:
+            content: The text, as in `write`.
+            scope: The scope, as in `write`.
+            wait: How long to wait for the enrichment at most: a `timedelta`, seconds,
+                or text such as "30s". `durations.deadline` is the default.
+            **options: The other arguments of `write`.
+
+        Returns:
+            The entry, with the tags that it was given, and the enrichment. Enrichment
+            that is not done in time has the note "still pending"; `enrichment` returns
+            its result later. When a store fails after the write, the report holds the
+            entry alone.
         """
-        return await self._access.remember(content, scope_of(scope), options, wait)
+        return await self._access.write_with_report(content, scope_of(scope), options, wait)
 
     async def enrichment(self, entry_id: str) -> Enrichment:
         """What became of the enrichment of an entry, retired or not; empty where none

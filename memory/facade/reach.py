@@ -257,7 +257,7 @@ class MemoryReach:
         unasked = []
         if self.reads is not None and self.scope not in self.reads:
             unasked, options["auto_supersede"] = self._unasked(options), False
-        written = await self.access.remember(content, self.scope, options, None)
+        written = await self.access.write_with_report(content, self.scope, options, None)
         return written.entry, [*await self._told(written), *unasked]
 
     def _unasked(self, options: WriteOptions) -> list[str]:

@@ -102,17 +102,18 @@ class ScopedMemory:
         }
         return await self._access.write(draft, how, self._scope)
 
-    async def remember(
+    async def write_with_report(
         self,
         content: str = "",
         *,
         wait: timedelta | float | str | None = None,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
-        """Remember one thing, and tell what was done for it; see `Memory.remember`.
-        What it supersedes is of this scope, too.
+        """Write one entry, and report what was done for it.
+
+        See `Memory.write_with_report`. `supersedes` names entries of this scope.
         """
-        return await self._access.remember(content, self._scope, options, wait, self._scope)
+        return await self._access.write_with_report(content, self._scope, options, wait, self._scope)
 
     async def retrieve(
         self,

@@ -1,5 +1,5 @@
-"""How one thing is remembered, as callers say it: what `remember` takes besides the
-text and the scope.
+"""The options of a write, as callers pass them: what `write_with_report` takes besides
+the text and the scope.
 """
 
 from __future__ import annotations

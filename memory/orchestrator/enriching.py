@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 from memory.domain import ids
 from memory.domain.door import MAX_LIMIT
-from memory.domain.enriched import NOTES, STILL_OWED, AdviceCost, AutoSupersede, AutoTag, Enrichment, Pass
+from memory.domain.enriched import NOTES, STILL_PENDING, AdviceCost, AutoSupersede, AutoTag, Enrichment, Pass
 from memory.domain.entry import Entry
 from memory.domain.errors import MemoryTiersError, RejectedByGate, StoreError
 from memory.domain.scope import Scope
@@ -447,12 +447,12 @@ class Enricher:
         model = None if self._advisor is None else self._advisor.model
         if wanted := wanted_by(record):
             asked = self._asked.get(record.key)
-            notes = {of: _still_owed(of, asked) for of in wanted}
+            notes = {of: _still_pending(of, asked) for of in wanted}
             return record, Enrichment(
                 AutoTag(model, note=notes["auto_tag"]) if "auto_tag" in notes else None,
                 AutoSupersede(model, note=notes["auto_supersede"]) if "auto_supersede" in notes else None,
                 () if asked is None else tuple(asked.costs),
-                owed=True,
+                pending=True,
             )
         told: Any = record.body.get(NOTES) or {}
         tagged, owed = told.get("auto_tag"), any(owed.id == AUTO_SUPERSEDE for owed in record.owed)
@@ -484,7 +484,7 @@ class Enricher:
                 told["model"], bool(gone), tuple(told["candidates"]), gone, policy.ERASED_NOTE
             )
         note = (
-            STILL_OWED
+            STILL_PENDING
             if owed
             else f"(changed since it was shown, and stands: {', '.join(stands)})"
             if stands
@@ -498,10 +498,10 @@ def wanted_by(record: Record) -> tuple[Pass, ...]:
     return next((tuple(owed.data["wanted"]) for owed in record.owed if owed.step == ENRICH), ())
 
 
-def _still_owed(of: Pass, asked: _Asked | None) -> str:
+def _still_pending(of: Pass, asked: _Asked | None) -> str:
     if asked is None or not asked.times or not asked.lacks((of,)):
-        return STILL_OWED
-    return f"{policy.unavailable(of, asked.why)} {STILL_OWED}"
+        return STILL_PENDING
+    return f"{policy.unavailable(of, asked.why)} {STILL_PENDING}"
 
 
 def _is_over(record: Record, now: datetime) -> bool:

@@ -19,7 +19,7 @@ async def test_a_confidence_is_an_argument_wherever_an_entry_is_written(memory: 
     written = [
         await memory.write("one", scope=USER, confidence=0.9),
         await view.write("two", confidence=0.9),
-        (await memory.remember("three", scope=USER, confidence=0.9)).entry,
+        (await memory.write_with_report("three", scope=USER, confidence=0.9)).entry,
         *await memory.write_many(
             [
                 {"content": "four", "scope": USER, "confidence": 0.9},
@@ -61,7 +61,7 @@ async def test_one_id_is_enough_to_say_what_is_superseded(memory: Memory) -> Non
     for scope in (USER, OTHER_USER):
         old = await memory.write("Ada lives in Porto", scope=scope)
         new = await memory.write("Ada lives in Faro", scope=scope, supersedes=old.id)
-        newest = (await memory.remember("Ada lives in Beja", scope=scope, supersedes=new.id)).entry
+        newest = (await memory.write_with_report("Ada lives in Beja", scope=scope, supersedes=new.id)).entry
         assert [entry.id for entry in await memory.retrieve(scope=scope)] == [newest.id]
     with pytest.raises(InvalidInput, match="supersedes"):
         await memory.write("Ada", scope=USER, supersedes="")

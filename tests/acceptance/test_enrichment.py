@@ -74,7 +74,7 @@ async def test_an_advisors_tags_come_behind_the_callers(
 ) -> None:
     advisor = Scripted('Machine Learning\n- "Tokyo Trip!"\nai\nx\nsushi')
     async with Memory(config, clock=clock, advisor=advisor) as memory:
-        written = await memory.remember(
+        written = await memory.write_with_report(
             "Eating there " + "é" * 1_000, scope=scope, title="A trip", tags=["Sushi"], auto_tag=True
         )
         assert isinstance(written, WriteReport)
@@ -100,12 +100,12 @@ async def test_an_advisors_tags_come_behind_the_callers(
 async def test_tags_that_would_be_too_many_are_left_out_whole(config: dict[str, Any], clock: Clock) -> None:
     given = [f"tag {n}" for n in range(31)]
     async with Memory(config, clock=clock, advisor=Scripted("one\ntwo\nthree\nfour")) as memory:
-        written = await memory.remember("a note", scope=USER, tags=given, auto_tag=True)
+        written = await memory.write_with_report("a note", scope=USER, tags=given, auto_tag=True)
         assert written.entry.tags == given
         assert written.auto_tag is not None
         assert (written.auto_tag.applied, written.auto_tag.added) == (False, ())
         assert "caller tags only" in str(written.auto_tag.note)
-        one_more = await memory.remember("another note", scope=USER, tags=given[:28], auto_tag=True)
+        one_more = await memory.write_with_report("another note", scope=USER, tags=given[:28], auto_tag=True)
         assert one_more.entry.tags == [*given[:28], "one", "two", "three", "four"]
 
 
@@ -124,7 +124,7 @@ async def test_an_advisor_that_fails_leaves_the_entry_as_it_is_and_is_asked_agai
 
     async with Memory(config, clock=clock, advisor=advise) as memory:
         old = await memory.write("Ada lives in Lisbon", scope=USER)
-        written = await memory.remember(
+        written = await memory.write_with_report(
             "Ada lives in Porto", scope=USER, tags=["home"], auto_tag=True, auto_supersede=True
         )
         assert written.entry.tags == ["home"]
@@ -133,15 +133,15 @@ async def test_an_advisor_that_fails_leaves_the_entry_as_it_is_and_is_asked_agai
         assert (written.auto_tag.applied, written.supersede.applied) == (False, False)
         assert "unavailable" in str(written.auto_tag.note)
         assert "caller tags only" in str(written.auto_tag.note)
-        assert (await memory.enrichment(written.entry.id)).owed
+        assert (await memory.enrichment(written.entry.id)).pending
         await memory.maintain()
-        assert (await memory.enrichment(written.entry.id)).owed, "it is left alone for a while"
+        assert (await memory.enrichment(written.entry.id)).pending, "it is left alone for a while"
         clock.advance()
         await memory.maintain()
         told = await memory.enrichment(written.entry.id)
         assert told.auto_tag is not None
         assert told.supersede is not None
-        assert (told.owed, told.auto_tag.added, told.supersede.note) == (
+        assert (told.pending, told.auto_tag.added, told.supersede.note) == (
             False,
             ("sea",),
             "(auto-supersede advisor named none — all of them stand)",
@@ -155,9 +155,9 @@ async def test_in_the_end_the_notes_say_why_not(config: dict[str, Any], clock: C
         raise RuntimeError("no model there")
 
     async with Memory(config, clock=clock, advisor=advise) as memory:
-        written = await memory.remember("Ada lives in Porto", scope=USER, auto_tag=True)
+        written = await memory.write_with_report("Ada lives in Porto", scope=USER, auto_tag=True)
         for _ in range(4):
-            assert (await memory.enrichment(written.entry.id)).owed
+            assert (await memory.enrichment(written.entry.id)).pending
             clock.advance()
             await memory.maintain()
         assert await memory.enrichment(written.entry.id) == Enrichment(
@@ -178,21 +178,23 @@ async def test_nothing_is_asked_unless_wanted_and_nothing_is_owed_without_an_adv
 ) -> None:
     advisor = Scripted("sea", all_shown)
     async with Memory(config, clock=clock, advisor=advisor) as memory:
-        await memory.remember("Ada lives in Lisbon", scope=USER)
-        written = await memory.remember("Ada lives in Porto", scope=USER)
+        await memory.write_with_report("Ada lives in Lisbon", scope=USER)
+        written = await memory.write_with_report("Ada lives in Porto", scope=USER)
         assert written == WriteReport(written.entry)
         assert (advisor.asked_for_tags, advisor.asked_what_gives_way) == ([], [])
     async with Memory(config, clock=clock, enrichment={"auto_tag": True, "auto_supersede": True}) as memory:
-        written = await memory.remember("Ada lives in Faro", scope=USER, auto_tag=True)
+        written = await memory.write_with_report("Ada lives in Faro", scope=USER, auto_tag=True)
         assert written == WriteReport(written.entry)
         assert await owed(memory) == 0
         assert await memory.enrichment(written.entry.id) == Enrichment()
     async with Memory(
         config, clock=clock, advisor=advisor, enrichment={"auto_tag": True, "auto_supersede": True}
     ) as memory:
-        plain = await memory.remember("Ada lives in Beja", scope=USER, auto_tag=False, auto_supersede=False)
+        plain = await memory.write_with_report(
+            "Ada lives in Beja", scope=USER, auto_tag=False, auto_supersede=False
+        )
         assert plain == WriteReport(plain.entry)
-        written = await memory.remember("Ada lives in Evora", scope=USER)
+        written = await memory.write_with_report("Ada lives in Evora", scope=USER)
         assert written.auto_tag is not None
         assert written.supersede is not None
         assert written.supersede.applied
@@ -219,9 +221,9 @@ async def test_a_write_waits_for_no_advisor(config: dict[str, Any], clock: Clock
             call for call in plain if call.endswith("apply")
         ], "no trip more"
         await memory.write("Ada lives in Evora", scope=USER, auto_tag=True, consistency="replicated")
-        written = await memory.remember("Ada lives in Faro", scope=USER, auto_tag=True, wait=0.01)
+        written = await memory.write_with_report("Ada lives in Faro", scope=USER, auto_tag=True, wait=0.01)
         assert written.auto_tag is not None
-        assert written.auto_tag.note == "still owed"
+        assert written.auto_tag.note == "still pending"
         hangs.set()
         await memory._engine.enriching.asked()
         for one in (entry, written.entry):
@@ -237,7 +239,7 @@ async def test_an_advisor_that_hangs_has_a_deadline(config: dict[str, Any], cloc
         return ""
 
     async with Memory(config, clock=clock, advisor=advise, durations={"advice": "20ms"}) as memory:
-        written = await memory.remember("Ada lives in Lisbon", scope=USER, auto_tag=True)
+        written = await memory.write_with_report("Ada lives in Lisbon", scope=USER, auto_tag=True)
         assert written.auto_tag is not None
         assert "it was late" in str(written.auto_tag.note)
 
@@ -249,7 +251,7 @@ async def test_what_an_answer_cost_is_told_where_the_advisor_says_so(
         return Advice("sea", input_tokens=120, output_tokens=3)
 
     async with Memory(config, clock=clock, advisor=advise) as memory:
-        written = await memory.remember("Ada sails", scope=USER, auto_tag=True)
+        written = await memory.write_with_report("Ada sails", scope=USER, auto_tag=True)
         (cost,) = written.costs
         assert (cost.of, cost.input_tokens, cost.output_tokens) == ("auto_tag", 120, 3)
         assert (await memory.enrichment(written.entry.id)).costs == written.costs
@@ -273,7 +275,7 @@ async def test_of_what_was_shown_what_the_advisor_names_gives_way_and_is_linked(
         )
         await memory.write("Ada lives in Lisbon, she says", scope=scope, type="user")
         await memory.write("Ada lives in Lisbon, too", scope=OTHER_USER)
-        written = await memory.remember("Ada lives in Porto", scope=scope, auto_supersede=True)
+        written = await memory.write_with_report("Ada lives in Porto", scope=scope, auto_supersede=True)
         assert sorted(advisor.asked_what_gives_way[0]) == sorted([old.content, other.content])
         told = written.supersede
         assert isinstance(told, AutoSupersede)
@@ -307,7 +309,7 @@ async def test_where_none_that_was_shown_is_named_all_stand(
     async with Memory(config, clock=clock, advisor=Scripted(supersedes=reply)) as memory:
         for n in range(7):
             await memory.write(f"Ada lives in place {n}", scope=USER)
-        written = await memory.remember("Ada lives in Porto", scope=USER, auto_supersede=True)
+        written = await memory.write_with_report("Ada lives in Porto", scope=USER, auto_supersede=True)
         assert written.supersede is not None
         assert (
             written.supersede.applied,
@@ -326,11 +328,13 @@ async def test_it_is_searched_for_by_the_title_and_the_entry_itself_is_not_shown
     async with Memory(config, clock=clock, advisor=advisor) as memory:
         old = await memory.write("in Lisbon", title="Home of Ada", scope=USER)
         other = await memory.write("In Porto are bridges", scope=USER)
-        written = await memory.remember("In Porto", title="Home of Ada", scope=USER, auto_supersede=True)
+        written = await memory.write_with_report(
+            "In Porto", title="Home of Ada", scope=USER, auto_supersede=True
+        )
         assert advisor.asked_what_gives_way == [["in Lisbon"]]
         assert written.supersede is not None
         assert written.supersede.invalidated == (old.id,)
-        alone = await memory.remember("Boats leave on Sunday", scope=USER, auto_supersede=True)
+        alone = await memory.write_with_report("Boats leave on Sunday", scope=USER, auto_supersede=True)
         assert alone.supersede == AutoSupersede(
             "scripted-1", note="(no older entry of its scope and type is near it)"
         )
@@ -345,7 +349,7 @@ async def test_only_what_is_older_is_shown(config: dict[str, Any], clock: Clock)
         before = clock()
         clock.advance()
         newer = await memory.write("Ada lives in Lisbon", scope=USER)
-        written = await memory.remember(
+        written = await memory.write_with_report(
             "Ada lives in Porto", scope=USER, created_at=before, auto_supersede=True
         )
         assert advisor.asked_what_gives_way == []
@@ -357,7 +361,8 @@ async def test_only_what_is_older_is_shown(config: dict[str, Any], clock: Clock)
 async def test_of_two_that_are_written_at_once_one_stands(config: dict[str, Any], clock: Clock) -> None:
     async with Memory(config, clock=clock, advisor=Scripted(supersedes=all_shown)) as memory:
         calls = [
-            memory.remember(f"Ada lives in place {n}", scope=USER, auto_supersede=True) for n in range(6)
+            memory.write_with_report(f"Ada lives in place {n}", scope=USER, auto_supersede=True)
+            for n in range(6)
         ]
         written = await asyncio.gather(*calls)
         stands = await memory.retrieve(USER)
@@ -376,7 +381,7 @@ async def test_what_was_changed_since_it_was_shown_stands(config: dict[str, Any]
     async with Memory(config, clock=clock, advisor=advise) as memory:
         memories.append(memory)
         old = await memory.write("Ada lives in Lisbon", scope=USER)
-        written = await memory.remember("Ada lives in Porto", scope=USER, auto_supersede=True)
+        written = await memory.write_with_report("Ada lives in Porto", scope=USER, auto_supersede=True)
         assert written.supersede is not None
         assert (written.supersede.applied, written.supersede.invalidated) == (False, ())
         assert f"changed since it was shown, and stands: {old.id}" in str(written.supersede.note)
@@ -449,7 +454,9 @@ async def test_with_ids_given_they_give_way_and_the_advisor_is_not_asked(
             for place in ("Lisbon", "Porto", "Faro")
         ]
         ids = [old[0].id, old[1].id]
-        written = await memory.remember("Ada lives in Beja", scope=scope, supersedes=ids, auto_tag=True)
+        written = await memory.write_with_report(
+            "Ada lives in Beja", scope=scope, supersedes=ids, auto_tag=True
+        )
         assert advisor.asked_what_gives_way == []
         assert written.supersede is None
         assert written.supersedes_manual is not None
@@ -463,7 +470,7 @@ async def test_with_ids_given_they_give_way_and_the_advisor_is_not_asked(
         }
         before = len([entry async for entry in memory.entries.all(retired=True)])
         with pytest.raises(InvalidInput, match="nothing was written"):
-            await memory.remember(
+            await memory.write_with_report(
                 "Ada lives in Evora",
                 scope=scope,
                 supersedes=[old[2].id, "00000000-0000-8000-8000-000000000000"],
@@ -477,13 +484,13 @@ async def test_under_a_key_it_is_done_once_and_told_again(config: dict[str, Any]
     async with Memory(config, clock=clock, advisor=advisor) as memory:
         old = await memory.write("Ada lives in Lisbon", scope=USER)
         asked: dict[str, Any] = {"scope": USER, "key": "home", "auto_tag": True, "auto_supersede": True}
-        written = await memory.remember("Ada lives in Porto", **asked)
-        assert await memory.remember("Ada lives in Porto", **asked) == written
+        written = await memory.write_with_report("Ada lives in Porto", **asked)
+        assert await memory.write_with_report("Ada lives in Porto", **asked) == written
         assert len(advisor.asked_for_tags) == len(advisor.asked_what_gives_way) == 1
         assert written.supersede is not None
         assert written.supersede.invalidated == (old.id,)
         await memory.delete(written.entry.id)
-        again = await memory.remember("Ada lives in Beja", **asked, revive=True)
+        again = await memory.write_with_report("Ada lives in Beja", **asked, revive=True)
         assert again.auto_tag == written.auto_tag
 
 
@@ -494,7 +501,9 @@ async def test_an_export_carries_the_tags_the_notes_and_who_made_the_link(
         config, clock=clock, advisor=Scripted("sea", lambda shown: "1\nShe has moved.")
     ) as memory:
         await memory.write("Ada lives in Lisbon", scope=USER)
-        written = await memory.remember("Ada lives in Porto", scope=USER, auto_tag=True, auto_supersede=True)
+        written = await memory.write_with_report(
+            "Ada lives in Porto", scope=USER, auto_tag=True, auto_supersede=True
+        )
         lines = [line async for line in memory.admin.export()]
         clock.advance()
         file = io.BytesIO("\n".join(map(json.dumps, lines)).encode())
@@ -516,7 +525,7 @@ async def test_a_wrong_supersession_is_undone_by_deleting_and_writing_again(
 ) -> None:
     async with Memory(config, clock=clock, advisor=Scripted(supersedes=all_shown)) as memory:
         old = await memory.write("Ada sails in Lisbon", scope=USER, tags=["sea"])
-        written = await memory.remember("Ada lives in Lisbon", scope=USER, auto_supersede=True)
+        written = await memory.write_with_report("Ada lives in Lisbon", scope=USER, auto_supersede=True)
         assert written.supersede is not None
         (wrong,) = written.supersede.invalidated
         said: Entry = (await memory.entries.history(wrong))[-1]
@@ -543,7 +552,7 @@ async def test_what_does_not_go_together_is_refused_by_name(plain: Memory) -> No
         "notes": {"notes": "x"},
     }.items():
         with pytest.raises(InvalidInput, match=named):
-            await plain.remember("Ada lives in Porto", scope=USER, **given)  # type: ignore[arg-type]
+            await plain.write_with_report("Ada lives in Porto", scope=USER, **given)  # type: ignore[arg-type]
     assert await plain.retrieve(USER) == []
     with pytest.raises(NotFound):
         await plain.enrichment("00000000-0000-8000-8000-000000000000")

@@ -60,7 +60,7 @@ async def fill(memory: Memory, word: str) -> None:
     await memory.artifacts.put("chat", f"{word}.md", word.encode() * 100)
     for agent in (AGENT, None):
         await memory.scratchpads.append(f"note: {word}", agent)
-    await memory.remember(f"Ada says {word}", scope=USER, auto_tag=True)  # which stays owed
+    await memory.write_with_report(f"Ada says {word}", scope=USER, auto_tag=True)  # which stays owed
     if memory._engine.conversations.passages.lacking is None:
         await memory.admin.embed_messages()
     await memory.admin.sweep()

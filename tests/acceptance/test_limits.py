@@ -146,7 +146,7 @@ async def test_a_pin_alone_names_a_session_of_the_tenant_and_nothing_is_stored_w
     pinned: dict[str, Any] = {"content": "text", "scope": USER, "conversation_id": "c1"}
     for write in (
         lambda: memory.write(**pinned),
-        lambda: memory.remember(**pinned),
+        lambda: memory.write_with_report(**pinned),
         lambda: memory.write(**pinned, key="k", if_exists="replace"),
         lambda: memory.write_many([{"content": "good", "scope": USER}, pinned]),
     ):

@@ -35,7 +35,7 @@ async def test_telemetry_measures_what_advisors_are_asked_and_the_tokens_they_sa
     async with Memory("memory://", embedder="none", advisor=lambda prompt: answers.pop()) as memory:
         memory._engine.enriching.watcher = EnrichmentMetrics(meters=MeterProvider([reader]))
         for _ in range(2):
-            await memory.remember("Ada sails", scope=ADA, auto_tag=True)
+            await memory.write_with_report("Ada sails", scope=ADA, auto_tag=True)
         model = memory._engine.enriching._advisor.model  # type: ignore[union-attr]
     about = {"memory.enrichment.of": "auto_tag", "gen_ai.request.model": model}
     tokens = {
@@ -56,7 +56,7 @@ async def test_an_advisor_that_fails_is_measured_apart() -> None:
     reader = InMemoryMetricReader()
     async with Memory("memory://", embedder="none", advisor=fails) as memory:
         memory._engine.enriching.watcher = EnrichmentMetrics(meters=MeterProvider([reader]))
-        await memory.remember("Ada sails", scope=ADA, auto_tag=True)
+        await memory.write_with_report("Ada sails", scope=ADA, auto_tag=True)
     (durations,) = points(reader, "memory.enrichment.duration")
     assert durations.attributes["memory.enrichment.answered"] is False
     assert points(reader, "gen_ai.client.token.usage") == []
@@ -82,13 +82,15 @@ def test_toggles_are_off_unless_configured() -> None:
 
 def test_without_an_event_loop_it_is_the_same() -> None:
     with BlockingMemory("memory://", embedder="none", advisor=lambda prompt: "sea") as memory:
-        written = memory.scoped(ADA).remember("Ada sails", auto_tag=True)
+        written = memory.scoped(ADA).write_with_report("Ada sails", auto_tag=True)
         assert written.entry.tags == ["sea"]
         assert isinstance(written.auto_tag, AutoTag)
         assert memory.enrichment(written.entry.id).auto_tag == written.auto_tag
         old = memory.write("Ada lives in Porto", scope=ADA)
         manual = (
-            memory.scoped(ADA).remember("Ada lives in Faro", supersedes=[old.id], wait="5s").supersedes_manual
+            memory.scoped(ADA)
+            .write_with_report("Ada lives in Faro", supersedes=[old.id], wait="5s")
+            .supersedes_manual
         )
         assert manual is not None
         assert manual.invalidated == (old.id,)

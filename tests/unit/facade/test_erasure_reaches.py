@@ -285,7 +285,7 @@ async def test_an_advisors_note_does_not_outlive_the_entry_that_it_speaks_of(
 
     async with Memory(url(tmp_path), embedder="none", advisor=advise) as memory:
         old = await memory.write("Bob lives in secretstreet 5", scope="user:bob")
-        new = await memory.remember("Bob lives in Porto", scope="user:bob", auto_supersede=True)
+        new = await memory.write_with_report("Bob lives in Porto", scope="user:bob", auto_supersede=True)
         await memory.update(new.entry.id, title="Home")  # a version is kept that had the note
         if when == "after":
             await memory.delete(old.id)

@@ -16,8 +16,8 @@ from memory.facade.memory import NOUNS
 from memory.facade.view import ScopedMemory
 
 SURFACE = {
-    "Memory": "browse close compact delete enrichment for_tenant get maintain open promote remember retrieve scoped search search_messages "
-    "session update write write_many",
+    "Memory": "browse close compact delete enrichment for_tenant get maintain open promote retrieve scoped search search_messages "
+    "session update write write_many write_with_report",
     "entries": "all history invalidate said_in",
     "relations": "all density expand graph relate related unrelate",
     "numbers": "of resolve resolve_many",
@@ -84,7 +84,7 @@ def test_a_view_has_every_call_that_takes_a_scope_with_the_same_signature_but_it
         for name, method in methods_of(Memory).items()
         if name != "scoped" and "scope" in inspect.signature(method).parameters
     }
-    assert set(taking) == {"write", "remember", "retrieve", "browse", "search"}
+    assert set(taking) == {"write", "write_with_report", "retrieve", "browse", "search"}
     taking["erase"] = Admin.erase
     views = methods_of(ScopedMemory)
     assert set(views) == set(taking)

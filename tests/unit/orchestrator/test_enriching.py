@@ -138,7 +138,7 @@ async def test_what_a_failure_leaves_is_done_by_a_sweep_of_another_process(
     assert await unenriched(other) == []
     record, told = await other.enriching.told(TENANT, entry.id)
     assert told.supersede is not None
-    assert (record.fields["tags"], told.supersede.invalidated, told.owed) == (
+    assert (record.fields["tags"], told.supersede.invalidated, told.pending) == (
         ("home", "sea"),
         (old.id,),
         False,
@@ -190,7 +190,7 @@ async def test_an_advisor_that_fails_is_left_alone_longer_each_time_and_asked_so
     assert waits == [1, 2, 4, 8]
     _, told = await engine.enriching.told(TENANT, entry.id)
     assert told.auto_tag is not None
-    assert (told.owed, told.auto_tag.note) == (
+    assert (told.pending, told.auto_tag.note) == (
         False,
         "(auto-tag advisor unavailable: no model there — caller tags only)",
     )
@@ -206,12 +206,12 @@ async def test_where_nobody_with_an_advisor_comes_by_it_ends_after_a_day(advised
     advised.advisor = None
     other = await advised.another_process()
     await other.maintain()
-    assert (await other.enriching.told(TENANT, entry.id))[1].owed
+    assert (await other.enriching.told(TENANT, entry.id))[1].pending
     advised.clock.advance(GIVES_UP_AFTER)
     await other.maintain()
     _, told = await other.enriching.told(TENANT, entry.id)
     assert told.auto_tag is not None
-    assert (told.owed, told.auto_tag.model) == (False, None)
+    assert (told.pending, told.auto_tag.model) == (False, None)
     assert "nobody who has one came by" in str(told.auto_tag.note)
     await other.deliveries.flush()
     assert await other.maintenance.owed() == 0
@@ -235,10 +235,10 @@ async def test_what_one_part_of_it_was_answered_is_not_asked_again_while_the_oth
     _, told = await engine.enriching.told(TENANT, entry.id)
     assert told.auto_tag is not None
     assert told.supersede is not None
-    assert told.auto_tag.note == "still owed"
+    assert told.auto_tag.note == "still pending"
     assert (
         told.supersede.note
-        == "(auto-supersede advisor unavailable: it answered with an error — all of them stand) still owed"
+        == "(auto-supersede advisor unavailable: it answered with an error — all of them stand) still pending"
     )
     advised.clock.advance()
     await engine.maintain()
