@@ -1,4 +1,4 @@
-"""What was renamed: the full path of each class, and its new name."""
+"""What was renamed: classes by their full path, methods and arguments by their names."""
 
 from __future__ import annotations
 
@@ -49,3 +49,18 @@ INNER_CLASSES: dict[str, str] = {**WRITING_CLASSES}
 """Classes that `memory` does not export. Documents keep these names: a word there may
 mean something else.
 """
+
+METHODS = {"remember": "write_with_report"}
+"""Methods, renamed where they are called in a source that imports `memory`."""
+
+_WRITE = {"on_conflict": "if_exists", "check": "detect_conflicts", "decide": "resolve"}
+_CHECKS = {"check": "detect_conflicts", "decide": "resolve"}
+
+ARGUMENTS = {"write": _WRITE, "write_with_report": _WRITE, "add": _CHECKS, "MemoryManager": _CHECKS}
+"""Keyword arguments by the method or class that takes them, under its new name."""
+
+VALUES = {"if_exists": {"refuse": "error", "update": "replace"}}
+"""Texts that an argument took, by its new name."""
+
+DRAFT = ("content", _WRITE)
+"""The arguments of a write as a dictionary, which has this key."""
