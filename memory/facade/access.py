@@ -140,7 +140,7 @@ class Access:
         """Write one entry, and report what was done for it within `wait`."""
         patience = self.config.durations.deadline if wait is None else length("wait", wait)
         entry, superseded, gave_way = await self._written(*divided(scope, content, options), within)
-        enriching, key = self.engine.enriching, Key(self.tenant, entry.id)
+        enriching, key = self.engine.enricher, Key(self.tenant, entry.id)
         await enriching.tried(key, patience.total_seconds())
         manual = ManuallySuperseded(superseded, gave_way or superseded) if superseded else None
         try:
@@ -221,16 +221,16 @@ class Access:
         async def write() -> _Done:
             if replaces:
                 return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
-            steps = self.engine.enriching.owed(wanted)
+            steps = self.engine.enricher.owed(wanted)
             if superseded.ids:
-                engine = self.engine.superseding
+                engine = self.engine.supersede_writer
                 entry, gave_way = await engine.write(
                     self.tenant, draft, superseded, revive=revived, consistency=waits, steps=steps
                 )
                 return entry, tuple(superseded.ids), tuple(gave_way)
             if detects:
                 asks = None if resolve is None else partial(called, resolve)
-                entry, report = await self.engine.checking.write(
+                entry, report = await self.engine.conflict_detector.write(
                     self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps
                 )
                 return entry.with_conflict_report(report), (), ()

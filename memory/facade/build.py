@@ -97,7 +97,7 @@ def build_engine(
     if config.telemetry:
         engine.deliveries.watcher = _telemetry().DeliveryMetrics()
         engine.maintenance.watcher = _telemetry().MaintenanceMetrics()
-        engine.enriching.watcher = _telemetry().EnrichmentMetrics()
+        engine.enricher.watcher = _telemetry().EnrichmentMetrics()
     return engine
 
 

@@ -308,15 +308,15 @@ class Import:
             self._page.append(item)
         if not self._page or (item is not None and len(self._page) < BATCH):
             return
-        newcomers = {message.line: _newcomer(self._tenant, message) for message in self._page}
+        new_entries = {message.line: _new_entry(self._tenant, message) for message in self._page}
         self._page.clear()
-        located = await placement.locate_many(ENTRIES, [one.key for one in newcomers.values()])
-        for line, there in zip(list(newcomers), located, strict=True):
+        located = await placement.locate_many(ENTRIES, [one.key for one in new_entries.values()])
+        for line, there in zip(list(new_entries), located, strict=True):
             if there.record is not None:
                 self._first_known, self._last_known = self._first_known or line, line
             if there.record is not None or (there.tombstone is not None and not self._revive):
-                del newcomers[line]
-        self._demand += quotas.demand(self._tenant, list(newcomers.values()))
+                del new_entries[line]
+        self._demand += quotas.demand(self._tenant, list(new_entries.values()))
 
     async def _check_known(self, items: AsyncGenerator[Item | BadLine, None]) -> None:
         """Raise `Conflict` where another entry has the key of one of the file.
@@ -332,7 +332,7 @@ class Import:
                     item if item.draft.artifact_id is None else item.pointing_to(None)
                 )  # it is told by the artifact that it had
             if page and (len(page) == BATCH or item.line >= self._last_known):
-                found = await self._engine.entries.births.conflicts(
+                found = await self._engine.entries.writer.conflicts(
                     self._tenant, [message.draft for message in page]
                 )
                 bad += [(page[position].line, conflict) for position, conflict in found.items()]
@@ -702,7 +702,7 @@ class Import:
         self._say(f"{self._name} line {item.line}: {problem}")
 
 
-def _newcomer(tenant: str, message: Message) -> NewEntry:
+def _new_entry(tenant: str, message: Message) -> NewEntry:
     draft, kept = message.draft, message.as_it_was
     scope = draft.scope.text
     key = Key(tenant, keyed_id(tenant, scope, str(draft.key)) if kept is None else kept.id)

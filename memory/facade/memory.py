@@ -523,7 +523,7 @@ class Memory(AsyncContext):
         it again (D27): `(await entries.history(id))[-1]` says what it said,
         `delete(id)` takes it away with its link, and `write` begins it anew.
         """
-        return (await self._engine.enriching.told(self.tenant, id_of(entry_id)))[1]
+        return (await self._engine.enricher.told(self.tenant, id_of(entry_id)))[1]
 
     async def write_many(
         self,

@@ -268,7 +268,7 @@ class MemoryReach:
             self.access.engine,
             options.get("auto_supersede", self.access.config.enrichment.auto_supersede),
         )
-        asks = wanted and not options["supersedes"] and engine.enriching.owed(["auto_supersede"])
+        asks = wanted and not options["supersedes"] and engine.enricher.owed(["auto_supersede"])
         return [f"nobody was asked what it takes the place of: {self.scope.text} is not read"] if asks else []
 
     async def _told(self, written: WriteReport) -> list[str]:

@@ -82,7 +82,7 @@ class EntryWriter:
         *,
         meaning: Meaning,
         deliveries: Deliveries,
-        lives: IdReuse,
+        id_reuse: IdReuse,
         quotas: Quotas,
         trust: Trust,
     ) -> None:
@@ -90,7 +90,7 @@ class EntryWriter:
         self._trust = trust
         self._meaning = meaning
         self._deliveries = deliveries
-        self._lives = lives
+        self._id_reuse = id_reuse
         self._quotas = quotas
 
     async def write_many(
@@ -115,17 +115,17 @@ class EntryWriter:
         self.refuse_future(drafts)
         if not let_in:
             drafts = await self._trust.let_in(tenant, drafts)
-        newborn: list[PendingEntry] = []
-        newcomers = [self._newcomer(tenant, draft) for draft in drafts] if self._quotas.quotas else []
-        async with self._quotas.admitted(tenant, newcomers) as stay:
+        pending: list[PendingEntry] = []
+        new_entries = [self._new_entry(tenant, draft) for draft in drafts] if self._quotas.quotas else []
+        async with self._quotas.admitted(tenant, new_entries) as stay:
             for start in range(0, len(drafts), self._placement.settings.batch):
-                newborn += await self._write_batch(
+                pending += await self._write_batch(
                     tenant, drafts[start : start + self._placement.settings.batch], revive, consistency, steps
                 )
-            stay |= {one.record.key for one in newborn}
-        written = {position: one.entry for position, one in enumerate(newborn) if one.entry is not None}
+            stay |= {one.record.key for one in pending}
+        written = {position: one.entry for position, one in enumerate(pending) if one.entry is not None}
         conflicts = {
-            position: one.conflict for position, one in enumerate(newborn) if one.conflict is not None
+            position: one.conflict for position, one in enumerate(pending) if one.conflict is not None
         }
         if conflicts:
             raise PartialWrite(written, conflicts)
@@ -139,11 +139,11 @@ class EntryWriter:
         """
         if self._trust.gates.write is not None:
             return {}
-        newborn = [self.newborn(tenant, draft) async for draft in paced(drafts)]
-        located = await self._placement.locate_many(ENTRIES, [one.record.key for one in newborn])
+        pending = [self.pending(tenant, draft) async for draft in paced(drafts)]
+        located = await self._placement.locate_many(ENTRIES, [one.record.key for one in pending])
         found = [
             None if there.record is None else _conflict(one, there.record)
-            for one, there in zip(newborn, located, strict=True)
+            for one, there in zip(pending, located, strict=True)
         ]
         return {position: conflict for position, conflict in enumerate(found) if conflict is not None}
 
@@ -163,31 +163,31 @@ class EntryWriter:
         consistency: Consistency | None,
         steps: Sequence[Owed],
     ) -> list[PendingEntry]:
-        newborn = [self.newborn(tenant, draft) async for draft in paced(drafts)]
-        await self.embed(newborn)
-        for one in newborn if steps else ():
+        pending = [self.pending(tenant, draft) async for draft in paced(drafts)]
+        await self.embed(pending)
+        for one in pending if steps else ():
             for each in steps:
                 one.owe(each)
-        await self._look_for_repeats(newborn, revive)
-        for store in dict.fromkeys(one.store for one in newborn):
+        await self._look_for_repeats(pending, revive)
+        for store in dict.fromkeys(one.store for one in pending):
             await self.put(
-                store, [one for one in newborn if one.store is store and not one.settled], revive, consistency
+                store, [one for one in pending if one.store is store and not one.settled], revive, consistency
             )
-        return newborn
+        return pending
 
-    async def embed(self, newborn: Sequence[PendingEntry]) -> None:
+    async def embed(self, pending: Sequence[PendingEntry]) -> None:
         """Give them their vectors, and what they owe besides their own steps."""
-        records = await self._meaning.embedded([one.record for one in newborn])
-        for one, record in zip(newborn, records, strict=True):
+        records = await self._meaning.embedded([one.record for one in pending])
+        for one, record in zip(pending, records, strict=True):
             one.record = replace(
                 record, owed=(*one.steps, *owed_by_writing(self._placement, ENTRIES, record, one.store))
             )
 
-    def _newcomer(self, tenant: str, draft: EntryDraft) -> NewEntry:
-        one = self.newborn(tenant, draft)
+    def _new_entry(self, tenant: str, draft: EntryDraft) -> NewEntry:
+        one = self.pending(tenant, draft)
         return NewEntry.of(one.record, derived=draft.key is not None)
 
-    def newborn(
+    def pending(
         self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = (), asked: EntryDraft | None = None
     ) -> PendingEntry:
         """A draft on its way. Under a key it is told from others by what was asked for,
@@ -217,14 +217,14 @@ class EntryWriter:
             return PendingEntry(draft, with_sources(record, [learnt]), store, CONFIRMS)
         return PendingEntry(draft, record, store)
 
-    async def _look_for_repeats(self, newborn: Sequence[PendingEntry], revive: bool) -> None:
+    async def _look_for_repeats(self, pending: Sequence[PendingEntry], revive: bool) -> None:
         """Under a key, what stands in a later tier counts as present too: look there
         first.
         """
         for store in dict.fromkeys(
-            one.store for one in newborn if one.draft.key and self._placement.topology.later(one.store)
+            one.store for one in pending if one.draft.key and self._placement.topology.later(one.store)
         ):
-            keyed = [one for one in newborn if one.draft.key and one.store is store]
+            keyed = [one for one in pending if one.draft.key and one.store is store]
             located = await self._placement.locate_many(
                 ENTRIES, [one.record.key for one in keyed], born_in=store
             )
@@ -235,21 +235,21 @@ class EntryWriter:
                     await self.meet(one, there, revive)
 
     async def put(
-        self, store: Store, newborn: Sequence[PendingEntry], revive: bool, consistency: Consistency | None
+        self, store: Store, pending: Sequence[PendingEntry], revive: bool, consistency: Consistency | None
     ) -> None:
         """Put them where nothing stands; under a key they meet what does."""
-        if not newborn:
+        if not pending:
             return
         outcomes = await self._placement.write(
-            "write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn)
+            "write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in pending)
         )
         fresh = [
             self.born(one, store, outcome)
-            async for one, outcome in paced(zip(newborn, outcomes, strict=True))
+            async for one, outcome in paced(zip(pending, outcomes, strict=True))
             if outcome.applied
         ]
         await self._deliveries.deliver(fresh, consistency)
-        async for one, outcome in paced(zip(newborn, outcomes, strict=True)):
+        async for one, outcome in paced(zip(pending, outcomes, strict=True)):
             if (error := refused(store, outcome)) is not None:
                 raise error
             if not outcome.applied:
@@ -310,7 +310,7 @@ class EntryWriter:
         """
         patience = Patience(self._placement, one.record.key.id)
         while there.record is None:
-            born = await self._lives.birth(one.record, one.store, there)
+            born = await self._id_reuse.prepare(one.record, one.store, there)
             record = replace(
                 born.record,
                 owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps),

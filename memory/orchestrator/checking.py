@@ -65,13 +65,13 @@ class ConflictDetector:
         placement: Placement,
         *,
         entries: Entries,
-        superseding: SupersedeWriter,
+        supersede_writer: SupersedeWriter,
         searching: Searching,
         meaning: Meaning,
     ) -> None:
         self._placement = placement
         self._entries = entries
-        self._superseding = superseding
+        self._supersede_writer = supersede_writer
         self._searching = searching
         self._meaning = meaning
 
@@ -89,16 +89,16 @@ class ConflictDetector:
 
         A repeat under a key returns the first result without looking for conflicts.
         """
-        self._entries.births.refuse_future([draft])
-        new = self._entries.births.newborn(tenant, draft).record
+        self._entries.writer.refuse_future([draft])
+        new = self._entries.writer.pending(tenant, draft).record
         there = Located(new.key) if draft.key is None else await self._placement.locate(ENTRIES, new.key)
         if there.record is not None or (there.tombstone is not None and not revive):
             return await self._entries.write(tenant, draft, consistency=consistency), ConflictReport()
         [draft] = await self._entries.trust.let_in(tenant, [draft], changing=resolve is not None)
-        shown, lacking = await self._near(tenant, draft, self._entries.births.newborn(tenant, draft).record)
+        shown, lacking = await self._near(tenant, draft, self._entries.writer.pending(tenant, draft).record)
         decided = await self._decided(draft, shown, resolve)
         superseded = Superseded(decided.ids, draft.scope, {one.id: one.version for one in shown})
-        entry, gave_way = await self._superseding.write(
+        entry, gave_way = await self._supersede_writer.write(
             tenant,
             decided.draft,
             superseded,

@@ -65,7 +65,7 @@ class Derivation:
         meaning: Meaning,
         deliveries: Deliveries,
         erasure: Erasure,
-        lives: IdReuse,
+        id_reuse: IdReuse,
         derivatives: Derivatives,
     ) -> None:
         self._placement = placement
@@ -73,7 +73,7 @@ class Derivation:
         self._meaning = meaning
         self._deliveries = deliveries
         self._erasure = erasure
-        self._lives = lives
+        self._id_reuse = id_reuse
         self._derivatives = derivatives
 
     async def promote(
@@ -364,7 +364,7 @@ class Derivation:
                     record.key.id,
                     deleted_at=moment(there.tombstone.version),
                 )
-            born = await self._lives.birth(record, store, there)
+            born = await self._id_reuse.prepare(record, store, there)
             new = replace(
                 born.record,
                 owed=(

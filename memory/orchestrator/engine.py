@@ -129,7 +129,7 @@ class Engine:
             self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms
         )
         self.trust = Trust(self.placement, Gates(self.placement, write_gate, recall_gate))
-        lives = IdReuse(self.placement, outbox=self.outbox, cache=self.cache)
+        id_reuse = IdReuse(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
             meaning=self.meaning,
@@ -138,7 +138,7 @@ class Engine:
             erasure=self.erasure,
             generations=self.generations,
             deliveries=self.deliveries,
-            lives=lives,
+            id_reuse=id_reuse,
             turns=self.turns,
             quotas=self.quotas,
             trust=self.trust,
@@ -152,7 +152,7 @@ class Engine:
             meaning=self.meaning,
             deliveries=self.deliveries,
             erasure=self.erasure,
-            lives=lives,
+            id_reuse=id_reuse,
             derivatives=self.derivatives,
         )
         self.relations = Relations(
@@ -162,7 +162,7 @@ class Engine:
             generations=self.generations,
             outbox=self.outbox,
         )
-        self.superseding = SupersedeWriter(
+        self.supersede_writer = SupersedeWriter(
             self.placement,
             entries=self.entries,
             relations=self.relations,
@@ -239,14 +239,14 @@ class Engine:
             forms=self.forms,
             deliveries=self.deliveries,
         )
-        self.checking = ConflictDetector(
+        self.conflict_detector = ConflictDetector(
             self.placement,
             entries=self.entries,
-            superseding=self.superseding,
+            supersede_writer=self.supersede_writer,
             searching=self.searching,
             meaning=self.meaning,
         )
-        self.enriching = Enricher(
+        self.enricher = Enricher(
             self.placement,
             entries=self.entries,
             relations=self.relations,
@@ -327,7 +327,7 @@ class Engine:
             await self.topology.close()
             raise
         self.deliveries.open()
-        self.enriching.open()
+        self.enricher.open()
 
     async def close(self) -> None:
         """Wait for advisors, deliver what is queued, tell how often entries were read
@@ -336,7 +336,7 @@ class Engine:
         """
         try:
             await self.forms.close()
-            await self.enriching.close()
+            await self.enricher.close()
             await self.conversations.onward.close()
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 await self.deliveries.close()
@@ -354,7 +354,7 @@ class Engine:
         """
         report = await self.maintenance.sweep(allowance)
         await self.conversations.onward.asked()
-        await self.enriching.asked()
+        await self.enricher.asked()
         return report
 
     async def end_session(
@@ -363,7 +363,7 @@ class Engine:
         """See `Endings.end`. What an advisor is asked about is waited for, up to the
         deadline: such entries do not move.
         """
-        await self.enriching.tried_in(
+        await self.enricher.tried_in(
             Partition(tenant, scope.text), self.placement.settings.deadline.total_seconds()
         )
         return await self.endings.end(tenant, scope, owing)

@@ -52,7 +52,7 @@ class Entries:
         erasure: Erasure,
         generations: Generations,
         deliveries: Deliveries,
-        lives: IdReuse,
+        id_reuse: IdReuse,
         turns: Turns,
         quotas: Quotas,
         trust: Trust,
@@ -65,8 +65,8 @@ class Entries:
         self._generations = generations
         self._deliveries = deliveries
         self.trust = trust
-        self.births = EntryWriter(
-            placement, meaning=meaning, deliveries=deliveries, lives=lives, quotas=quotas, trust=trust
+        self.writer = EntryWriter(
+            placement, meaning=meaning, deliveries=deliveries, id_reuse=id_reuse, quotas=quotas, trust=trust
         )
         self.quotas = quotas
         self._turns = turns
@@ -102,7 +102,7 @@ class Entries:
         steps: Sequence[Owed] = (),
     ) -> list[Entry]:
         """Store entries in order; see `EntryWriter.write_many`."""
-        written = await self.births.write_many(
+        written = await self.writer.write_many(
             tenant, drafts, revive=revive, consistency=consistency, steps=steps
         )
         self.on_written(tenant, written)
@@ -297,7 +297,7 @@ class Entries:
         brings it back (D27), nor can it be edited (D28).
         """
         [draft] = await self.trust.let_in(tenant, [draft], changing=True)
-        key = self.births.newborn(tenant, draft).record.key
+        key = self.writer.pending(tenant, draft).record.key
         patience = Patience(self._placement, key.id)
         async with self._turns.take(ENTRIES, key, patience):
             while (entry := await self._upserted(key, draft, consistency)) is None:
@@ -312,7 +312,7 @@ class Entries:
         try:
             if home is None:
                 return (
-                    await self.births.write_many(
+                    await self.writer.write_many(
                         key.tenant, [draft], revive=True, consistency=consistency, let_in=True
                     )
                 )[0]

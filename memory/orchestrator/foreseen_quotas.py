@@ -38,7 +38,7 @@ class _Listed:
 
 
 class ForeseenQuotas(Quotas):
-    """Admits newcomers as a sweep run now would; nobody goes, but `ahead` learns who
+    """Admits new_entries as a sweep run now would; nobody goes, but `ahead` learns who
     would.
     """
 
@@ -82,7 +82,7 @@ class ForeseenQuotas(Quotas):
 
     async def _in_order(self, store: Store, query: Query) -> AsyncIterator[Sequence[Head]]:
         """What stands is asked for as far as it is wanted; what was gone through for
-        the last newcomer is not asked for again.
+        the last new entry is not asked for again.
         """
         about = store, query.where, tuple(query.order)
         if about not in self._listed:

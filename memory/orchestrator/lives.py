@@ -40,7 +40,7 @@ class IdReuse:
         self._outbox = outbox
         self._cache = cache
 
-    async def birth(self, record: Record, store: Store, there: Located) -> PreparedPut:
+    async def prepare(self, record: Record, store: Store, there: Located) -> PreparedPut:
         """Of a record that is to be born in `store` unless a tombstone stands
         elsewhere. It is newer than whatever stands under its key.
 

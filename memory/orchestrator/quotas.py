@@ -115,19 +115,19 @@ class Quotas:
 
     @asynccontextmanager
     async def admitted(
-        self, tenant: str, newcomers: Sequence[NewEntry], less: int = 0
+        self, tenant: str, new_entries: Sequence[NewEntry], less: int = 0
     ) -> AsyncIterator[set[Key]]:
         """Let these be written inside, or raise `QuotaExceeded` before anything is.
         `less`: how many go with it. Behind it others are evicted, none of those that
         are put into what this gives.
         """
         written = set[Key]()
-        if not self.quotas or len(newcomers) <= less:
+        if not self.quotas or len(new_entries) <= less:
             yield written
             return
         async with AsyncExitStack() as turns:
             near: list[Place] = []
-            for place, some in self._places(tenant, newcomers):
+            for place, some in self._places(tenant, new_entries):
                 if not self._fits(place, some):
                     await turns.enter_async_context(self._locks.setdefault(place, asyncio.Lock()))
                     await self._count(place, some)
@@ -138,14 +138,14 @@ class Quotas:
                     await self._evict_behind(place, written)
             self._forget()
 
-    def demand(self, tenant: str, newcomers: Sequence[NewEntry]) -> Counter[Place]:
+    def demand(self, tenant: str, new_entries: Sequence[NewEntry]) -> Counter[Place]:
         """How much these take of each quota that refuses."""
         if not self.quotas:
             return Counter()
         return Counter(
             {
                 place: _sum_of(place.quota, some)
-                for place, some in self._places(tenant, newcomers)
+                for place, some in self._places(tenant, new_entries)
                 if place.quota.then == "refuse"
             }
         )
@@ -159,13 +159,13 @@ class Quotas:
                     place.quota.name, place.says(), place.quota.measure, place.quota.most, there, more
                 )
 
-    def _places(self, tenant: str, newcomers: Sequence[NewEntry]) -> Iterable[tuple[Place, list[NewEntry]]]:
+    def _places(self, tenant: str, new_entries: Sequence[NewEntry]) -> Iterable[tuple[Place, list[NewEntry]]]:
         """What counts them, always in the same order, so that no two wait for each
         other.
         """
         found: dict[Place, list[NewEntry]] = {}
         for quota in self.quotas:
-            for one in newcomers:
+            for one in new_entries:
                 if quota.is_for(tenant, one.scope):
                     found.setdefault(
                         Place(quota, tenant, one.scope if quota.per == "scope" else ""), []

@@ -130,17 +130,17 @@ class SupersedeWriter:
         batch; elsewhere it has given way already. The gate is asked of the draft,
         unless that is `asked`: then it was let in.
         """
-        births = self._entries.births
-        births.refuse_future([draft])
+        writer = self._entries.writer
+        writer.refuse_future([draft])
         if draft is not asked:
             [draft] = await self._entries.trust.let_in(tenant, [draft], changing=bool(superseded.ids))
-        one = births.newborn(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
+        one = writer.pending(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
         write = _Write(one, superseded, revive, consistency)
         async with self._entries.quotas.admitted(
             tenant, [NewEntry.of(one.record, derived=draft.key is not None)]
         ) as stay:
             stay.add(one.record.key)
-            await births.embed([one])
+            await writer.embed([one])
             for each in steps:
                 one.owe(each)
             patience = Patience(self._placement, one.record.key.id)
@@ -174,7 +174,7 @@ class SupersedeWriter:
         ):
             one.entry = entry_of(own.record)
         elif own.record is not None or (own.tombstone is not None and not write.revive):
-            await self._entries.births.meet(one, own, write.revive)
+            await self._entries.writer.meet(one, own, write.revive)
         else:
             homes = [home for at in located if (home := self._giving_way(write, at)) is not None]
             write.retired, write.tried = [record.key.id for record, _ in homes], True
@@ -225,9 +225,9 @@ class SupersedeWriter:
             versions = {"versions": {record.key.id: record.version for record, _ in homes}} if shown else {}
             one.owe(Owed(SUPERSEDE, SUPERSEDE, {"ids": write.retired, "at": micros(write.at), **versions}))
         if own.tombstone is not None:
-            await self._entries.births.meet(one, own, write.revive)
+            await self._entries.writer.meet(one, own, write.revive)
         else:
-            await self._entries.births.put(one.store, [one], write.revive, write.consistency)
+            await self._entries.writer.put(one.store, [one], write.revive, write.consistency)
 
     async def _write_at_once(self, write: _Write, store: Store, olds: Sequence[Record]) -> None:
         one, now = write.one, self._placement.now()
@@ -255,7 +255,7 @@ class SupersedeWriter:
                 await self._entries.erased(store, old)
         if all(outcome.applied for outcome in outcomes):
             await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
-            born = self._entries.births.born(one, store, outcomes[0])
+            born = self._entries.writer.born(one, store, outcomes[0])
             await self._deliveries.deliver([born, *retired], write.consistency)
 
     async def _supersede(self, pending: Pending, owed: Owed) -> bool:

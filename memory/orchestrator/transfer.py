@@ -219,8 +219,8 @@ class Transfer:
             if there.record or there.tombstone or there.corrupt:
                 fates[record.key] = await self._met(record, there)
         fresh = [record for record in records if record.key not in fates]
-        newcomers = [NewEntry.of(record, derived=True) for record in fresh] if self._quotas.quotas else []
-        async with self._quotas.admitted(tenant, newcomers) as stay:
+        new_entries = [NewEntry.of(record, derived=True) for record in fresh] if self._quotas.quotas else []
+        async with self._quotas.admitted(tenant, new_entries) as stay:
             await self._put(fresh, fates)
             stay |= {record.key for record in fresh}
         return [fates[record.key] for record in records]

@@ -225,7 +225,7 @@ async def test_a_write_waits_for_no_advisor(config: dict[str, Any], clock: Clock
         assert written.auto_tag is not None
         assert written.auto_tag.note == "still pending"
         hangs.set()
-        await memory._engine.enriching.asked()
+        await memory._engine.enricher.asked()
         for one in (entry, written.entry):
             told = (await memory.enrichment(one.id)).auto_tag
             assert told is not None
@@ -414,7 +414,7 @@ async def test_an_entry_that_has_changed_since_supersedes_nothing(
             await memory.delete(entry.id)
         edited = await memory.get(entry.id)
         goes_on.set()
-        await memory._engine.enriching.asked()
+        await memory._engine.enricher.asked()
         assert await memory.get(old.id) == old
         assert await memory.relations.related(source_id=entry.id) == []
         assert await owed(memory) == 0

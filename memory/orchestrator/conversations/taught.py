@@ -179,7 +179,7 @@ class Taught:
         while it was made.
         """
         entry = pending.owner
-        if isinstance(entry, Record) and not (await self._lives(entry) and await self._is_founded(entry)):
+        if isinstance(entry, Record) and not (await self._id_reuse(entry) and await self._is_founded(entry)):
             await self._erasure.delete(ENTRIES, entry.key, held="left")
         return True
 
@@ -194,7 +194,7 @@ class Taught:
         """Whether none of the messages at these places was erased."""
         return not any(event.is_redacted for event in (await log.at(places)).values())
 
-    async def _lives(self, entry: Record) -> bool:
+    async def _id_reuse(self, entry: Record) -> bool:
         try:
             session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
         except NotFound:
@@ -263,7 +263,7 @@ class Taught:
 
     async def messages_of(self, entry: Record) -> list[HistoryItem]:
         """The messages that an entry was made of, those that are there still."""
-        if SAID_IN not in entry.body or not await self._lives(entry):
+        if SAID_IN not in entry.body or not await self._id_reuse(entry):
             return []
         session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
         log = self._sessions.log(session)

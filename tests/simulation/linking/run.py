@@ -147,7 +147,7 @@ class Linker(Worker[Run]):
                 self.run.superseding.setdefault(entry_id, set()).add(
                     ids.keyed_id(TENANT, draft.scope.text, label)
                 )
-            await self.engine.superseding.write(TENANT, draft, Superseded(named))
+            await self.engine.supersede_writer.write(TENANT, draft, Superseded(named))
 
     async def _relate(self, label: str, random: Random) -> None:
         source, target, said = self._any(random), self._any(random), random.choice(LABELS)

@@ -281,7 +281,7 @@ class Writer(Worker[Run]):
         self.run.writes.append(write)
         try:
             if named:
-                await self.engine.superseding.write(TENANT, draft, Superseded(named))
+                await self.engine.supersede_writer.write(TENANT, draft, Superseded(named))
             else:
                 await self.engine.entries.write(TENANT, draft)
             write.outcome = "done"
@@ -328,7 +328,7 @@ class Writer(Worker[Run]):
             )
 
         try:
-            _, checked = await self.engine.checking.write(TENANT, draft, decide)
+            _, checked = await self.engine.conflict_detector.write(TENANT, draft, decide)
             write.outcome = "done"
             if not set(checked.superseded) <= set(write.shown):
                 self.run.broken.append(f"{checked.superseded} gave way, and {write.shown} were shown")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from memory.orchestrator import checking, entries, superseding
 from tests.support.slips import Slip
 
-_STORED = "await self._entries.births.put(one.store, [one], write.revive, write.consistency)"
+_STORED = "await self._entries.writer.put(one.store, [one], write.revive, write.consistency)"
 _RETIRED = (
     "[await self._entries.retire(one.record.key.tenant, record.key.id, write.at) for record, _ in homes]"
 )

@@ -46,7 +46,7 @@ async def test_a_write_that_supersedes_is_one_read_and_one_batch(
             for n in range(3)
         ]
         before = way.trips
-        await engine.superseding.write(
+        await engine.supersede_writer.write(
             TENANT,
             EntryDraft(scope=ADA, content=f"Ada lives in {round_}"),
             Superseded([one.id for one in old]),

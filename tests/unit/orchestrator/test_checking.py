@@ -42,7 +42,7 @@ async def check(
     world: World, content: str, decide: Any = None, scope: Scope = USER, **more: Any
 ) -> tuple[Entry, ConflictReport]:
     revive = more.pop("revive", False)
-    return await world.engine.checking.write(
+    return await world.engine.conflict_detector.write(
         TENANT, EntryDraft(scope=scope, content=content, **more), decide, revive=revive
     )
 

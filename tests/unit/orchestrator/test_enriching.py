@@ -79,7 +79,7 @@ async def advised() -> AsyncIterator[World]:
 
 async def written(engine: Engine, content: str, scope: Scope = USER, *wanted: Pass, **more: Any) -> Entry:
     draft = EntryDraft(scope=scope, content=content, **more)
-    return await engine.entries.write(TENANT, draft, steps=engine.enriching.owed(wanted or BOTH))
+    return await engine.entries.write(TENANT, draft, steps=engine.enricher.owed(wanted or BOTH))
 
 
 async def there(world: World, entry: Entry) -> Record:
@@ -90,8 +90,8 @@ async def there(world: World, entry: Entry) -> Record:
 
 async def dies(engine: Engine) -> None:
     """As a process does: what it was at is not gone on with, and nothing is closed."""
-    engine.enriching._taking = engine.deliveries._taking = False
-    for task in (tasks := [*engine.enriching._tasks, *filter(None, [engine.deliveries._task])]):
+    engine.enricher._taking = engine.deliveries._taking = False
+    for task in (tasks := [*engine.enricher._tasks, *filter(None, [engine.deliveries._task])]):
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     engine.deliveries._leave_queued()  # else closing waits for it, as long as a call may take
@@ -100,7 +100,7 @@ async def dies(engine: Engine) -> None:
 async def test_what_a_write_owes_is_part_of_its_one_write_and_its_replica_is_still_delivered_behind_it(
     advised: World,
 ) -> None:
-    advised.engine.enriching.hear = lambda pending: None  # type: ignore[method-assign]
+    advised.engine.enricher.hear = lambda pending: None  # type: ignore[method-assign]
     advised.engine.deliveries.beside[ENRICH] = lambda pending: None
     entry = await written(advised.engine, "Ada lives in Porto")
     assert [store.steps for store in advised.stores][1][-1:] == ["write.home"]
@@ -126,7 +126,7 @@ async def test_what_a_failure_leaves_is_done_by_a_sweep_of_another_process(
     entry = await written(world.engine, "Ada lives in Porto", scope, tags=["home"], run="r1")
     for store in world.stores:
         (store.fails_before if when == "before" else store.fails_after).add(fails)
-    await world.engine.enriching.asked()
+    await world.engine.enricher.asked()
     world.heal()
     await dies(world.engine)
     world.clock.advance()
@@ -136,7 +136,7 @@ async def test_what_a_failure_leaves_is_done_by_a_sweep_of_another_process(
     await other.deliveries.flush()
     assert await world.browse(scope) == ["Ada lives in Porto"]
     assert await unenriched(other) == []
-    record, told = await other.enriching.told(TENANT, entry.id)
+    record, told = await other.enricher.told(TENANT, entry.id)
     assert told.supersede is not None
     assert (record.fields["tags"], told.supersede.invalidated, told.pending) == (
         ("home", "sea"),
@@ -177,7 +177,7 @@ async def test_an_advisor_that_fails_is_left_alone_longer_each_time_and_asked_so
     advised.advisor = advisor = Scripted(failing)
     engine = await advised.another_process()
     entry = await written(engine, "Ada lives in Porto", USER, "auto_tag")
-    await engine.enriching.asked()
+    await engine.enricher.asked()
     waits = []
     for attempt in range(1, MOST_ATTEMPTS):
         assert advisor.asked == attempt
@@ -188,7 +188,7 @@ async def test_an_advisor_that_fails_is_left_alone_longer_each_time_and_asked_so
             await engine.maintain()
         waits.append(minutes)
     assert waits == [1, 2, 4, 8]
-    _, told = await engine.enriching.told(TENANT, entry.id)
+    _, told = await engine.enricher.told(TENANT, entry.id)
     assert told.auto_tag is not None
     assert (told.pending, told.auto_tag.note) == (
         False,
@@ -196,7 +196,7 @@ async def test_an_advisor_that_fails_is_left_alone_longer_each_time_and_asked_so
     )
     await engine.deliveries.flush()
     assert await engine.maintenance.owed() == 0
-    assert engine.enriching._asked == {}
+    assert engine.enricher._asked == {}
     await engine.close()
 
 
@@ -206,10 +206,10 @@ async def test_where_nobody_with_an_advisor_comes_by_it_ends_after_a_day(advised
     advised.advisor = None
     other = await advised.another_process()
     await other.maintain()
-    assert (await other.enriching.told(TENANT, entry.id))[1].pending
+    assert (await other.enricher.told(TENANT, entry.id))[1].pending
     advised.clock.advance(GIVES_UP_AFTER)
     await other.maintain()
-    _, told = await other.enriching.told(TENANT, entry.id)
+    _, told = await other.enricher.told(TENANT, entry.id)
     assert told.auto_tag is not None
     assert (told.pending, told.auto_tag.model) == (False, None)
     assert "nobody who has one came by" in str(told.auto_tag.note)
@@ -231,8 +231,8 @@ async def test_what_one_part_of_it_was_answered_is_not_asked_again_while_the_oth
     engine = await advised.another_process()
     await advised.write("Ada lives in Lisbon", USER)
     entry = await written(engine, "Ada lives in Porto")
-    await engine.enriching.asked()
-    _, told = await engine.enriching.told(TENANT, entry.id)
+    await engine.enricher.asked()
+    _, told = await engine.enricher.told(TENANT, entry.id)
     assert told.auto_tag is not None
     assert told.supersede is not None
     assert told.auto_tag.note == "still pending"
@@ -254,7 +254,7 @@ async def test_entries_of_another_type_that_answer_better_hide_none_of_its_own(a
     for n in range(30):
         await advised.write(f"Ada Porto {n}", USER)
     await written(advised.engine, "Ada Porto", USER, "auto_supersede", type="user", run="r1")
-    await advised.engine.enriching.asked()
+    await advised.engine.enricher.asked()
     assert (await there(advised, old)).fields["valid_to"] is not None
     assert len(await advised.browse(USER, limit=50)) == 31
     assert await unenriched(advised.engine) == []
@@ -263,7 +263,7 @@ async def test_entries_of_another_type_that_answer_better_hide_none_of_its_own(a
 async def test_tags_that_are_merged_make_a_version_of_which_the_past_knows(advised: World) -> None:
     entry = await written(advised.engine, "Ada lives in Porto", USER, "auto_tag", tags=["home"])
     before = advised.clock()
-    await advised.engine.enriching.asked()
+    await advised.engine.enricher.asked()
     known = await advised.get(entry, known_at=before)
     now = await advised.get(entry)
     assert known is not None
@@ -281,7 +281,7 @@ async def test_one_that_was_linked_and_edited_before_it_was_retired_is_not_linke
     advised.mid.after["relate.home"] = lambda: dies(advised.engine)
     for store in advised.stores:
         store.fails_before.add("update.home")
-    await advised.engine.superseding.write(
+    await advised.engine.supersede_writer.write(
         TENANT,
         EntryDraft(scope=SESSION, content="Ada lives in Porto"),
         Superseded([old.id], SESSION, {old.id: old.version}),
@@ -305,12 +305,12 @@ async def test_one_that_was_linked_and_then_gave_way_to_another_is_not_linked_an
     for store in advised.stores:
         store.fails_before.add("update.home")
     asked = Superseded([old.id], SESSION, {old.id: old.version})
-    await advised.engine.superseding.write(
+    await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
     advised.heal()
     other = await advised.another_process()
-    last, _ = await other.superseding.write(
+    last, _ = await other.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Faro"), asked
     )
     await dies(advised.engine)
@@ -328,7 +328,7 @@ async def test_one_that_changes_just_as_it_is_linked_is_not_linked_any_more(
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
     asked = Superseded([old.id], SESSION, {old.id: old.version})
-    await advised.engine.superseding.write(
+    await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
     advised.heal()
@@ -355,7 +355,7 @@ async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_l
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
     asked = Superseded([old.id], SESSION, {old.id: old.version})
-    new, _ = await advised.engine.superseding.write(
+    new, _ = await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
     advised.heal()
@@ -381,7 +381,7 @@ async def test_an_entry_that_comes_of_what_is_distrusted_takes_no_place(
         TENANT, [BlockedSource(f"source:{WEB}", None, "kept_back", "a poisoned page", None, advised.clock())]
     )
     await other.maintain()
-    _, told = await other.enriching.told(TENANT, entry.id)
+    _, told = await other.enricher.told(TENANT, entry.id)
     assert told.supersede is not None
     assert (told.supersede.note == enrichment.DISTRUSTED, told.supersede.invalidated) == (
         (True, ()) if source == WEB else (False, (old.id,))
@@ -400,7 +400,7 @@ async def test_the_write_gate_is_asked_of_tags(advised: World, verdict: Any, tag
     other = await advised.another_process()
     other.trust.gates.write = lambda draft, provenance: verdict
     await other.maintain()
-    record, told = await other.enriching.told(TENANT, entry.id)
+    record, told = await other.enricher.told(TENANT, entry.id)
     assert told.auto_tag is not None
     assert (list(record.fields["tags"]), list(told.auto_tag.added)) == (tags, tags[1:])  # type: ignore[arg-type]
     assert (told.auto_tag.note == enrichment.REFUSED_TAGS) == (verdict == "no")

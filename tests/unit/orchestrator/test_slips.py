@@ -47,7 +47,7 @@ async def superseded(world: World) -> None:
     """What a source superseded is true again once the source is reverted."""
     async with world:
         old = await world.write("good", SESSION)
-        await world.engine.superseding.write(
+        await world.engine.supersede_writer.write(
             TENANT, EntryDraft(scope=USER, content="evil", source="web"), Superseded([old.id])
         )
         assert await world.browse(SESSION) == []
@@ -225,7 +225,7 @@ async def cached_while_superseded(_: Path) -> None:
     draft = EntryDraft(scope=USER, content="new")
     assert (
         await read_between(
-            world, lambda entry: world.engine.superseding.write(TENANT, draft, Superseded([entry.id]))
+            world, lambda entry: world.engine.supersede_writer.write(TENANT, draft, Superseded([entry.id]))
         )
         is None
     )

@@ -42,7 +42,7 @@ async def supersede(
         [one if isinstance(one, str) else one.id for one in others], within, more.pop("versions", None)
     )
     draft = EntryDraft(scope=scope, content=content, **more)
-    return (await (engine or world.engine).superseding.write(TENANT, draft, asked, revive=revive))[0]
+    return (await (engine or world.engine).supersede_writer.write(TENANT, draft, asked, revive=revive))[0]
 
 
 async def links(world: World) -> set[tuple[str, str]]:
@@ -444,7 +444,7 @@ async def test_what_was_shown_gives_way_at_the_version_that_was_shown(world: Wor
     await world.update(other, content="Ada works in Porto")
     await world.delete(gone)
     draft, asked = EntryDraft(scope=scope, content="Ada lives in Faro"), Superseded(list(shown), None, shown)
-    new, gave_way = await world.engine.superseding.write(TENANT, draft, asked)
+    new, gave_way = await world.engine.supersede_writer.write(TENANT, draft, asked)
     assert gave_way == [old.id]
     assert sorted(await world.browse(scope)) == ["Ada lives in Faro", "Ada works in Porto"]
     assert await links(world) == {(new.id, old.id)}

@@ -68,7 +68,7 @@ async def _poisoned(world: World) -> dict[str, Entry]:
     await world.engine.entries.update(TENANT, written["changed"].id, {"tags": ["t"]})
     superseding = EntryDraft(scope=USER, content="evil over it", source="web")
     written["superseding"] = (
-        await world.engine.superseding.write(TENANT, superseding, Superseded([written["superseded"].id]))
+        await world.engine.supersede_writer.write(TENANT, superseding, Superseded([written["superseded"].id]))
     )[0]
     written["made"] = await world.engine.derivation.compact(
         TENANT, [written["evil"].id, written["changed"].id], lambda entries: "made of evil"
@@ -324,7 +324,7 @@ async def test_what_was_rolled_back_retires_nothing_that_it_was_still_to_superse
     good = await _write(world, "good")
     world.mid.fails_before.add("update.home")
     evil = EntryDraft(scope=SESSION, content="evil", source="web")
-    await world.engine.superseding.write(TENANT, evil, Superseded([good.id]))
+    await world.engine.supersede_writer.write(TENANT, evil, Superseded([good.id]))
     assert await _shown(world.engine) == ["evil", "good"]
     world.mid.heal()
     await _roll_back(world.engine, erase=erase)

@@ -100,7 +100,7 @@ async def test_what_a_store_refuses_is_told() -> None:
         with pytest.raises(StoreError, match=r"max_record_bytes|2,?000"):
             await upsert(narrow, "Lisbon" * 400)
         with pytest.raises(StoreError, match=r"max_record_bytes|2,?000"):
-            await narrow.engine.superseding.write(
+            await narrow.engine.supersede_writer.write(
                 TENANT, EntryDraft(scope=USER, content="Lisbon" * 400), Superseded([first.id])
             )
         assert await narrow.browse(USER) == ["Lisbon"]
