@@ -20,7 +20,14 @@ from memory.facade.arguments import Moment, consistency_of, flag, length, moment
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.wanted import Only, least_relevance, metadata_of, only_of, tags_of, types_of
-from memory.facade.written import IfExists, WriteMode, WriteOptions, apart, check_resolver, divided
+from memory.facade.written import (
+    IfExists,
+    WriteMode,
+    WriteOptions,
+    check_resolver,
+    split_draft,
+    split_options,
+)
 from memory.orchestrator.calling import called
 from memory.orchestrator.collections import SYSTEM_TENANT
 from memory.orchestrator.conversations.finding import WAYS, By
@@ -125,9 +132,9 @@ class Access:
 
     # -- what memories and views do alike ----------------------------------------------
 
-    async def write(self, draft: EntryDraft, how: WriteMode, within: Scope | None = None) -> Entry:
-        """Remember one thing. `within`: what it supersedes is of this scope."""
-        return (await self._written(draft, how, within))[0]
+    async def write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None = None) -> Entry:
+        """Write one entry. `within` is the scope of the entries that it supersedes."""
+        return (await self._write(draft, mode, within))[0]
 
     async def write_with_report(
         self,
@@ -139,7 +146,7 @@ class Access:
     ) -> WriteReport:
         """Write one entry, and report what was done for it within `wait`."""
         patience = self.config.durations.deadline if wait is None else length("wait", wait)
-        entry, superseded, gave_way = await self._written(*divided(scope, content, options), within)
+        entry, superseded, gave_way = await self._write(*split_options(scope, content, options), within)
         enriching, key = self.engine.enricher, Key(self.tenant, entry.id)
         await enriching.tried(key, patience.total_seconds())
         manual = ManuallySuperseded(superseded, gave_way or superseded) if superseded else None
@@ -155,18 +162,20 @@ class Access:
         return WriteReport(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)
 
     async def write_many(
-        self, given: Iterable[EntryDraft | Mapping[str, Any]], how: WriteMode
+        self, given: Iterable[EntryDraft | Mapping[str, Any]], mode: WriteMode
     ) -> list[Entry]:
         """Remember many things, in order. Those that say how they are written are
         written alone, the others between them together.
         """
         engine = self.engine
-        parts = [apart(one) async for one in paced(door.sequence("drafts", given))]
+        parts = [split_draft(one) async for one in paced(door.sequence("drafts", given))]
         drafts = [draft for draft, _ in parts]
         calls = {
-            at: self._planned(drafts[at], {**how, **own}, None) for at, (_, own) in enumerate(parts) if own
+            at: self._plan_write(drafts[at], {**mode, **own}, None)
+            for at, (_, own) in enumerate(parts)
+            if own
         }
-        revived, waits = flag("revive", how.get("revive", False)), consistency_of(how.get("consistency"))
+        revived, waits = flag("revive", mode.get("revive", False)), consistency_of(mode.get("consistency"))
         await self.refuse_unknown(drafts)
         written, conflicts = dict[int, Entry](), dict[int, Conflict]()
         at = 0
@@ -196,25 +205,25 @@ class Access:
             raise PartialWrite(written, conflicts)
         return [written[at] for at in range(len(drafts))]
 
-    async def _written(
-        self, draft: EntryDraft, how: WriteMode, within: Scope | None
+    async def _write(
+        self, draft: EntryDraft, mode: WriteMode, within: Scope | None
     ) -> tuple[Entry, tuple[str, ...], tuple[str, ...]]:
         """The entry, what the caller said that it supersedes, and what gave way."""
-        write = self._planned(draft, how, within)
+        write = self._plan_write(draft, mode, within)
         await self.refuse_unknown([draft])
         return await write()
 
-    def _planned(
-        self, draft: EntryDraft, how: WriteMode, within: Scope | None
+    def _plan_write(
+        self, draft: EntryDraft, mode: WriteMode, within: Scope | None
     ) -> Callable[[], Awaitable[_Done]]:
-        """The write, checked: what makes it, with what `_written` returns."""
-        superseded = Superseded.checked(how.get("supersedes", ()), within)
-        detects = flag("detect_conflicts", how.get("detect_conflicts", False))
-        resolve = how.get("resolve")
+        """Check a write, and return the function that makes it; see `_write`."""
+        superseded = Superseded.checked(mode.get("supersedes", ()), within)
+        detects = flag("detect_conflicts", mode.get("detect_conflicts", False))
+        resolve = mode.get("resolve")
         check_resolver(resolve, detects=detects)
-        revived, waits = flag("revive", how.get("revive", False)), consistency_of(how.get("consistency"))
-        replaces = door.one_of("if_exists", how.get("if_exists", "error"), get_args(IfExists)) == "replace"
-        wanted = self._wanted(how, replaces=replaces, superseding=bool(superseded.ids) or detects)
+        revived, waits = flag("revive", mode.get("revive", False)), consistency_of(mode.get("consistency"))
+        replaces = door.one_of("if_exists", mode.get("if_exists", "error"), get_args(IfExists)) == "replace"
+        wanted = self._enrichment(mode, replaces=replaces, superseding=bool(superseded.ids) or detects)
         if replaces:
             _check_upsert(draft, superseded, detects)
 
@@ -244,13 +253,13 @@ class Access:
 
         return write
 
-    def _wanted(self, how: WriteMode, *, replaces: bool, superseding: bool) -> list[Pass]:
+    def _enrichment(self, mode: WriteMode, *, replaces: bool, superseding: bool) -> list[Pass]:
         """What enrichment is wanted (D100): as the call says, else as configured. What
         is decided at the write is not decided again (D108).
         """
         wanted: list[Pass] = []
         for of in PASSES:
-            asked: object = how.get(of)
+            asked: object = mode.get(of)
             if asked is not None and flag(of, asked) and replaces:
                 raise InvalidInput(
                     of,

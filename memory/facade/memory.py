@@ -478,7 +478,7 @@ class Memory(AsyncContext):
             origins=origins,
             key=key,
         )
-        how: WriteMode = {
+        mode: WriteMode = {
             "revive": revive,
             "consistency": consistency,
             "supersedes": supersedes,
@@ -488,7 +488,7 @@ class Memory(AsyncContext):
             "auto_tag": auto_tag,
             "auto_supersede": auto_supersede,
         }
-        return await self._access.write(draft, how)
+        return await self._access.write(draft, mode)
 
     async def write_with_report(
         self,

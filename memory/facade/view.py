@@ -90,7 +90,7 @@ class ScopedMemory:
             origins=origins,
             key=key,
         )
-        how: WriteMode = {
+        mode: WriteMode = {
             "revive": revive,
             "consistency": consistency,
             "supersedes": supersedes,
@@ -100,7 +100,7 @@ class ScopedMemory:
             "auto_tag": auto_tag,
             "auto_supersede": auto_supersede,
         }
-        return await self._access.write(draft, how, self._scope)
+        return await self._access.write(draft, mode, self._scope)
 
     async def write_with_report(
         self,

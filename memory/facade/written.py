@@ -62,20 +62,21 @@ def check_resolver(resolve: Resolver | None, *, detects: bool) -> None:
     function("resolve", resolve)
 
 
-def divided(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, WriteMode]:
-    """What is to be written, checked, and how. Raises `InvalidInput` for a name that
-    `write` does not take.
+def split_options(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, WriteMode]:
+    """Split the options of a write into a checked draft and the mode.
+
+    Raises `InvalidInput` for a name that `write` does not take.
     """
-    said = {name: value for name, value in options.items() if name not in WriteMode.__annotations__}
-    how = {name: value for name, value in options.items() if name in WriteMode.__annotations__}
-    return EntryDraft(**{**said, "scope": scope, "content": content}), cast("WriteMode", how)
+    fields = {name: value for name, value in options.items() if name not in WriteMode.__annotations__}
+    mode = {name: value for name, value in options.items() if name in WriteMode.__annotations__}
+    return EntryDraft(**{**fields, "scope": scope, "content": content}), cast("WriteMode", mode)
 
 
-def apart(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, WriteMode]:
-    """A draft, or the arguments of `write`: what is to be written, checked, and how, as
-    far as it says.
-    """
+def split_draft(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, WriteMode]:
+    """Split a draft, or the arguments of `write`, into a checked draft and the mode."""
     if not isinstance(given, Mapping):
         return draft_of(given), {}
-    how = {name: given[name] for name in WriteMode.__annotations__ if name in given}
-    return draft_of({name: value for name, value in given.items() if name not in how}), cast("WriteMode", how)
+    mode = {name: given[name] for name in WriteMode.__annotations__ if name in given}
+    return draft_of({name: value for name, value in given.items() if name not in mode}), cast(
+        "WriteMode", mode
+    )

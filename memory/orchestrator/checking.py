@@ -48,7 +48,7 @@ UNRESOLVED = "there is no `resolve`: all of them stay active"
 
 
 @dataclass(frozen=True, slots=True)
-class _Decided:
+class _CheckedResolution:
     """The resolution of the conflicts, checked."""
 
     draft: EntryDraft
@@ -96,7 +96,7 @@ class ConflictDetector:
             return await self._entries.write(tenant, draft, consistency=consistency), ConflictReport()
         [draft] = await self._entries.trust.let_in(tenant, [draft], changing=resolve is not None)
         shown, lacking = await self._near(tenant, draft, self._entries.writer.pending(tenant, draft).record)
-        decided = await self._decided(draft, shown, resolve)
+        decided = await self._resolve(draft, shown, resolve)
         superseded = Superseded(decided.ids, draft.scope, {one.id: one.version for one in shown})
         entry, gave_way = await self._supersede_writer.write(
             tenant,
@@ -127,7 +127,7 @@ class ConflictDetector:
         found = await self._searching.search(
             Asked(tenant, (draft.scope,), types=(draft.type.value,), limit=LOOKED_AT), text
         )
-        common = {hit.entry.id: in_common(said, content_words(_said(hit.entry))) for hit in found}
+        common = {hit.entry.id: in_common(said, content_words(_text_of(hit.entry))) for hit in found}
         keys = [Key(tenant, entry_id) for entry_id, part in common.items() if near(part, None)]
         lacking = f"there may be more near it: {'; '.join(found.degraded)}" if found.degraded else None
         if not keys:
@@ -151,13 +151,13 @@ class ConflictDetector:
         ranked.sort(key=lambda pair: (-pair[0], pair[1].key.id))
         return [entry_of(one) for _, one in ranked[:SHOWN]], lacking
 
-    async def _decided(
+    async def _resolve(
         self, draft: EntryDraft, shown: Sequence[Entry], resolve: AsyncResolver | None
-    ) -> _Decided:
+    ) -> _CheckedResolution:
         if not shown:
-            return _Decided(draft, Resolution())
+            return _CheckedResolution(draft, Resolution())
         if resolve is None:
-            return _Decided(draft, Resolution(), note=UNRESOLVED)
+            return _CheckedResolution(draft, Resolution(), note=UNRESOLVED)
         try:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 said = await resolve(draft, [one.model_copy(deep=True) for one in shown])
@@ -166,41 +166,43 @@ class ConflictDetector:
                 "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             )
             log.warning("the resolve function of a write failed: %s", why)
-            return _Decided(draft, Resolution(), note=f"`resolve` failed ({why}): all of them stay active")
+            return _CheckedResolution(
+                draft, Resolution(), note=f"`resolve` failed ({why}): all of them stay active"
+            )
         try:
-            return _understood(draft, {one.id: one for one in shown}, said)
+            return _check_resolution(draft, {one.id: one for one in shown}, said)
         except (InvalidInput, TypeError) as error:
             log.warning("the answer of the resolve function of a write was refused: %s", error)
-            return _Decided(
+            return _CheckedResolution(
                 draft,
                 Resolution(),
                 note=f"the answer of `resolve` was refused ({error}): all of them stay active",
             )
 
 
-def _understood(draft: EntryDraft, shown: Mapping[str, Entry], said: object) -> _Decided:
+def _check_resolution(draft: EntryDraft, shown: Mapping[str, Entry], said: object) -> _CheckedResolution:
     """Check the answer of a resolver. Raises `InvalidInput` for one that cannot be used."""
     resolution: Any = Resolution(said) if isinstance(said, str) else said  # type: ignore[arg-type]
     if not isinstance(resolution, Resolution) or resolution.action not in ("keep", "supersede", "merge"):
         raise InvalidInput("resolve", "must return a Resolution, 'keep' or 'supersede'")
     if resolution.action == "keep":
-        return _Decided(draft, resolution)
+        return _CheckedResolution(draft, resolution)
     ids = list(shown) if resolution.ids is None else list(dict.fromkeys(door.sequence("ids", resolution.ids)))
     if not ids or not set(ids) <= shown.keys():
         raise InvalidInput("resolve", "named entries that were not shown" if ids else "named no entry")
     if resolution.action == "supersede":
-        return _Decided(draft, resolution, ids)
+        return _CheckedResolution(draft, resolution, ids)
     if resolution.content is None:
         raise InvalidInput("resolve", "merged them without a text. Return Resolution('merge', content=…)")
     merged = [origin for one in ids for origin in all_in(vars(shown[one]))]
-    return _Decided(
+    return _CheckedResolution(
         type(draft)(**{**dict(draft), "content": resolution.content, "origins": [*draft.origins, *merged]}),
         resolution,
         ids,
     )
 
 
-def _said(entry: Entry) -> str:
+def _text_of(entry: Entry) -> str:
     return "\n".join(part for part in (entry.title, entry.content) if part)
 
 
