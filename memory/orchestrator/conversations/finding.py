@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memory.domain.errors import InvalidInput
 from memory.domain.session import FoundMessage, FoundMessages
-from memory.orchestrator.browsing import Lacking
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.candidates import Gathering, Heard, MessagePool
 from memory.orchestrator.conversations.events import Event, found_by
@@ -17,6 +16,7 @@ from memory.orchestrator.conversations.history import gone_from, item_of
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.sessions import SessionRecords
+from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import Choosing, chosen
 from memory.orchestrator.session_keys import session_key
