@@ -64,13 +64,14 @@ from memory.facade.transfer import (
     Version,
     read,
 )
+from memory.orchestrator.admission import Newcomer
 from memory.orchestrator.births import latest_moment
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk
 from memory.orchestrator.conversations.carried_artifacts import restore_artifact
 from memory.orchestrator.conversations.sessions import OWNER, other_owner
 from memory.orchestrator.entry_records import texts_of
-from memory.orchestrator.quotas import Newcomer, Place
+from memory.orchestrator.quotas import Place
 from memory.orchestrator.transfer import Fate, Restored
 from memory.ports.record import Key, Record
 

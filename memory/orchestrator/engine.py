@@ -176,6 +176,7 @@ class Engine:
             erasure=self.erasure,
             meaning=self.meaning,
             quotas=self.quotas,
+            artifact_quotas=self.quotas.of_artifacts,
             passages=passages,
             counter=counter,
             onward=onward,

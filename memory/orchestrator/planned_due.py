@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from memory.domain.errors import QuotaExceeded, StoreError, StoreUnavailable
 from memory.domain.time import in_words
+from memory.orchestrator.admission import Newcomer
 from memory.orchestrator.collections import ENTRIES, SESSIONS
 from memory.orchestrator.conversations.onward import LEAVE, Onward
 from memory.orchestrator.conversations.redaction import ERASE_USER, REDACT
@@ -17,7 +18,6 @@ from memory.orchestrator.erasure import DELETE, ERASE_SCOPE, Erasure
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Planning
 from memory.orchestrator.promotion import Promotion
-from memory.orchestrator.quotas import Newcomer
 from memory.orchestrator.rolling_back import TAKE_BACK
 from memory.orchestrator.steps import step
 from memory.orchestrator.superseding import SUPERSEDE

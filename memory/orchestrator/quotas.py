@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.errors import QuotaExceeded, StoreError
+from memory.orchestrator.admission import Newcomer
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.erasure import Came, Erasure
 from memory.orchestrator.judging import LOOKED_AT, facts_of, fields_of
@@ -27,7 +28,7 @@ from memory.orchestrator.steps import step
 from memory.policies.quotas import Oldest, Quota
 from memory.policies.retention import RetentionRule, retained
 from memory.ports.query import Eq, Filter, Head, In, Order, Query, Tenant, Where, within
-from memory.ports.record import Key, Partition, Record
+from memory.ports.record import Key, Partition
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
@@ -41,24 +42,6 @@ _ORDERS: dict[Oldest, tuple[Order, ...]] = {
     "least_read": (Order("accesses"), Order("created_at")),
     "least_confident": (Order("confidence"), Order("created_at")),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Newcomer:
-    """An entry that is to be written. `derived`: its key tells whether it was written
-    before, and is none then.
-    """
-
-    key: Key
-    scope: str
-    size: int
-    derived: bool
-
-    @classmethod
-    def of(cls, record: Record, *, derived: bool) -> Newcomer:
-        return cls(
-            record.key, record.scope, sum(len(text.encode()) for text in record.texts.values()), derived
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, MemoryTiersError, NotFound, QuotaExceeded, StoreUnavailable
 from memory.domain.message import Message
 from memory.domain.session import FoundMessages
+from memory.orchestrator.admission import Admission
 from memory.orchestrator.conversations.balances import Balances
 from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
@@ -28,10 +29,10 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import CallOrder
 from memory.policies.onward import Onward as Callback
+from memory.policies.quotas import Quota
 from memory.policies.tokens import DefaultCounter
 from memory.ports.query import Filter, Tenant
 from memory.ports.record import Record
@@ -50,7 +51,8 @@ class Conversations:
         outbox: Outbox,
         erasure: Erasure,
         meaning: Meaning,
-        quotas: Quotas,
+        quotas: Admission,
+        artifact_quotas: Sequence[Quota],
         trust: Trust,
         passages: Where = "off",
         onward: Callback | Literal["elsewhere"] | None = None,
@@ -62,7 +64,7 @@ class Conversations:
         self.passages = Passages(placement, meaning=meaning, outbox=outbox, where=passages)
         self.balances = Balances(placement)
         self.reservations = Reservations(
-            placement, balances=self.balances, outbox=outbox, quotas=quotas.of_artifacts
+            placement, balances=self.balances, outbox=outbox, quotas=artifact_quotas
         )
         self.sessions = SessionRecords(
             placement, outbox=outbox, erasure=erasure, passages=self.passages, reservations=self.reservations
