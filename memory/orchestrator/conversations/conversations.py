@@ -11,12 +11,9 @@ from typing import Literal
 from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, MemoryTiersError, NotFound, QuotaExceeded, StoreUnavailable
 from memory.domain.message import Message
-from memory.domain.session import FoundMessages
 from memory.orchestrator.admission import Admission
 from memory.orchestrator.conversations.balances import Balances
-from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.manifests import Manifests
 from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.passages import Passages, Where
@@ -34,7 +31,6 @@ from memory.orchestrator.turns import CallOrder
 from memory.policies.onward import Onward as Callback
 from memory.policies.quotas import Quota
 from memory.policies.tokens import DefaultCounter
-from memory.ports.query import Filter, Tenant
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 
@@ -69,7 +65,6 @@ class Conversations:
         self.sessions = SessionRecords(
             placement, outbox=outbox, erasure=erasure, passages=self.passages, reservations=self.reservations
         )
-        self.finding = Finding(placement, self.sessions)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox, erasure=erasure)
         self.manifests = Manifests(
@@ -80,7 +75,6 @@ class Conversations:
             erasure=erasure,
             most_bytes=placement.settings.artifact_bytes,
         )
-        self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
         self.onward = Onward(
             placement,
             sessions=self.sessions,
@@ -182,20 +176,6 @@ class Conversations:
             self.counter,
             draft.user,
         )
-
-    async def search(
-        self,
-        tenant: str,
-        asked: Filter | None,
-        text: str,
-        limit: int,
-        by: By = "both",
-        least: float | None = None,
-    ) -> FoundMessages:
-        """The messages over all sessions of a tenant that answer best; `asked` may name
-        what messages and passages both declare.
-        """
-        return await self.finding.find(Tenant(tenant), asked, text, limit, by, least)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""
