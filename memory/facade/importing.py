@@ -64,13 +64,14 @@ from memory.facade.transfer import (
     Version,
     read,
 )
+from memory.orchestrator.admission import NewEntry
 from memory.orchestrator.births import latest_moment
 from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.artifacts import Chunk
 from memory.orchestrator.conversations.carried_artifacts import restore_artifact
 from memory.orchestrator.conversations.sessions import OWNER, other_owner
 from memory.orchestrator.entry_records import texts_of
-from memory.orchestrator.quotas import NewEntry, Place
+from memory.orchestrator.quotas import Place
 from memory.orchestrator.transfer import Fate, Restored
 from memory.ports.record import Key, Record
 
@@ -659,7 +660,7 @@ class Import:
             elif isinstance(item, Row):
                 row = self._ids.row(item)
                 if row.kind.collection is SESSIONS:
-                    restored = await self._engine.conversations.carrying.restore_session(row.record)
+                    restored = await self._engine.carrying.restore_session(row.record)
                 else:
                     restored = await self._engine.transfer.restore(
                         self._tenant, row.kind, row.record, as_it_was=self._same_ids
@@ -668,7 +669,7 @@ class Import:
                 self._report.other_records += restored.fate is Fate.WRITTEN and not row.kind.conversational
                 if restored.fate is Fate.REFUSED:
                     self._ids.refuse(item.kind.collection, item.name)
-        carrying = self._engine.conversations.carrying
+        carrying = self._engine.carrying
         for row, restored in zip(
             events, await carrying.restore_events([row.record for row in events], self._chunks), strict=True
         ):

@@ -75,7 +75,7 @@ from memory.policies.promotion import Policy
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.query import Eq, Filter, Ge, Le, all_of
+from memory.ports.query import Eq, Filter, Ge, Le, Tenant, all_of
 from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
@@ -873,7 +873,7 @@ class Memory(AsyncContext):
             door.whole_limit(limit, default=SEARCH_LIMIT),
         )
         way, least = door.one_of("by", by, WAYS), least_relevance(min_relevance)
-        return await self._engine.conversations.search(self.tenant, all_of(*asked), text, most, way, least)  # type: ignore[arg-type]
+        return await self._engine.finding.find(Tenant(self.tenant), all_of(*asked), text, most, way, least)  # type: ignore[arg-type]
 
     # -- derived -----------------------------------------------------------------------
 

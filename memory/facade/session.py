@@ -421,7 +421,8 @@ class Session:
         """
         text, way = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.one_of("by", by, WAYS)
         least = least_relevance(min_relevance)
-        return await (await self._conversation()).search(
+        return await self._access.engine.finding.find_in(
+            await self._conversation(),
             text,
             door.whole_limit(limit, default=SEARCH_LIMIT),
             way,  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft, ImportedDraft
 from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
 from memory.domain.time import moment
+from memory.orchestrator.admission import Admission, NewEntry
 from memory.orchestrator.collections import DIGEST, ENTRIES
 from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entry_records import entry_of, record_of, request_digest
@@ -18,7 +19,6 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import BORN_IN, kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
-from memory.orchestrator.quotas import NewEntry, Quotas
 from memory.orchestrator.sources import CONFIRMS, learnt_from, with_sources
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience
@@ -83,7 +83,7 @@ class EntryWriter:
         meaning: Meaning,
         deliveries: Deliveries,
         id_reuse: IdReuse,
-        quotas: Quotas,
+        quotas: Admission,
         trust: Trust,
     ) -> None:
         self._placement = placement

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
 from memory.domain.entry import Entry
-from memory.domain.errors import StoreError, StoreTimeout, StoreUnavailable
+from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
 from memory.domain.shown import Answer
 from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, SEQUENCE
 from memory.orchestrator.distrusts import visible
 from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.partial_answers import BROWSED, Lacking
 from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -37,84 +38,8 @@ from memory.ports.store import Store
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-BROWSED = frozenset({Role.HOME, Role.ARRIVING})
 _FIRST_ID, _LAST_ID = "00000000-0000-8000-8000-000000000000", "ffffffff-ffff-8fff-bfff-ffffffffffff"
 """Ids before and behind all others."""
-
-
-@dataclass(slots=True)
-class Lacking:
-    """What an answer lacks: what is said of it, each thing once, the stores that did
-    not answer in time, and what others stored since what was chosen by meaning had been
-    read.
-    """
-
-    notes: dict[str, None] = field(default_factory=dict)
-    silent: set[Store] = field(default_factory=set)
-    withheld: set[str] = field(default_factory=set)
-    """The ids of what the recall gate did not let out."""
-    chosen_from: dict[Store, datetime] = field(default_factory=dict)
-    """When that was, of stores that were not asked by meaning (see `retrieval.forms`)."""
-    answering: set[Store] = field(default_factory=set)
-    """Stores whose last counted call succeeded."""
-    failures: dict[Store, StoreError] = field(default_factory=dict)
-    """Stores whose last counted call failed, and how."""
-
-    def say(self, note: str) -> None:
-        self.notes[note] = None
-
-    def chose(self, store: Store, read: datetime) -> None:
-        """What was chosen for this store had been read then."""
-        self.chosen_from[store] = min(read, self.chosen_from.get(store, read))
-
-    async def answered(
-        self, placement: Placement, store: Store, call: Coroutine[Any, Any, T], *, shows: bool = True
-    ) -> T | None:
-        """The call's answer within the deadline; None where the store failed, which is
-        then named.
-
-        A store that did not answer in time is not asked again. Pass `shows=False` if
-        the answer cannot be shown without another call: it does not count as an answer.
-        """
-        if store in self.silent:
-            call.close()
-            if shows:
-                self._failed(store, StoreTimeout(store.name, "it did not answer in time"))
-            return None
-        answer = await placement.answer(store, call)
-        if isinstance(answer, StoreError):
-            self.say(str(answer))
-            if isinstance(answer, StoreTimeout):
-                self.silent.add(store)
-            if shows:
-                self._failed(store, answer)
-            return None
-        if lost := getattr(store, "lost", ""):
-            self.say(lost)
-        if shows:
-            self.answering.add(store)
-            self.failures.pop(store, None)
-        return answer
-
-    def _failed(self, store: Store, error: StoreError) -> None:
-        self.answering.discard(store)
-        self.failures.setdefault(store, error)
-
-    def require_answer(self) -> None:
-        """Raise if every store that was asked failed: an empty answer would look like
-        knowledge.
-
-        Raises:
-            StoreUnavailable: No asked store answered. With one asked store its own error.
-        """
-        if not self.failures or self.answering:
-            return
-        first, *others = self.failures.values()
-        if not others:
-            raise first
-        names = ", ".join(error.store for error in self.failures.values())
-        problems = "; ".join(str(error) for error in self.failures.values())
-        raise StoreUnavailable(names, f"no store that could hold an answer answered: {problems}") from first
 
 
 class Retrieved(Answer[Entry]):

@@ -19,6 +19,7 @@ from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFou
 from memory.domain.provenance import all_in
 from memory.domain.scope import Scope, ScopeKind, check_promotion
 from memory.domain.time import moment
+from memory.orchestrator.admission import NewEntry
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.derivatives import Derivatives
@@ -30,7 +31,6 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import MADE_OF, oldest_in
 from memory.orchestrator.placement import Located, Placement, refused
-from memory.orchestrator.quotas import NewEntry
 from memory.orchestrator.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at

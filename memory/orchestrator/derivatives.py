@@ -18,12 +18,12 @@ from typing import Any
 from memory.domain.enriched import NOTES
 from memory.domain.errors import LegalHoldActive, NotFound, StoreUnavailable
 from memory.domain.session import DeletedEntry
-from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.collections import DERIVED_FROM, ENTRIES
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import changed
 from memory.orchestrator.erasure import DELETE, UNMAKE, Erasure, Unmakes
 from memory.orchestrator.outbox import Outbox, Pending, Until
+from memory.orchestrator.partial_answers import BROWSED
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.relations import NOTE
 from memory.orchestrator.sources import (

@@ -19,7 +19,9 @@ from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.checking import ConflictDetector
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversations import Conversations
+from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.conversations.sessions import SHARED
 from memory.orchestrator.conversations.taught import SAID_IN
@@ -56,13 +58,13 @@ from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
-from memory.orchestrator.rolling_back import RollingBack
+from memory.orchestrator.rolling_back import TAKE_BACK, RollingBack
 from memory.orchestrator.scratchpads import Scratchpads
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.store_notes import StoreNotes
 from memory.orchestrator.superseding import SupersedeWriter
-from memory.orchestrator.tenants import Tenants
+from memory.orchestrator.tenants import ERASE_TENANT, Tenants
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.orchestrator.transfer import Transfer
@@ -176,11 +178,15 @@ class Engine:
             erasure=self.erasure,
             meaning=self.meaning,
             quotas=self.quotas,
+            artifact_quotas=self.quotas.of_artifacts,
             passages=passages,
             counter=counter,
             onward=onward,
             trust=self.trust,
         )
+        sessions = self.conversations.sessions
+        self.finding = Finding(self.placement, sessions)
+        self.carrying = Carrying(self.placement, sessions.uploads, self.conversations.passages)
         manifests = self.conversations.manifests
         self.numbers = Numbers(
             self.placement,
@@ -234,7 +240,7 @@ class Engine:
             self.placement,
             self.browsing,
             self.meaning,
-            self.conversations.finding,
+            self.finding,
             long_texts=self.long_texts,
             forms=self.forms,
             deliveries=self.deliveries,
@@ -381,6 +387,7 @@ class Engine:
             onward=self.conversations.onward,
             endings=self.endings,
             promotion=self.promotion,
+            not_foreseen=frozenset({ERASE_TENANT, TAKE_BACK}),
         )
         reads_texts = self.judging.reads_texts or self.retention.reads_texts
         return await plan_of(self.placement, [due, *self.planners], self.quotas, reads_texts=reads_texts)

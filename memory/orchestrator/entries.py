@@ -13,6 +13,7 @@ from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite
 from memory.domain.time import micros
+from memory.orchestrator.admission import Admission
 from memory.orchestrator.births import EntryWriter
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
@@ -25,7 +26,6 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import KEPT_VERSION, Outbox, Pending, Until, kept, no_room, owed_by_writing
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience, Turns
 from memory.orchestrator.versions import kept_version, version_at
@@ -54,7 +54,7 @@ class Entries:
         deliveries: Deliveries,
         id_reuse: IdReuse,
         turns: Turns,
-        quotas: Quotas,
+        quotas: Admission,
         trust: Trust,
     ) -> None:
         self._placement = placement

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from memory.orchestrator.browsing import Lacking
 from memory.orchestrator.collections import SAID
 from memory.orchestrator.entry_records import parts_before, parts_in, said_at
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import FORGET_PASSAGES, MAKE_PASSAGES, Came, Item, Outbox, Pending, Until
+from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.passages import LOOKED_FOR, Form, Making, Part, by_record
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.forms import Forms

@@ -13,13 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, get_args
 
 from memory.domain import door, ids
 from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import COUNTERS, ENTRIES, MANIFESTS, NUMBERS
-from memory.orchestrator.conversations.manifests import Manifests
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
@@ -62,6 +61,16 @@ def kind_of(value: object) -> NumberedKind:
     return door.one_of("kind", value, get_args(NumberedKind))  # type: ignore[return-value]
 
 
+class NumberedManifests(Protocol):
+    """Finds the manifests of artifacts by what numbers are given for."""
+
+    async def named(
+        self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]
+    ) -> list[Record]:
+        """Return the manifests with one of these ids or numbers that can be read."""
+        ...
+
+
 class Numbers:
     """Gives numbers, and finds what has them."""
 
@@ -72,7 +81,7 @@ class Numbers:
         generations: Generations,
         outbox: Outbox,
         turns: Turns,
-        manifests: Manifests,
+        manifests: NumberedManifests,
     ) -> None:
         self._placement = placement
         self._generations = generations

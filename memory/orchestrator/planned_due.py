@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from memory.domain.errors import QuotaExceeded, StoreError, StoreUnavailable
 from memory.domain.time import in_words
+from memory.orchestrator.admission import NewEntry
 from memory.orchestrator.collections import ENTRIES, SESSIONS
 from memory.orchestrator.conversations.onward import LEAVE, Onward
 from memory.orchestrator.conversations.redaction import ERASE_USER, REDACT
@@ -17,11 +18,8 @@ from memory.orchestrator.erasure import DELETE, ERASE_SCOPE, Erasure
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Planning
 from memory.orchestrator.promotion import Promotion
-from memory.orchestrator.quotas import NewEntry
-from memory.orchestrator.rolling_back import TAKE_BACK
 from memory.orchestrator.steps import step
 from memory.orchestrator.superseding import SUPERSEDE
-from memory.orchestrator.tenants import ERASE_TENANT
 from memory.orchestrator.topology import leaves_of
 from memory.ports.collections import Collection
 from memory.ports.due import Due, DueRow, Why
@@ -29,7 +27,7 @@ from memory.ports.query import Everywhere, Lt, Query
 from memory.ports.record import Corrupt, Mark, Owed, Record, Role, Tombstone
 from memory.ports.store import Store
 
-NOT_FORESEEN = frozenset({DELETE, ERASE_SCOPE, ERASE_TENANT, ERASE_USER, REDACT, SUPERSEDE, TAKE_BACK})
+NOT_FORESEEN = frozenset({DELETE, ERASE_SCOPE, ERASE_USER, REDACT, SUPERSEDE})
 """Steps that delete or change other records: a sweep does them first, where they were
 left undone.
 """
@@ -48,6 +46,7 @@ class PlannedDue:
         onward: Onward,
         endings: Endings,
         promotion: Promotion,
+        not_foreseen: frozenset[str],
     ) -> None:
         self._placement = placement
         self._due = due
@@ -55,6 +54,7 @@ class PlannedDue:
         self._onward = onward
         self._endings = endings
         self._promotion = promotion
+        self._not_foreseen = NOT_FORESEEN | not_foreseen
 
     async def plan(self, planning: Planning) -> None:
         """Say what will have expired, and what will be made, when a sweep comes to its
@@ -102,7 +102,7 @@ class PlannedDue:
                         await self._plan_unlearning(
                             data["tenant"], data["session_id"], "delete", "is gone", planning, direct=direct
                         )
-                    elif owed.step in NOT_FORESEEN:
+                    elif owed.step in self._not_foreseen:
                         planning.waits(
                             f"'{owed.step}' of {owner.key.id} was left undone and is done first: what that changes is not foreseen"
                         )

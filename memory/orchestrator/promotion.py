@@ -23,6 +23,7 @@ from memory.domain.ids import is_id
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
+from memory.orchestrator.admission import NewEntry
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entry_records import entry_of
@@ -31,7 +32,6 @@ from memory.orchestrator.judging import Judged, Judging, Missed
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Outlook, Planning
-from memory.orchestrator.quotas import NewEntry
 from memory.orchestrator.tiering import MOST_AT_ONCE, MoveResult, Tiering
 from memory.policies.conditions import first_moment
 from memory.policies.facts import RecordFacts

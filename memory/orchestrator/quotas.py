@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.errors import QuotaExceeded, StoreError
+from memory.orchestrator.admission import NewEntry
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.erasure import Came, Erasure
 from memory.orchestrator.judging import LOOKED_AT, facts_of, fields_of
@@ -27,7 +28,7 @@ from memory.orchestrator.steps import step
 from memory.policies.quotas import Oldest, Quota
 from memory.policies.retention import RetentionRule, retained
 from memory.ports.query import Eq, Filter, Head, In, Order, Query, Tenant, Where, within
-from memory.ports.record import Key, Partition, Record
+from memory.ports.record import Key, Partition
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
@@ -41,25 +42,6 @@ _ORDERS: dict[Oldest, tuple[Order, ...]] = {
     "least_read": (Order("accesses"), Order("created_at")),
     "least_confident": (Order("confidence"), Order("created_at")),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class NewEntry:
-    """An entry that a call is about to write.
-
-    `derived`: its id follows from a key, so that a repeat of the write is no new entry.
-    """
-
-    key: Key
-    scope: str
-    size: int
-    derived: bool
-
-    @classmethod
-    def of(cls, record: Record, *, derived: bool) -> NewEntry:
-        return cls(
-            record.key, record.scope, sum(len(text.encode()) for text in record.texts.values()), derived
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from memory.domain.errors import LegalHoldActive, MemoryTiersError, NotFound, St
 from memory.domain.provenance import named_in, parts_of
 from memory.domain.rolled_back import RolledBack, Undone
 from memory.domain.time import micros
-from memory.orchestrator.browsing import BROWSED, Browsing
+from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.conversations.manifests import Manifests
 from memory.orchestrator.entries import Entries
@@ -28,6 +28,7 @@ from memory.orchestrator.entry_records import RESTATED, TAKEN_BACK, changed, wit
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
 from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.partial_answers import BROWSED
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.versions import version_at

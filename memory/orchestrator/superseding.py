@@ -21,6 +21,7 @@ from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound
 from memory.domain.provenance import all_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
+from memory.orchestrator.admission import NewEntry
 from memory.orchestrator.births import PendingEntry, is_own
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, RELATIONS
@@ -29,7 +30,6 @@ from memory.orchestrator.entries import Entries, retired_at
 from memory.orchestrator.entry_records import TAKEN_BACK, changed, entry_of
 from memory.orchestrator.outbox import Outbox, Pending, Until
 from memory.orchestrator.placement import Located, Placement, refused
-from memory.orchestrator.quotas import NewEntry
 from memory.orchestrator.relations import SUPERSEDES, Relations
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at

@@ -17,6 +17,7 @@ from memory.domain.entry import ImportedDraft
 from memory.domain.errors import InvalidInput, RejectedByGate, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import EPOCH
+from memory.orchestrator.admission import Admission, NewEntry
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import (
     ARTIFACTS,
@@ -38,7 +39,6 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Pending, owed_by_writing
 from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
-from memory.orchestrator.quotas import NewEntry, Quotas
 from memory.orchestrator.sources import with_notes, with_sources
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
@@ -124,7 +124,7 @@ class Transfer:
         meaning: Meaning,
         deliveries: Deliveries,
         erasure: Erasure,
-        quotas: Quotas,
+        quotas: Admission,
         trust: Trust,
     ) -> None:
         self._placement = placement

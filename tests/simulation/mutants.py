@@ -16,11 +16,12 @@ from unittest.mock import patch
 from memory.adapters.in_memory.state import State
 from memory.orchestrator import births, cache, entries, tiering
 from memory.orchestrator.births import EntryWriter
-from memory.orchestrator.browsing import Browsing, Lacking
+from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.outbox import TOMBSTONE, Outbox, Pending
+from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology

@@ -519,14 +519,25 @@ _ERASES = ("erase.begin", "erase.raise", "erase.delete", "erase.end", "owed.sett
 """Steps of the engine's that end a session, or what it owes."""
 
 
+_OF_SESSIONS = frozenset({"message_search", "message_candidates", "session_import", "artifact_import"})
+"""Modules that read and write sessions from other packages."""
+_OF_ENTRIES = frozenset({"artifact_references"})
+"""Modules of conversations that change entries."""
+
+
 @cache
 def _sources(folder: str) -> tuple[str, ...]:
-    folders = [folder] if folder else ["", "retrieval"]
+    engine = Path(memory.orchestrator.__file__).parent
     return tuple(
         path.read_text()
-        for one in folders
-        for path in sorted((Path(memory.orchestrator.__file__).parent / one).glob("*.py"))
+        for path in sorted(engine.rglob("*.py"))
+        if _is_of_sessions(path.relative_to(engine)) == (folder == CONVERSATIONS)
     )
+
+
+def _is_of_sessions(path: Path) -> bool:
+    """Whether runs of sessions are aimed at the steps of this module."""
+    return (CONVERSATIONS in path.parts or path.stem in _OF_SESSIONS) and path.stem not in _OF_ENTRIES
 
 
 @cache

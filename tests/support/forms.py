@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.partial_answers import BROWSED
 from memory.ports.query import Query, within
 from memory.ports.record import Record
 from memory.ports.scanning import scan

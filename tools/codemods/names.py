@@ -39,7 +39,7 @@ WRITING_CLASSES = {
     "memory.orchestrator.enriching.Enriching": "Enricher",
     "memory.orchestrator.lives.Birth": "PreparedPut",
     "memory.orchestrator.lives.Lives": "IdReuse",
-    "memory.orchestrator.quotas.Newcomer": "NewEntry",
+    "memory.orchestrator.admission.Newcomer": "NewEntry",
     "memory.orchestrator.superseding.Superseding": "SupersedeWriter",
     "memory.ports.batch.Change": "ResolvedWrite",
     "memory.ports.batch.Desk": "WriteResolver",

@@ -11,9 +11,9 @@ from typing import Literal
 
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import ScopeKind
-from memory.orchestrator.browsing import Lacking
 from memory.orchestrator.collections import MESSAGES, PASSAGES
 from memory.orchestrator.conversations.passages import OF_MESSAGES, Passages, first_of
+from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.passages import Part, by_record
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.session_keys import scope_of

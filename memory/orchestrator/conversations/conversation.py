@@ -13,12 +13,11 @@ from memory.domain.door import LARGE_TEXT_BYTES
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import SYSTEM, Message, Role
-from memory.domain.session import Context, FoundMessages, HistoryPage
+from memory.domain.session import Context, HistoryPage
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
-from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.forks import copied_on
 from memory.orchestrator.conversations.history import HistoryAsked
@@ -35,7 +34,7 @@ from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_made_for_reading, is_pinned, stand_in, stand_in_id
 from memory.ports.pace import paced
-from memory.ports.query import And, Eq, Gt, Query, within
+from memory.ports.query import And, Eq, Gt, Partitions, Query, within
 from memory.ports.record import JsonValue, Owed, Record
 
 EVERYTHING = ContextAsked()
@@ -129,16 +128,12 @@ class Conversation(Compacting):
         self._record, page = await self._history.page(asked, self._same_life())
         return page
 
-    async def search(
-        self, text: str, limit: int, by: By = "both", least: float | None = None
-    ) -> FoundMessages:
-        """The messages that answer best, archived ones too; not those that were
-        excluded.
+    async def search_scope(self) -> Partitions:
+        """Where a search finds this session's messages. Raises `NotFound` where the
+        session is over.
         """
         self._record = await self._same_life()
-        return await Finding(self._placement, self._sessions).find(
-            within(self._log.life.partition), None, text, limit, by, least
-        )
+        return within(self._log.life.partition)
 
     # -- messages ----------------------------------------------------------------------
 

@@ -11,11 +11,9 @@ from typing import Literal
 from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, MemoryTiersError, NotFound, QuotaExceeded, StoreUnavailable
 from memory.domain.message import Message
-from memory.domain.session import FoundMessages
+from memory.orchestrator.admission import Admission
 from memory.orchestrator.conversations.balances import Balances
-from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.manifests import Manifests
 from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.passages import Passages, Where
@@ -28,12 +26,11 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import CallOrder
 from memory.policies.onward import Onward as Callback
+from memory.policies.quotas import Quota
 from memory.policies.tokens import DefaultCounter
-from memory.ports.query import Filter, Tenant
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 
@@ -50,7 +47,8 @@ class Conversations:
         outbox: Outbox,
         erasure: Erasure,
         meaning: Meaning,
-        quotas: Quotas,
+        quotas: Admission,
+        artifact_quotas: Sequence[Quota],
         trust: Trust,
         passages: Where = "off",
         onward: Callback | Literal["elsewhere"] | None = None,
@@ -62,12 +60,11 @@ class Conversations:
         self.passages = Passages(placement, meaning=meaning, outbox=outbox, where=passages)
         self.balances = Balances(placement)
         self.reservations = Reservations(
-            placement, balances=self.balances, outbox=outbox, quotas=quotas.of_artifacts
+            placement, balances=self.balances, outbox=outbox, quotas=artifact_quotas
         )
         self.sessions = SessionRecords(
             placement, outbox=outbox, erasure=erasure, passages=self.passages, reservations=self.reservations
         )
-        self.finding = Finding(placement, self.sessions)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox, erasure=erasure)
         self.manifests = Manifests(
@@ -78,7 +75,6 @@ class Conversations:
             erasure=erasure,
             most_bytes=placement.settings.artifact_bytes,
         )
-        self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
         self.onward = Onward(
             placement,
             sessions=self.sessions,
@@ -180,20 +176,6 @@ class Conversations:
             self.counter,
             draft.user,
         )
-
-    async def search(
-        self,
-        tenant: str,
-        asked: Filter | None,
-        text: str,
-        limit: int,
-        by: By = "both",
-        least: float | None = None,
-    ) -> FoundMessages:
-        """The messages over all sessions of a tenant that answer best; `asked` may name
-        what messages and passages both declare.
-        """
-        return await self.finding.find(Tenant(tenant), asked, text, limit, by, least)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memory.domain.errors import InvalidInput
 from memory.domain.session import FoundMessage, FoundMessages
-from memory.orchestrator.browsing import Lacking
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.candidates import Gathering, Heard, MessagePool
+from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import Event, found_by
 from memory.orchestrator.conversations.history import gone_from, item_of
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.sessions import SessionRecords
+from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import Choosing, chosen
 from memory.orchestrator.session_keys import session_key
@@ -44,6 +45,17 @@ class Finding:
         self._placement = placement
         self._sessions = sessions
         self.gathering = Gathering(placement, sessions.passages)
+
+    async def find_in(
+        self,
+        conversation: Conversation,
+        text: str,
+        limit: int,
+        by: By = "both",
+        least: float | None = None,
+    ) -> FoundMessages:
+        """Find messages of one session; see `find`. Raises `NotFound` if it is over."""
+        return await self.find(await conversation.search_scope(), None, text, limit, by, least)
 
     async def find(
         self,

@@ -26,6 +26,7 @@ from typing import Any, Literal
 from memory.domain.entry import EntryDraft, expiry
 from memory.domain.errors import MemoryTiersError, NotFound, RejectedByGate
 from memory.domain.message import Message
+from memory.orchestrator.admission import Admission
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, After, Event, EventType, event_of
 from memory.orchestrator.conversations.history import History
@@ -38,7 +39,6 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import Patience
@@ -99,7 +99,7 @@ class Onward:
         meaning: Meaning,
         outbox: Outbox,
         erasure: Erasure,
-        quotas: Quotas,
+        quotas: Admission,
         trust: Trust,
         callback: Callback | Literal["elsewhere"] | None,
     ) -> None:

@@ -19,6 +19,7 @@ from memory.domain.entry import EntryDraft
 from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
+from memory.orchestrator.admission import Admission, NewEntry
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.events import Event, EventType, event_of
 from memory.orchestrator.conversations.history import History, item_of
@@ -31,7 +32,6 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, Until, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.quotas import NewEntry, Quotas
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.sources import MessageSource, scope_reference, sources_of, with_sources
 from memory.orchestrator.versions import version_at
@@ -65,7 +65,7 @@ class Taught:
         meaning: Meaning,
         outbox: Outbox,
         erasure: Erasure,
-        quotas: Quotas,
+        quotas: Admission,
     ) -> None:
         self._placement = placement
         self._sessions = sessions

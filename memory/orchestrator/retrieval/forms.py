@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from memory.domain.errors import StoreError
 from memory.domain.ids import digest_of, is_id, partition_digest
 from memory.orchestrator.at_once import each_at_once
-from memory.orchestrator.browsing import BROWSED, Lacking
 from memory.orchestrator.collections import MODEL
+from memory.orchestrator.partial_answers import BROWSED, Lacking
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.topology import part_of
 from memory.policies.visibility import FILTERED

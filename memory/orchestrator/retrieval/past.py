@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memory.orchestrator.browsing import Browsing, Lacking, outranks
+from memory.orchestrator.browsing import Browsing, outranks
 from memory.orchestrator.collections import ENTRY_VERSIONS, MODEL
 from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.past import entry_id
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.own import candidates_of

@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memory.orchestrator.at_once import both_at_once, each_at_once
-from memory.orchestrator.browsing import BROWSED, Browsing, Lacking
+from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import ENTRIES, SAID
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.long_texts import LongTexts, nearer
 from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.partial_answers import BROWSED, Lacking
 from memory.orchestrator.passages import Part as Passage
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.forms import Forms

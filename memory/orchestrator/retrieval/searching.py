@@ -15,7 +15,7 @@ from memory.domain.entry import Entry
 from memory.domain.session import FoundMessage
 from memory.domain.shown import Answer, Shown, as_json
 from memory.orchestrator.at_once import both_at_once
-from memory.orchestrator.browsing import Browsing, Lacking
+from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.candidates import heard_in
 from memory.orchestrator.conversations.finding import Finding
@@ -23,6 +23,7 @@ from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.entry_records import entry_of, said_by
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import (

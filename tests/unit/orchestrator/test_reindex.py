@@ -19,11 +19,12 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.choosing import AT_LEAST
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.asked import Asked
+from memory.ports.query import Tenant
 from memory.ports.record import Key, Role
 from memory.ports.writes import AtVersion, Put
 from tests.support.turned import Embedder
 from tests.unit.orchestrator.conversations.meant import LONG, astray
-from tests.unit.orchestrator.conversations.talking import begun, opened, user
+from tests.unit.orchestrator.conversations.talking import begun, hits_of, opened, user
 from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, Flaky, World
 
 OLD = Embedder("of yesterday")
@@ -74,7 +75,7 @@ async def found(
 
 async def heard(session: Conversation, text: str) -> set[str]:
     """The messages that are found by meaning."""
-    return {str(hit.message.id) for hit in await session.search(text, 10, "meaning")}
+    return {str(hit.message.id) for hit in await hits_of(session, text, 10, "meaning")}
 
 
 async def rows(world: World) -> list[tuple[str, str, Any, str | None, bytes | None]]:
@@ -253,7 +254,7 @@ async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(
             hits = await one.searching.search(Asked(TENANT, (USER,)), "tea")
             assert {"Ada prefers tea", "Tea again"} == {hit.entry.content for hit in hits}
             assert "made anew" in hits.degraded[0]
-            assert "made anew" in (await one.conversations.search(TENANT, None, "tea", 10)).degraded[0]
+            assert "made anew" in (await one.finding.find(Tenant(TENANT), None, "tea", 10)).degraded[0]
         await write(engine, "A new beverage")
         await write(old, "An old beverage")
         assert await found(engine, "tea") == {"A new beverage"}

@@ -7,7 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from memory.domain.message import Message, Role
+from memory.domain.session import FoundMessages
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
@@ -41,6 +43,12 @@ async def begun(engine: Engine, session_id: str = "s1", system: Message | None =
 async def opened(engine: Engine, session_id: str = "s1") -> Conversation:
     """As another process has it."""
     return await engine.conversations.open(TENANT, SessionDraft(session_id), create=False)
+
+
+async def hits_of(conversation: Conversation, text: str, limit: int = 10, by: Any = "both") -> FoundMessages:
+    """The messages of the session that answer, as its own process finds them."""
+    finding = Finding(conversation._placement, conversation._sessions)
+    return await finding.find_in(conversation, text, limit, by)
 
 
 async def window(conversation: Conversation) -> list[str]:

@@ -27,7 +27,15 @@ from memory.ports.writes import AtVersion, Put
 from tests.support.depth import beyond
 from tests.support.reserved import assert_reserved
 from tests.unit.orchestrator.conversations.large import everything, large, unsound
-from tests.unit.orchestrator.conversations.talking import assistant, begun, opened, told, user, window
+from tests.unit.orchestrator.conversations.talking import (
+    assistant,
+    begun,
+    hits_of,
+    opened,
+    told,
+    user,
+    window,
+)
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, TENANT, World
 
 NEST, REED = large("nest"), large("reed")
@@ -87,7 +95,7 @@ async def test_a_large_text_is_no_part_of_the_row_and_is_given_back_whole(world:
     for handle in (session, await opened(await world.another_process())):
         assert (await handle.context()).messages[-1] == said
         assert (await handle.history(HistoryAsked())).items[-1].message == said
-        assert [hit.message for hit in await handle.search("nest", 10)] == [said]
+        assert [hit.message for hit in await hits_of(handle, "nest", 10)] == [said]
     await _is_sound(world)
 
 

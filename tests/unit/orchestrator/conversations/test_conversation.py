@@ -22,7 +22,7 @@ from memory.orchestrator.session_keys import session_key
 from memory.policies.compacting import summary_of
 from memory.policies.reading import ContextAsked
 from memory.policies.window import INTERRUPTED
-from memory.ports.query import Everywhere, Query
+from memory.ports.query import Everywhere, Query, Tenant
 from memory.ports.record import Key, Record
 from memory.ports.writes import Always, Put, RaiseGeneration
 from tests.unit.orchestrator.conversations.talking import (
@@ -31,6 +31,7 @@ from tests.unit.orchestrator.conversations.talking import (
     assistant,
     begun,
     calling,
+    hits_of,
     marks,
     opened,
     told,
@@ -605,28 +606,28 @@ async def test_what_was_said_is_found_unless_it_was_excluded(world: World) -> No
         ]
     )
     await session.compact(lambda _: "birds", keep_last=1, reason="manual")
-    found = await session.search("heron", 10)
+    found = await hits_of(session, "heron", 10)
     assert {hit.message.id for hit in found} == {"u1", "u3"}
     assert [hit.score for hit in found] == sorted((hit.score or 0.0 for hit in found), reverse=True)
     assert [hit.item.archived_by is None for hit in found if hit.message.id == "u1"] == [False]
     await session.exclude("u3", "manual")
-    assert [hit.message.id for hit in await session.search("heron", 10)] == ["u1"]
-    assert await session.search("the", 1) != []
-    assert await session.search("nobody said this", 10) == []
+    assert [hit.message.id for hit in await hits_of(session, "heron", 10)] == ["u1"]
+    assert await hits_of(session, "the", 1) != []
+    assert await hits_of(session, "nobody said this", 10) == []
 
 
 async def test_a_search_finds_as_many_as_are_asked_for(world: World) -> None:
     """D49"""
     session = await begun(world.engine)
     await session.append([user(f"heron {n}", f"u{n}") for n in range(320)])
-    assert len(await session.search("heron", 300)) == 300
+    assert len(await hits_of(session, "heron", 300)) == 300
 
 
 async def test_what_was_said_is_found_where_the_store_has_no_index_of_words() -> None:
     async with World(mid=replace(DURABLE, lexical=False)) as world:
         session = await begun(world.engine)
         await session.append([user("the heron stands", "u1"), user("the harbour is quiet", "u2")])
-        assert [hit.message.id for hit in await session.search("herons", 10)] == ["u1"]
+        assert [hit.message.id for hit in await hits_of(session, "herons", 10)] == ["u1"]
 
 
 async def test_a_handle_goes_on_where_only_the_generation_was_raised(world: World) -> None:
@@ -755,11 +756,11 @@ async def test_what_was_said_in_a_session_that_has_expired_is_not_found(world: W
     """Before a sweep has erased it, as after."""
     draft = SessionDraft("s1", expires_at=timedelta(hours=1))
     await (await world.engine.conversations.create(TENANT, draft)).append([user("the heron stands", "u1")])
-    assert [hit.message.id for hit in await world.engine.conversations.search(TENANT, None, "heron", 10)] == [
+    assert [hit.message.id for hit in await world.engine.finding.find(Tenant(TENANT), None, "heron", 10)] == [
         "u1"
     ]
     world.clock.advance(timedelta(hours=2))
-    assert await world.engine.conversations.search(TENANT, None, "heron", 10) == []
+    assert await world.engine.finding.find(Tenant(TENANT), None, "heron", 10) == []
 
 
 async def test_an_expired_session_that_was_created_again_is_not_erased_by_who_comes_late(

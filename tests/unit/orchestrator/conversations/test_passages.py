@@ -19,10 +19,18 @@ from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.engine import Engine
-from memory.ports.query import Eq
+from memory.ports.query import Eq, Tenant
 from tests.unit.orchestrator.conversations.large import large, unsound
 from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, astray, embedder, settled
-from tests.unit.orchestrator.conversations.talking import answer, assistant, begun, calling, opened, user
+from tests.unit.orchestrator.conversations.talking import (
+    answer,
+    assistant,
+    begun,
+    calling,
+    hits_of,
+    opened,
+    user,
+)
 from tests.unit.orchestrator.world import DURABLE, TENANT, World
 
 
@@ -33,7 +41,7 @@ async def meant(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 async def found(session: Conversation, text: str, by: Any = "meaning") -> list[str]:
-    return [str(hit.message.id) for hit in await session.search(text, 10, by)]
+    return [str(hit.message.id) for hit in await hits_of(session, text, 10, by)]
 
 
 # -- found -----------------------------------------------------------------------------
@@ -47,7 +55,7 @@ async def test_a_message_is_found_by_meaning_as_soon_as_it_is_said(meant: World)
     assert await found(session, "beverage") == ["u1"]
     assert await found(session, "heron", "words") == []
     assert await found(session, "heron", "both") == ["u2"]
-    hits = await meant.engine.conversations.search(TENANT, None, "beverage", 10)
+    hits = await meant.engine.finding.find(Tenant(TENANT), None, "beverage", 10)
     assert [(hit.session_id, hit.message.id) for hit in hits] == [("s1", "u1")]
     assert await meant.owed() == 0
     assert await settled(meant) == []
@@ -177,11 +185,11 @@ async def test_the_fields_of_its_session_decide_who_finds_it(meant: World) -> No
         session = await meant.engine.conversations.create(TENANT, SessionDraft(f"of-{user_id}", user=user_id))
         await session.append([user("tea")])
     for user_id in ("ada", "bob"):
-        hits = await meant.engine.conversations.search(
-            TENANT, Eq("subject", user_id), "beverage", 10, "meaning"
+        hits = await meant.engine.finding.find(
+            Tenant(TENANT), Eq("subject", user_id), "beverage", 10, "meaning"
         )
         assert [hit.session_id for hit in hits] == [f"of-{user_id}"]
-    assert await meant.engine.conversations.search("another", None, "beverage", 10, "meaning") == []
+    assert await meant.engine.finding.find(Tenant("another"), None, "beverage", 10, "meaning") == []
 
 
 async def test_another_process_finds_by_words_at_once_and_by_meaning_once_the_writer_was_quiet(
@@ -238,7 +246,7 @@ async def test_what_is_made_of_an_earlier_text_never_comes_to_stand_over_a_later
 
     async def edit() -> None:
         await theirs.update("u1", {"content": "tea"})
-        await theirs.search("beverage", 10)  # by whom the later ones are made first
+        await hits_of(theirs, "beverage", 10)  # by whom the later ones are made first
 
     embedder(meant).meanwhile = edit
     await meant.engine.maintenance.sweep()
@@ -407,7 +415,7 @@ async def test_a_store_of_passages_that_is_away_takes_nothing_from_what_is_found
         session = await begun(world.engine)
         await session.append([user("tea", "u1")])
         world.long.down = True
-        hits = await session.search("tea", 10)
+        hits = await hits_of(session, "tea", 10)
         assert [hit.message.id for hit in hits] == ["u1"]
         assert ["long" in said for said in hits.degraded] == [True]
         assert await settled(world) == []

@@ -20,11 +20,12 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.engine import Engine
 from memory.policies.passages import PART
+from memory.ports.query import Tenant
 from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, embedder, settled
-from tests.unit.orchestrator.conversations.talking import answer, calling, user
+from tests.unit.orchestrator.conversations.talking import answer, calling, hits_of, user
 from tests.unit.orchestrator.world import TENANT, World
 
 TEXTS = (
@@ -113,8 +114,8 @@ class Told:
             lambda engine, session: engine.conversations.redaction.erase(session.log, name),
             lambda engine, session: session.exclude(name, "manual"),
             lambda engine, session: session.compact(lambda _: text, keep_last=1, reason="manual"),
-            lambda engine, session: session.search("beverage", 10),
-            lambda engine, session: engine.conversations.search(TENANT, None, "boat", 10),
+            lambda engine, session: hits_of(session, "beverage", 10),
+            lambda engine, session: engine.finding.find(Tenant(TENANT), None, "boat", 10),
             lambda engine, session: engine.conversations.passages.catch_up(),
             lambda engine, session: engine.maintenance.sweep(),
             stream,

@@ -18,7 +18,16 @@ from memory.orchestrator.engine import Engine
 from memory.policies.reading import ContextAsked
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record
-from tests.unit.orchestrator.conversations.talking import answer, begun, calling, opened, told, user, window
+from tests.unit.orchestrator.conversations.talking import (
+    answer,
+    begun,
+    calling,
+    hits_of,
+    opened,
+    told,
+    user,
+    window,
+)
 from tests.unit.orchestrator.world import TENANT, USER, World
 
 NEST = "the heron's nest"
@@ -67,7 +76,7 @@ async def test_of_an_erased_message_its_place_is_left(world: World) -> None:
         assert [item.number for item in items] == [1, 2, 3, 4]
         assert (items[2].message.text, items[2].message.name, items[2].message.role) == ("", None, "user")
         assert (items[2].is_redacted, items[2].excluded) == (True, "erased")
-        assert await handle.search(NEST, 10) == []
+        assert await hits_of(handle, NEST, 10) == []
         with pytest.raises(NotFound):
             await handle.update("named-by-a-caller", {"content": "again"})
         assert await handle.restore(str(items[2].message.id)) is False

@@ -25,7 +25,15 @@ from memory.ports.collections import Collection
 from memory.ports.query import Query
 from memory.ports.record import Key
 from tests.support.depth import drawn
-from tests.unit.orchestrator.conversations.talking import answer, assistant, begun, calling, opened, user
+from tests.unit.orchestrator.conversations.talking import (
+    answer,
+    assistant,
+    begun,
+    calling,
+    hits_of,
+    opened,
+    user,
+)
 from tests.unit.orchestrator.world import World
 
 ROLES = (Role.USER, Role.USER, Role.ASSISTANT, Role.SYSTEM)
@@ -127,7 +135,7 @@ async def test_what_is_handed_out_may_be_changed_and_so_may_what_was_handed_in(w
             message for kind in kinds for message in (await session.context(ContextAsked(**kind))).messages
         ]
         told = [item.message for item in (await session.history(_ALL)).items]
-        found = [hit.message for hit in await session.search("first archived new", 10)]
+        found = [hit.message for hit in await hits_of(session, "first archived new", 10)]
         return [*shown, *told, *found, *[made.summary for made in await session.compactions()]]
 
     before = [message.model_dump() for message in await read()]

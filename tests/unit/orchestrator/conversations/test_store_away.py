@@ -20,7 +20,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.policies.reading import ContextAsked
 from memory.ports.record import Key
-from tests.unit.orchestrator.conversations.talking import SYSTEM, begun, opened, told, user, window
+from tests.unit.orchestrator.conversations.talking import SYSTEM, begun, hits_of, opened, told, user, window
 from tests.unit.orchestrator.world import TENANT, Flaky, World
 
 
@@ -48,7 +48,7 @@ async def test_while_the_store_is_down_the_window_is_what_was_last_seen_and_says
     assert await shown(session) == (everything, True)
     assert await shown(await opened_anew(world.engine), last=2) == (["system", "m2", "m3"], True)
     history, said = session.history(HistoryAsked()), session.append([user("lost")])
-    for call in (said, history, session.info(), session.search("m1", 5), session.exclude("m1", "manual")):
+    for call in (said, history, session.info(), hits_of(session, "m1", 5), session.exclude("m1", "manual")):
         with pytest.raises(StoreUnavailable):
             await call
     world.heal()
