@@ -10,7 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "decisions"
 PAGES = sorted(FOLDER.glob("[0-9]*.md"))
-ROW = re.compile(r"(?m)^\| (?:\[(?P<linked>\d{3})\]\((?P<file>[^)]+)\)|(?P<gone>\d{3})) \| (?P<title>.+?) \| ?(?P<status>.*?) ?\|$")
+ROW = re.compile(
+    r"(?m)^\| (?:\[(?P<linked>\d{3})\]\((?P<file>[^)]+)\)|(?P<gone>\d{3})) \| (?P<title>.+?) \| ?(?P<status>.*?) ?\|$"
+)
 STATUS = re.compile(r"accepted(, .+)?|superseded by \d{3}")
 REFERENCE = re.compile(r"docs/decisions/(\d{3})|(?<!/)decisions?[/ ](\d{3})\b")
 
@@ -50,7 +52,9 @@ def test_every_decision_that_is_referred_to_is_in_the_index() -> None:
         for path in (ROOT / part).rglob("*")
         if path.suffix in (".py", ".md", ".toml", ".txt")
     ]
-    files += [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", ".ci/run", "pyproject.toml")]
+    files += [
+        ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", ".ci/run", "pyproject.toml")
+    ]
     named = {
         first or second: path
         for path in files
