@@ -1,4 +1,4 @@
-"""A store of one's own in a hundred lines: one JSON file, written anew at every change.
+"""A store in under 150 lines of code: one JSON file, written anew at every change.
 The example of docs/adapters.md.
 
 Everything that is decided, filtered, sorted and paged is decided by the library's own
