@@ -17,7 +17,7 @@
 #   make noticed    renew tests/noticed.json: the seed or the operations that show each mutant. CI says when a note shows nothing any more
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of
-#   make docs       write what is generated again: docs/behaviours.md, the types of the blocking twin, the README's table of backends
+#   make docs       write what is generated again: docs/behaviours.md, the types of the blocking twin, the table of backends
 #   make lock       pin the newest versions the project allows (needs uv)
 
 PYTHON ?= python3

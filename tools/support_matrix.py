@@ -1,5 +1,5 @@
-"""The README's table of backends: what each claims, which tiers it may serve, and how
-that is tested.
+"""Write the table of backends of docs/backends.md: what each claims, which tiers it may
+serve, and how that is tested.
 
     python -m tools.support_matrix            write it
     python -m tools.support_matrix --check    exit 1 where what is written is stale
@@ -22,7 +22,7 @@ from tests.contract.harnesses import InMemory, Sqlite
 from tests.support.servers import IMAGES
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "backends.md"
 BEGIN, END = "<!-- support matrix: make docs -->", "<!-- end of support matrix -->"
 
 
@@ -97,24 +97,24 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def written(readme: str) -> str:
-    """The README with the table as it should be."""
-    before, begin, rest = readme.partition(BEGIN)
+def written(page: str) -> str:
+    """Replace the table of the page by the current one."""
+    before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
-    assert begin, f"README.md has no line {BEGIN}"
-    assert end, f"README.md has no line {END}"
+    assert begin, f"{PAGE.name} has no line {BEGIN}"
+    assert end, f"{PAGE.name} has no line {END}"
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 
 
 def main(arguments: list[str]) -> int:
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     fresh = written(text)
     if "--check" in arguments:
         if fresh != text:
-            sys.stderr.write("the table of backends in README.md is stale: run `make docs`\n")
+            sys.stderr.write("the table in docs/backends.md is stale: run `make docs`\n")
             return 1
         return 0
-    README.write_text(fresh, encoding="utf-8")
+    PAGE.write_text(fresh, encoding="utf-8")
     return 0
 
 

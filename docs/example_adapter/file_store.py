@@ -1,4 +1,4 @@
-"""A store of one's own in a hundred lines: one JSON file, written anew at every change.
+"""A store in under 150 lines of code: one JSON file, written anew at every change.
 The example of docs/adapters.md.
 
 Everything that is decided, filtered, sorted and paged is decided by the library's own
@@ -55,9 +55,12 @@ class FileStore(BaseStore):
         self._path = Path(path)
         self._slots: Slots = {}
         self._generations: dict[str, int] = {}
+        self._note: str | None = None
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         held = json.loads(self._path.read_text()) if self._path.exists() else {"slots": {}, "generations": {}}
+        self._note = held.get("format")
+        self._take_format(self._note)
         self._generations = held["generations"]
         self._slots = {c.name: {Key(*json.loads(key)): tuple(text) for key, text in held["slots"].get(c.name, {}).items()} for c in collections}
 
@@ -67,6 +70,16 @@ class FileStore(BaseStore):
     async def _check(self) -> Health:
         damaged = [key for name, held in self._slots.items() for key in held if isinstance(_read(self._slots, self._collections[name], key), Corrupt)]
         return Health(ok=os.access(self._path.parent, os.W_OK), detail=str(self._path), quarantined=len(damaged))
+
+    async def _read_format(self) -> str | None:
+        return self._note
+
+    async def _swap_format(self, before: str | None, after: str) -> bool:
+        if self._note != before:
+            return False
+        self._note = after
+        self._keep(self._slots, self._generations)
+        return True
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         return [_read(self._slots, collection, key) for key in keys]
@@ -152,7 +165,7 @@ class FileStore(BaseStore):
         written = {name: {json.dumps([key.tenant, key.id]): text for key, text in held.items()} for name, held in slots.items()}
         beside = self._path.with_suffix(".new")
         with beside.open("w") as file:
-            json.dump({"slots": written, "generations": generations}, file)
+            json.dump({"slots": written, "generations": generations, "format": self._note}, file)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._path)
@@ -196,8 +209,10 @@ def _named(partition: Partition) -> str:
 
 def _build(name: str, url: str, options: Mapping[str, Any]) -> FileStore:
     scheme, _, path = url.partition(":///")
-    if scheme != "one-file" or not path or options:
-        raise ConfigError(f"store '{name}': write 'one-file:///' and the path of the file; there are no options")
+    if scheme != "one-file" or not path or "?" in path:
+        raise ConfigError(f"store '{name}': write 'one-file:///' and the path of the file, without options")
+    if options:
+        raise ConfigError(f"store '{name}': unknown options {sorted(options)}; there are none")
     return FileStore(path, name)
 
 

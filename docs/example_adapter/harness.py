@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from file_store import FileStore
+from file_store import adapter as file_adapter
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
@@ -18,6 +19,9 @@ from memory.ports.store import Store
 class OneFile(Harness):
     name = "one_file"
     claims = Capabilities(durable=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
+
+    adapter = file_adapter
+    urls = ("one-file:///nowhere/store.json",)
 
     async def make(self) -> Store:
         return FileStore(self.folder / "store.json")

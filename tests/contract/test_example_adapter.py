@@ -77,7 +77,7 @@ for _ in range(2):
     assert (result.stdout, result.stderr) == ("['Ada prefers tea'] True\n" * 2, "")
 
 
-def test_the_example_is_about_a_hundred_lines() -> None:
+def test_the_example_has_under_150_lines_of_code() -> None:
     lines = (EXAMPLE / "file_store.py").read_text().splitlines()
     code = [line for line in lines if line.strip() and not line.startswith(("from ", "import ", '"""', "#"))]
-    assert len(code) < 140
+    assert len(code) < 150

@@ -25,7 +25,7 @@ from tests.support.depth import LEFT_TO_NIGHTLY, NIGHTLY, THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_IMAGE = {"mysql", "qdrant_server"}
-"""Backends whose images CI cannot have: see docs/plan.md."""
+"""Backends whose images CI cannot have: see docs/known-limits.md."""
 ONLY_NIGHTLY = {"image"}
 """What is built and run by `make nightly` alone."""
 BY_NAME = {

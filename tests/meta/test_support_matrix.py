@@ -1,4 +1,4 @@
-"""The README's table of backends says what the tests hold the backends to."""
+"""The table of docs/backends.md says what the tests hold the backends to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ def test_the_table_is_fresh() -> None:
 
 
 def test_a_changed_claim_makes_it_stale() -> None:
-    readme = support_matrix.README.read_text(encoding="utf-8")
-    altered = readme.replace("| ✓ |", "|  |", 1)
-    assert altered != readme
-    assert support_matrix.written(altered) == readme
+    page = support_matrix.PAGE.read_text(encoding="utf-8")
+    altered = page.replace("| ✓ |", "|  |", 1)
+    assert altered != page
+    assert support_matrix.written(altered) == page
 
 
 def test_tiers_follow_from_what_the_engine_needs() -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.depth import beyond
-from tests.support.readme import GUIDE, OPERATIONS, README, blocks, commands
+from tests.support.readme import GUIDE, OPERATIONS, README, RULES, blocks, commands
 from tools import wheel as wheels
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {page.stem: page for page in (README, GUIDE, OPERATIONS)}
+PAGES = {page.stem: page for page in (README, GUIDE, RULES, OPERATIONS)}
 
 
 @pytest.fixture

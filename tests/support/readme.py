@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide.md"
 FIGURES = ROOT / "docs" / "figures.md"
+RULES = ROOT / "docs" / "guide" / "rules.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 CHAPTER = ROOT / "docs" / "a-fact-changes-its-mind.md"
 

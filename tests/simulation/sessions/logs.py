@@ -82,7 +82,7 @@ class LogCheck:
         ) or self.is_redacted(place)
 
     def may_be_in_a_summary(self, place: int) -> bool:
-        """docs/plan.md, issue 12, 7: excluded, erased, and taken back by who had read
+        """docs/known-limits.md: excluded, erased, and taken back by who had read
         it before, all while one compaction was under way.
         """
         return place in self._excluded and place in self._restored

@@ -5,7 +5,7 @@ What was acknowledged since that moment may be gone, and what was erased since m
 back. What stands there then is a beginning like any other: to processes that remember
 nothing of what came since, everything is promised of it, and of what follows. To one
 that remembers more, not all is: nobody can tell a log that was set back from one that
-never went on (docs/plan.md, issue 12, 5). What holds then, and what cannot, says
+never went on (docs/known-limits.md). What holds then, and what cannot, says
 `test_setback.py`.
 """
 

@@ -1,5 +1,5 @@
 """A store that is set back under a process that remembers more than it holds: what
-holds, and what cannot (docs/plan.md, issue 12, 5).
+holds, and what cannot (docs/known-limits.md).
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Told:
     back.
     """
     limits: Counter[str] = field(default_factory=Counter)
-    """What is known not to hold (docs/plan.md, issue 12), as often as it did not."""
+    """What is known not to hold (docs/known-limits.md), as often as it did not."""
     broken: list[str] = field(default_factory=list)
 
     @contextmanager
