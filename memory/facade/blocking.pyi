@@ -116,7 +116,7 @@ from memory.orchestrator.scratchpads import Scratchpad
 from memory.orchestrator.setbacks import SetBack
 from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactionSettings
-from memory.policies.onward import Onward
+from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import Policy
 from memory.policies.thresholds import WindowPolicy
 from memory.ports.advisor import Advisor, Prompt, Reranker
@@ -133,7 +133,7 @@ class BlockingMemory:
         embedder: Embedder | EmbedFunction | Mapping[str, str] | str | None = ...,
         token_counter: TokenCounter | CountFunction | str | None = ...,
         clock: Clock = ...,
-        onward: Onward | Literal["elsewhere"] | None = ...,
+        onward: WindowExitFunction | Literal["elsewhere"] | None = ...,
         advisor: Advisor | AdviseFunction | None = ...,
         reranker: Reranker | Advisor | ScoreFunction | None = ...,
         policies: Sequence[Policy | str] = ...,

@@ -70,7 +70,7 @@ from memory.orchestrator.gates import RecallGate, WriteGate
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
-from memory.policies.onward import ELSEWHERE, Onward
+from memory.policies.onward import ELSEWHERE, WindowExitFunction
 from memory.policies.promotion import Policy
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
@@ -160,7 +160,7 @@ class Memory(AsyncContext):
         embedder: Embedder | EmbedFunction | Mapping[str, str] | str | None = None,
         token_counter: TokenCounter | CountFunction | str | None = None,
         clock: Clock = system_clock,
-        onward: Onward | Literal["elsewhere"] | None = None,
+        onward: WindowExitFunction | Literal["elsewhere"] | None = None,
         advisor: Advisor | AdviseFunction | None = None,
         reranker: Reranker | Advisor | ScoreFunction | None = None,
         policies: Sequence[Policy | str] = (),

@@ -29,7 +29,7 @@ class Stay:
     waits: bool = False
 
 
-class ForeseenMoves:
+class DryRunMoves:
     """Foresees what becomes of moves."""
 
     def __init__(self, placement: Placement) -> None:

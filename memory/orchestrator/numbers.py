@@ -21,10 +21,10 @@ from memory.domain.shown import Shown
 from memory.orchestrator.collections import COUNTERS, ENTRIES, MANIFESTS, NUMBERS
 from memory.orchestrator.conversations.manifests import Manifests
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience, Turns
+from memory.orchestrator.turns import KeyLocks, RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.ports.query import In, Query, Tenant
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
@@ -71,7 +71,7 @@ class Numbers:
         *,
         generations: Generations,
         outbox: Outbox,
-        turns: Turns,
+        turns: KeyLocks,
         manifests: Manifests,
     ) -> None:
         self._placement = placement
@@ -163,7 +163,7 @@ class Numbers:
                 elif isinstance(
                     there, Tombstone
                 ):  # of an earlier life of the thing, or of one that has ended since it was found
-                    if await self._outbox.finish(Pending(NUMBERS, archive, there)):
+                    if await self._outbox.finish(OutboxRecord(NUMBERS, archive, there)):
                         continue  # its end is not over: the id names it until then
                     for now in await self._now(thing.key):
                         record = self._put(now[0], _number(put.record)).record
@@ -247,7 +247,7 @@ class Numbers:
             self._placement.topology.archive,
             Key(tenant, ids.derived_id(tenant, COUNTERS_SCOPE, "numbers")),
         )
-        patience = Patience(self._placement, key.id)
+        patience = RetryDeadline(self._placement, key.id)
         async with self._turns.take(COUNTERS, key, patience):
             while True:
                 with step("number.count"):

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from memory.domain.errors import QuotaExceeded, StoreError, StoreUnavailable
 from memory.domain.time import in_words
 from memory.orchestrator.collections import ENTRIES, SESSIONS
-from memory.orchestrator.conversations.onward import LEAVE, Onward
+from memory.orchestrator.conversations.onward import LEAVE, WindowExitHandler
 from memory.orchestrator.conversations.redaction import ERASE_USER, REDACT
-from memory.orchestrator.conversations.sessions import END, UNLEARN
-from memory.orchestrator.endings import Endings
+from memory.orchestrator.conversations.sessions import DELETE_DERIVED, END
+from memory.orchestrator.endings import SessionClosing
 from memory.orchestrator.erasure import DELETE, ERASE_SCOPE, Erasure
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Planning
@@ -36,8 +36,8 @@ left undone.
 READ_AT_ONCE = 50
 
 
-class PlannedDue:
-    """Foresees what is due, in the order that a sweep takes it up."""
+class DryRunDueWork:
+    """Plans the work that is due, in the order in which a sweep does it."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class PlannedDue:
         *,
         due: Callable[[Store], AsyncIterator[Due]],
         erasure: Erasure,
-        onward: Onward,
-        endings: Endings,
+        onward: WindowExitHandler,
+        endings: SessionClosing,
         promotion: Promotion,
     ) -> None:
         self._placement = placement
@@ -96,10 +96,10 @@ class PlannedDue:
                 for owed in owner.owed:
                     if owed.step == LEAVE and isinstance(owner, Record):
                         await self._plan_leaving(owner, owed, planning)
-                    elif owed.step == UNLEARN:
+                    elif owed.step == DELETE_DERIVED:
                         data = owed.data
                         direct = bool(data.get("expired"))
-                        await self._plan_unlearning(
+                        await self._plan_derived_deletion(
                             data["tenant"], data["session_id"], "delete", "is gone", planning, direct=direct
                         )
                     elif owed.step in NOT_FORESEEN:
@@ -210,11 +210,11 @@ class PlannedDue:
                 if all(
                     [await planning.answers(store) for store in self._placement.topology.stores]
                 ):  # else it is done once they do
-                    await self._plan_unlearning(
+                    await self._plan_derived_deletion(
                         record.key.tenant, str(record.fields["session_id"]), "expire", "has expired", planning
                     )
 
-    async def _plan_unlearning(
+    async def _plan_derived_deletion(
         self, tenant: str, session_id: str, action: str, why: str, planning: Planning, *, direct: bool = True
     ) -> None:
         """Say that what was made of a session goes with it; not copies of that, where

@@ -52,7 +52,9 @@ Made: TypeAlias = str | EntryDraft | Mapping[str, Any] | None
 """A text, a draft, the arguments of `write` (without a scope: that of `ExitedMessages`); None
 is nothing.
 """
-Onward: TypeAlias = Callable[[ExitedMessages], Made | Sequence[Made] | Awaitable[Made | Sequence[Made]]]
+WindowExitFunction: TypeAlias = Callable[
+    [ExitedMessages], Made | Sequence[Made] | Awaitable[Made | Sequence[Made]]
+]
 """Makes entries of messages that leave; may be async."""
 
 

@@ -168,7 +168,7 @@ SLIPS: dict[str, Slip] = {
     "deletion-drops-debts": Slip(
         erasure,
         "Erasure.deletion",
-        "*self._outbox.carried(record, past=Until.DELETED), ",
+        "*self._outbox.carried(record, past=StepLifetime.DELETED), ",
         "",
         ("summed up, edited, and its sources still to be deleted",),
     ),
@@ -257,7 +257,11 @@ SLIPS: dict[str, Slip] = {
         ("owed.", "replica."),
     ),
     "an-edit-carries-replicas-and-nothing-else": Slip(
-        outbox, "Outbox.carried", "Until.ERASED) > past", "Until.ERASED) <= past", ("version.keep", "update.")
+        outbox,
+        "Outbox.carried",
+        "StepLifetime.ERASED) > past",
+        "StepLifetime.ERASED) <= past",
+        ("version.keep", "update."),
     ),
     # what is delivered behind the write
     "a-delivery-is-taken-for-done": Slip(

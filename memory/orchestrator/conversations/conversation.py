@@ -22,14 +22,14 @@ from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.forks import copied_on
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.onward import Left
+from memory.orchestrator.conversations.onward import WindowExitResult
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import COPIED, Asked, Window, ordered, read_of
 from memory.orchestrator.conversations.reads import Read, Version, reads_of_caller, version_of
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.policies.aligning import aligned
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
@@ -177,7 +177,7 @@ class Conversation(Compacting):
         }.values()
         if SYSTEM in given:
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
-        patience = Patience(self._placement, self.id)
+        patience = RetryDeadline(self._placement, self.id)
         while True:
             state = (self._log.seen or await self._log.load()).state
             known = state.place
@@ -341,7 +341,7 @@ class Conversation(Compacting):
         Where that event was stored and the message not, the number that it gave is
         found again.
         """
-        patience = Patience(self._placement, self.id)
+        patience = RetryDeadline(self._placement, self.id)
         while not event.draft.is_in_history and not event.is_redacted:
             known = (await self._log.load()).state.place
             number = await self._number_given(event.place)
@@ -431,7 +431,7 @@ class Conversation(Compacting):
         said and grows, or is said `again` and grows.
         """
         patience, message_id = (
-            Patience(self._placement, self.id),
+            RetryDeadline(self._placement, self.id),
             "" if event is None else str(event.draft.message.id if event.draft.message else ""),
         )
         while event is not None and event.draft.message is not None:
@@ -570,7 +570,7 @@ class Conversation(Compacting):
             event.type is EventType.COMPACTION or is_pinned(event.draft.message)
         ):
             data["pinned"] = True
-        patience = Patience(self._placement, self.id)
+        patience = RetryDeadline(self._placement, self.id)
         while True:
             known = (self._log.seen or await self._log.load()).state.after.compactions
             if (await self._history.gone([event]))[0].archived_by is not None:
@@ -610,7 +610,7 @@ class Conversation(Compacting):
         """
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
             raise InvalidInput("checkpoint", "is one of another session")
-        patience, known = Patience(self._placement, self.id), (await self._log.load()).state
+        patience, known = RetryDeadline(self._placement, self.id), (await self._log.load()).state
         wanted = await self._log.state_at(min(checkpoint.place, known.place))
         state, left, leaving = known, known.window.without(wanted.window), Places()
         while True:
@@ -813,7 +813,7 @@ class Conversation(Compacting):
             await self._sessions.finish(replace(self._log.record_of(event), owed=self._sessions.owed_follow))
         return bool(events)
 
-    async def onward(self) -> Left:
+    async def onward(self) -> WindowExitResult:
         """Carry what has left the window onward, as far as that is owed and can be done
         now.
         """

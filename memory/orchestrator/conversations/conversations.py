@@ -17,7 +17,7 @@ from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.finding import By, Finding
 from memory.orchestrator.conversations.manifests import Manifests
-from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.onward import WindowExitHandler
 from memory.orchestrator.conversations.passages import Passages, Where
 from memory.orchestrator.conversations.redaction import Redaction
 from memory.orchestrator.conversations.reservations import Reservations
@@ -31,7 +31,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import CallOrder
-from memory.policies.onward import Onward as Callback
+from memory.policies.onward import WindowExitFunction as Callback
 from memory.policies.tokens import DefaultCounter
 from memory.ports.query import Filter, Tenant
 from memory.ports.record import Record
@@ -79,7 +79,7 @@ class Conversations:
             most_bytes=placement.settings.artifact_bytes,
         )
         self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
-        self.onward = Onward(
+        self.onward = WindowExitHandler(
             placement,
             sessions=self.sessions,
             meaning=meaning,

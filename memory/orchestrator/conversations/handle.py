@@ -16,7 +16,7 @@ from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.onward import WindowExitHandler
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import Asked, Window, read_window, window_at_hand
 from memory.orchestrator.conversations.reads import reads_of_caller
@@ -38,7 +38,7 @@ class Handle:
         self,
         placement: Placement,
         sessions: SessionRecords,
-        onward: Onward,
+        onward: WindowExitHandler,
         record: Record,
         log: Log,
         counter: TokenCounter,

@@ -33,18 +33,18 @@ from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import SessionRecords
-from memory.orchestrator.conversations.taught import ANSWER, EACH, MADE, OF, Taught
+from memory.orchestrator.conversations.taught import ANSWER, EACH, MADE, OF, DerivedEntries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.policies.onward import ExitedMessages, drafts_of
-from memory.policies.onward import Onward as Callback
+from memory.policies.onward import WindowExitFunction as Callback
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Partition, Record
 from memory.ports.store import Store
@@ -67,7 +67,7 @@ class _Failed:
 
 
 @dataclass(slots=True)
-class Left:
+class WindowExitResult:
     """What became of the messages of one session that had left: ids of the entries made
     now, and why others were not made yet. `owing`: the events of the session that owed
     something, and what they owe still.
@@ -88,7 +88,7 @@ class _Awaited:
     entries: list[str]
 
 
-class Onward:
+class WindowExitHandler:
     """Carries messages onward."""
 
     def __init__(
@@ -107,7 +107,7 @@ class Onward:
         self._sessions = sessions
         self._outbox = outbox
         self._trust = trust
-        self.taught = Taught(
+        self.taught = DerivedEntries(
             placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas
         )
         self._callback = callback if callable(callback) else None
@@ -115,7 +115,7 @@ class Onward:
         self._failed: dict[Key, _Failed] = {}
         self._asked: set[Key] = set()
         self._heard: dict[Key, _Awaited] = {}
-        self._waiting: dict[Key, Pending] = {}
+        self._waiting: dict[Key, OutboxRecord] = {}
         """For what events the callback is to be asked beside sweeps."""
         self._asking: asyncio.Task[None] | None = None
         outbox.register(LEAVE, self._leave)
@@ -131,11 +131,11 @@ class Onward:
 
     # -- carrying out ------------------------------------------------------------------
 
-    async def of_session(self, record: Record) -> Left:
+    async def of_session(self, record: Record) -> WindowExitResult:
         """Carry onward now whatever of this session is owed; a callback that has failed
         lately is asked again.
         """
-        store, told = self._placement.topology.archive, Left()
+        store, told = self._placement.topology.archive, WindowExitResult()
         query = Query(
             MESSAGES,
             within(Partition(record.key.tenant, record.scope)),
@@ -152,7 +152,7 @@ class Onward:
             self._failed.pop(owner.key, None)
             self._heard[owner.key] = heard = _Awaited(owner, told.entries)
             try:
-                left = await self._outbox.finish(Pending(MESSAGES, store, owner), only=LEAVE)
+                left = await self._outbox.finish(OutboxRecord(MESSAGES, store, owner), only=LEAVE)
             finally:
                 self._heard.pop(owner.key, None)  # another may have waited for it too
             if left:
@@ -171,7 +171,7 @@ class Onward:
         ]
         return said[-1] if said else "it waits for a process that has the callback, or is at it now"
 
-    async def _leave(self, pending: Pending, owed: Owed) -> bool:
+    async def _leave(self, pending: OutboxRecord, owed: Owed) -> bool:
         owner = pending.owner
         session = await self._session(owner) if isinstance(owner, Record) else None
         if not isinstance(owner, Record) or session is None:
@@ -205,21 +205,21 @@ class Onward:
         """Whether a sweep here would have the callback asked about this event."""
         return self._callback is not None and not self._is_left_alone(owner.key)
 
-    def _ask_beside(self, pending: Pending) -> None:
+    def _ask_beside(self, pending: OutboxRecord) -> None:
         self._waiting.setdefault(pending.owner.key, pending)
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask_waiting(), name="memory-onward")
 
     async def _ask_waiting(self) -> None:
         while self._waiting:
-            answered: list[Pending] = []
+            answered: list[OutboxRecord] = []
             while self._waiting:
                 answered += await self._ask_next()
             await self._outbox.finish_all(
                 answered
             )  # what else these owe may have waited for all that their sessions owed
 
-    async def _ask_next(self) -> list[Pending]:
+    async def _ask_next(self) -> list[OutboxRecord]:
         """Ask about the event that waits longest; what it owes still, where nobody is
         to be asked about it any more.
         """
@@ -270,7 +270,9 @@ class Onward:
                 for row in page.records
                 if isinstance(row, Record)
             ]
-            await self._outbox.finish_all([Pending(MESSAGES, store, owner) for owner in owners if owner.owed])
+            await self._outbox.finish_all(
+                [OutboxRecord(MESSAGES, store, owner) for owner in owners if owner.owed]
+            )
 
     async def _session(self, owner: Record) -> Record | None:
         """The session that an event is of; None where that was deleted."""
@@ -284,7 +286,7 @@ class Onward:
         failed = self._failed.get(key)
         return failed is not None and failed.until is not None and self._placement.now() < failed.until
 
-    async def _ask(self, pending: Pending, owner: Record, session: Record, callback: Callback) -> bool:
+    async def _ask(self, pending: OutboxRecord, owner: Record, session: Record, callback: Callback) -> bool:
         """Ask the callback and write down what it returned, where nobody else has; then
         do what that owes.
         """
@@ -318,7 +320,7 @@ class Onward:
             heard.event = noted
         return not any(
             owed.step == LEAVE
-            for owed in await self._outbox.finish(Pending(MESSAGES, pending.store, noted), only=LEAVE)
+            for owed in await self._outbox.finish(OutboxRecord(MESSAGES, pending.store, noted), only=LEAVE)
         )
 
     async def _let_in(self, tenant: str, drafts: Sequence[EntryDraft]) -> list[EntryDraft]:
@@ -412,7 +414,7 @@ class Onward:
         await self.taught.forget(log, event)
 
     async def _ask_anew(self, store: Store, owner: Record, place: int) -> None:
-        patience = Patience(self._placement, owner.key.id)
+        patience = RetryDeadline(self._placement, owner.key.id)
         while any(
             owed.step == LEAVE and (MADE not in owed.data or place in Places.told(owed.data[OF]))
             for owed in owner.owed

@@ -21,7 +21,7 @@ from memory.orchestrator.collections import ENTRIES, SESSIONS
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.enriching import ENRICH
-from memory.orchestrator.foreseen import Foreseen
+from memory.orchestrator.foreseen import DryRunState
 from memory.orchestrator.gates import Gates
 from memory.orchestrator.planned import Plan
 from memory.policies.promotion import PromotionRule
@@ -280,9 +280,9 @@ async def test_what_expires_in_that_sweep_is_told_and_leaves_room() -> None:
 
 
 async def test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_their_keys() -> None:
-    made: list[Foreseen] = []
+    made: list[DryRunState] = []
 
-    class Kept(Foreseen):
+    class Kept(DryRunState):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             made.append(self)
@@ -294,7 +294,7 @@ async def test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_
         await written(world, "c", scope=USER)
         world.clock.advance(4 * DAY)
         await written(world, "d", "e", "f")
-        with patch.object(planned, "Foreseen", Kept):
+        with patch.object(planned, "DryRunState", Kept):
             plan = await world.engine.plan()
         assert sorted(one.action for one in plan.planned) == [
             "copy",

@@ -25,7 +25,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
 from memory.policies.asked import Asked
-from memory.policies.onward import Onward
+from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
@@ -155,7 +155,7 @@ class World:
         kinds: Kinds = KINDS,
         passages: Where = "home",
         advisor: Advisor | None = None,
-        onward: Onward | Literal["elsewhere"] | None = None,
+        onward: WindowExitFunction | Literal["elsewhere"] | None = None,
     ) -> None:
         self.clock, self.advisor, self.onward = Clock(), advisor, onward
         self.short, self.mid, self.long = (

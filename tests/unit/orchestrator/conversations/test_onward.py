@@ -21,7 +21,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
 from memory.policies.compacting import CompactionSettings
-from memory.policies.onward import ExitedMessages, Onward
+from memory.policies.onward import ExitedMessages, WindowExitFunction
 from memory.policies.quotas import Quota
 from memory.policies.reading import ContextAsked
 from tests.unit.orchestrator.conversations.talking import begun, opened, user, window
@@ -39,7 +39,7 @@ class Distiller:
         return [f"{message.text} ({self.calls})" for message in leaving.messages]
 
 
-async def process(world: World, callback: Onward | Literal["elsewhere"] | None) -> Engine:
+async def process(world: World, callback: WindowExitFunction | Literal["elsewhere"] | None) -> Engine:
     """A process of its own over the world's stores."""
     engine = Engine(
         Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=callback
