@@ -361,8 +361,8 @@ async def fork(
 
 
 async def end(cli: Cli, session_id: SessionId) -> None:
-    """End a session: nothing is said in it until it is resumed, and rules move what it
-    taught onward.
+    """End a session: nothing is appended until it is resumed, and rules move its entries
+    to later tiers.
     """
     from memory.cli import show
 

@@ -133,7 +133,7 @@ class BlockingMemory:
         embedder: Embedder | EmbedFunction | Mapping[str, str] | str | None = ...,
         token_counter: TokenCounter | CountFunction | str | None = ...,
         clock: Clock = ...,
-        onward: WindowExitFunction | Literal["elsewhere"] | None = ...,
+        on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = ...,
         advisor: Advisor | AdviseFunction | None = ...,
         reranker: Reranker | Advisor | ScoreFunction | None = ...,
         policies: Sequence[Policy | str] = ...,

@@ -226,9 +226,10 @@ class Session:
         (recalled facts, results of interrupted calls) is not stored. Messages that
         others wrote since stay, behind the list. The system message stays as it is. A
         message that was edited since that read stays as it is now, and one that was
-        erased is not written again, unless `revive`. What the list is without goes
-        onward (`Memory`, `onward`), a message that was edited without its id too; to
-        take one out for good, `exclude` or `erase` it. It is several writes, what is
+        erased is not written again, unless `revive`. Messages that the
+        list lacks leave the window (see `on_window_exit` of `Memory`), and so does a
+        message that was edited without its id; to take one out for good, `exclude` or
+        `erase` it. It is several writes, what is
         new first: cut off half-way it leaves what is new behind what was there, and the
         same list again ends it.
         """
@@ -500,19 +501,20 @@ class Session:
     # -- its life ----------------------------------------------------------------------
 
     async def end(self) -> PromotionReport:
-        """The session is over: nothing is appended until `resume`. Entries are made of
-        what was said, by the `onward` of the memory, and the promotion rules for that
-        move its entries onward. What waits (`waiting` of the report) is done by sweeps
-        once the stores are back, unless the session is resumed before; again is no
-        error, and does it now.
+        """End the session: nothing is appended until `resume`.
+
+        The memory's `on_window_exit` makes entries of the messages that are left in the
+        window, and the promotion rules for session ends move the session's entries to
+        later tiers. Sweeps do what the report lists under `waiting` once the stores are
+        back, unless the session is resumed before. Call it again to do that at once.
         """
         conversation = await self._conversation()
         await conversation.close("ended")
-        left = await conversation.onward()
+        left = await conversation.handle_window_exit()
         report = await self._access.engine.end_session(
             self._access.tenant, Scope.session(self.id), left.owing
         )
-        report.onward, report.waiting = left.entries, [*left.waiting, *report.waiting]
+        report.derived, report.waiting = left.entries, [*left.waiting, *report.waiting]
         return report
 
     async def archive(self) -> bool:
@@ -547,7 +549,7 @@ class Session:
 
     async def delete(self) -> bool:
         """Erase the session with everything said in it, the entries of its scope, and
-        those that `onward` made of it; false where there was none.
+        those that `on_window_exit` made of it; false where there was none.
 
         Forks of it stay, with the messages that they began with: delete each, or
         `erase` a message before, which reaches its copies. Raises

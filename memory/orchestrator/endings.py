@@ -158,7 +158,7 @@ class SessionClosing:
                 LEAVE, await self._owing(ending.tenant, ending.scope)
             )
             waiting = (await self._promote(ending.tenant, ending.scope, ending.until, away)).waiting
-            waiting += ["what was said in it is not onward yet"] if leaving else []
+            waiting += ["messages that left its window are not handled yet"] if leaving else []
             if waiting:
                 raise SessionEndDeferred("; ".join(waiting))
         if "tenant" in owed.data and isinstance(

@@ -101,7 +101,7 @@ class Engine:
         policies: Sequence[CustomRule] = (),
         random_bits: Randomness = secrets.randbits,
         kinds: Kinds = KINDS,
-        onward: WindowExitFunction | Literal["elsewhere"] | None = None,
+        on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = None,
         passages: Where = "home",
         advisor: Advisor | None = None,
         reranker: Advisor | Reranker | None = None,
@@ -178,7 +178,7 @@ class Engine:
             quotas=self.quotas,
             passages=passages,
             counter=counter,
-            onward=onward,
+            on_window_exit=on_window_exit,
             trust=self.trust,
         )
         manifests = self.conversations.manifests
@@ -189,7 +189,7 @@ class Engine:
             turns=self.turns,
             manifests=manifests,
         )
-        self.derivatives.messages_stand = self.conversations.onward.taught.stands
+        self.derivatives.messages_stand = self.conversations.window_exit.derived.stands
         self.referrers = Referrers(self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure)
         manifests.on_gone = self.referrers.clear
         self.scratchpads = Scratchpads(
@@ -337,7 +337,7 @@ class Engine:
         try:
             await self.forms.close()
             await self.enriching.close()
-            await self.conversations.onward.close()
+            await self.conversations.window_exit.close()
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 await self.deliveries.close()
                 await self.conversations.sessions.catch_up()
@@ -349,11 +349,12 @@ class Engine:
             await self.topology.close()
 
     async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:
-        """One sweep, and behind it what `onward` and the advisor are asked: in the
-        report that is `still_owed`.
+        """Run one sweep, then call `on_window_exit` and the advisor for what it found.
+
+        The report counts those calls as `still_owed`.
         """
         report = await self.maintenance.sweep(allowance)
-        await self.conversations.onward.asked()
+        await self.conversations.window_exit.asked()
         await self.enriching.asked()
         return report
 
@@ -378,7 +379,7 @@ class Engine:
             self.placement,
             due=self.maintenance.due,
             erasure=self.erasure,
-            onward=self.conversations.onward,
+            window_exit=self.conversations.window_exit,
             endings=self.endings,
             promotion=self.promotion,
         )

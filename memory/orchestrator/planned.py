@@ -45,7 +45,7 @@ class Planned(_Act):
 
     `action`: move, copy, delete or end by `rule`; delete, by none, of what was made of
     a session that is gone; evict, for the quota that `rule` names; expire, by no rule;
-    make, from what a callback of `onward` has answered. `depends` says what decides at
+    make, from what `on_window_exit` has answered. `depends` says what decides at
     the time besides, and is not asked by a plan: the write gate; which slice of the
     kept versions it is.
     """
@@ -60,7 +60,7 @@ class Planned(_Act):
 class Stays(_Act):
     """One thing that a sweep would do but for what `because` says: a quota that has no
     room (`quota` is its name), a legal hold, a store that is away, messages that have
-    yet to go onward. `action`, `rule` and `tier` are as `Planned` has them; `to` is the
+    still to be handled. `action`, `rule` and `tier` are as `Planned` has them; `to` is the
     tier, or the scope as the rule names it.
     """
 

@@ -45,14 +45,14 @@ class DryRunDueWork:
         *,
         due: Callable[[Store], AsyncIterator[Due]],
         erasure: Erasure,
-        onward: WindowExitHandler,
+        window_exit: WindowExitHandler,
         endings: SessionClosing,
         promotion: Promotion,
     ) -> None:
         self._placement = placement
         self._due = due
         self._erasure = erasure
-        self._onward = onward
+        self._window_exit = window_exit
         self._endings = endings
         self._promotion = promotion
 
@@ -113,11 +113,11 @@ class DryRunDueWork:
     async def _plan_leaving(self, owner: Record, owed: Owed, planning: Planning) -> None:
         session = str(owner.fields["conversation_id"])
         try:
-            fresh = await self._onward.foreseen(owner, owed)
+            fresh = await self._window_exit.foreseen(owner, owed)
             if fresh is None:
-                if self._onward.is_to_ask(owner):
+                if self._window_exit.is_to_ask(owner):
                     planning.waits(
-                        f"the callback of onward is asked about messages of session '{session}': what it makes of them is not foreseen"
+                        f"on_window_exit is called for messages of session '{session}': its entries cannot be foreseen"
                     )
                 return
             async with planning.quotas.admitted(
@@ -221,7 +221,7 @@ class DryRunDueWork:
         it is `direct`.
         """
         try:
-            async for entry in self._onward.taught.outlived(tenant, session_id, direct=direct):
+            async for entry in self._window_exit.derived.outlived(tenant, session_id, direct=direct):
                 if planning.ahead.knows(ENTRIES, entry.key):
                     continue
                 if entry.key in await self._erasure.holds.over([entry]):

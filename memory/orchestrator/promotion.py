@@ -71,19 +71,18 @@ class Copied(Shown):
 
 @dataclass(slots=True, repr=False)
 class PromotionReport(Shown):
-    """What went onward and by which rule, and what was copied into another scope; what
-    stayed and why.
+    """Which entries moved or were copied, by which rule, and which stayed and why.
 
-    `waiting` names stores that did not answer: whose entries stayed unlooked at, or to
-    which others were to go. Of a session that has ended: `onward` has the ids of the
-    entries that were made now of what was said in it, and `waiting` why others were not
-    yet, and names entries that are to go and still owe a step.
+    `waiting` names stores that did not answer: their entries were not looked at, or
+    entries could not move to them. At the end of a session `derived` lists the ids of
+    the entries that this call made of the session's messages. `waiting` then also says
+    why others were not made yet, and names entries with a pending step.
     """
 
     moved: list[Moved] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
-    onward: list[str] = field(default_factory=list)
+    derived: list[str] = field(default_factory=list)
     copied: list[Copied] = field(default_factory=list)
 
 

@@ -182,8 +182,8 @@ class Retention:
         report.waiting += [str(one) for one in came.values() if isinstance(one, StoreError)]
 
     async def _with_session(self, one: Goes, report: RetentionReport) -> None:
-        """End a session, or delete one that has ended and of which nothing is to be
-        carried onward any more: one that has not is ended first. Entries have rules of
+        """End a session, or delete one that has ended and of which nothing
+        is pending any more: one that has not is ended first. Entries have rules of
         their own.
         """
         tenant, session_id = one.row.key.tenant, str(one.row.fields["session_id"])
@@ -211,7 +211,7 @@ class Retention:
         return []
 
     async def _leaves(self, partition: Partition, settled: Set[tuple[Key, str]] = frozenset()) -> bool:
-        """Whether messages of a session have yet to go onward, for which its text is
+        """Whether messages of a session have still to be handled, for which its text is
         needed, or entries, for which its end is. `settled`: what will have been done.
         """
         query = Query(MESSAGES, within(partition), Eq("owing", True), limit=self._placement.settings.page)
@@ -262,7 +262,7 @@ class Retention:
                 planning.waits(*away)
                 return "its entries cannot go where they are to: " + "; ".join(dict.fromkeys(away))
         elif what == "sessions" and await self._leaves(row.partition, ahead.settled):
-            return "messages or entries of it have yet to go onward"
+            return "its messages or entries have still to be handled"
         if what == "entries":
             ahead.goes(ENTRIES, row)
         planning.does(

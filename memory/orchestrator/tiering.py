@@ -30,7 +30,7 @@ from memory.orchestrator.outbox import Outbox, OutboxRecord, StepLifetime, arriv
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import refuse_away
-from memory.policies.routing import TIERS, is_onward
+from memory.policies.routing import TIERS, is_later_tier
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
@@ -144,7 +144,7 @@ class Tiering:
         if home is None:
             return Step(MoveResult.GONE)
         record, source = home
-        if not is_onward(record.tier, to):
+        if not is_later_tier(record.tier, to):
             return Step(MoveResult.ALREADY)
         refuse_away(self._placement.topology.home(to), away)
         if located.mark is not None and located.marked_in is not None and located.mark.owed:
@@ -300,7 +300,7 @@ class Tiering:
         """Another mover brought the copy, perhaps for a tier that comes before this one
         in the same store.
         """
-        if not is_onward(copy.tier, to):
+        if not is_later_tier(copy.tier, to):
             return None
         return Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, tier=to)
 

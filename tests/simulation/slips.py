@@ -310,10 +310,14 @@ SLIPS: dict[str, Slip] = {
         ("move.copy", "replica."),
     ),
     "a-move-goes-back": Slip(
-        tiering, "Tiering._prepare", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)
+        tiering,
+        "Tiering._prepare",
+        "if not is_later_tier(record.tier, to):",
+        "if record.tier == to:",
+        ("move.",),
     ),
     "a-copy-for-an-earlier-tier-is-taken-as-it-is": Slip(
-        tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.due",)
+        tiering, "Tiering._take_over", "if not is_later_tier(copy.tier, to):", "if True:", ("sweep.due",)
     ),
     "a-release-is-taken-for-done": Slip(
         tiering, "Tiering._release", "if outcome.applied:", "if True:", ("move.release",)

@@ -199,7 +199,7 @@ class Compacting(Handle):
                     )
                 if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
                     return []
-                leaves, owed = self._onward.leaving(left, seen.state.after)
+                leaves, owed = self._window_exit.leaving(left, seen.state.after)
                 said = draft.message
                 if said is not None and (seen.since > looked_up + 1 or said.id in seen.ids):
                     said = said.model_copy(update={"id": None})

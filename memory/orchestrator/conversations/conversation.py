@@ -775,7 +775,9 @@ class Conversation(Compacting):
             if seen.state.after.status == status:
                 return []
             leaves, owed = (
-                self._onward.leaving(seen.state.window, seen.state.after) if status == "ended" else ({}, ())
+                self._window_exit.leaving(seen.state.window, seen.state.after)
+                if status == "ended"
+                else ({}, ())
             )
             ends = (Owed(END, END),) if status == "ended" and (owed or not is_promoted) else ()
             return [
@@ -809,15 +811,13 @@ class Conversation(Compacting):
 
     async def _turned(self, decide: Callable[[Seen], list[Draft]]) -> bool:
         events = await self._log.append(decide)
-        for event in events:  # what goes onward by it is no affair of lists, and nobody waits for it here
+        for event in events:  # nobody waits here for messages that leave by it
             await self._sessions.finish(replace(self._log.record_of(event), owed=self._sessions.owed_follow))
         return bool(events)
 
-    async def onward(self) -> WindowExitResult:
-        """Carry what has left the window onward, as far as that is owed and can be done
-        now.
-        """
-        return await self._onward.of_session(await self._same_life())
+    async def handle_window_exit(self) -> WindowExitResult:
+        """Make entries of the messages that left the window, as far as possible now."""
+        return await self._window_exit.of_session(await self._same_life())
 
 
 def _grows(before: Message, after: Message) -> bool:

@@ -53,7 +53,7 @@ class Conversations:
         quotas: Quotas,
         trust: Trust,
         passages: Where = "off",
-        onward: Callback | Literal["elsewhere"] | None = None,
+        on_window_exit: Callback | Literal["elsewhere"] | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
         self._placement = placement
@@ -79,7 +79,7 @@ class Conversations:
             most_bytes=placement.settings.artifact_bytes,
         )
         self.carrying = Carrying(placement, self.sessions.uploads, self.passages)
-        self.onward = WindowExitHandler(
+        self.window_exit = WindowExitHandler(
             placement,
             sessions=self.sessions,
             meaning=meaning,
@@ -87,12 +87,12 @@ class Conversations:
             erasure=erasure,
             quotas=quotas,
             trust=trust,
-            callback=onward,
+            callback=on_window_exit,
         )
         self.redaction = Redaction(
             placement,
             sessions=self.sessions,
-            onward=self.onward,
+            window_exit=self.window_exit,
             tasks=self.tasks,
             runs=self.runs,
             outbox=outbox,
@@ -115,7 +115,13 @@ class Conversations:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
         record, log = await self.sessions.create(tenant, draft)
         return Conversation(
-            self._placement, self.sessions, self.onward, record, log, self.counter, draft.writer or draft.user
+            self._placement,
+            self.sessions,
+            self.window_exit,
+            record,
+            log,
+            self.counter,
+            draft.writer or draft.user,
         )
 
     async def fork(self, tenant: str, draft: SessionDraft, messages: Sequence[Message]) -> Conversation:
@@ -174,7 +180,7 @@ class Conversations:
         return Conversation(
             self._placement,
             self.sessions,
-            self.onward,
+            self.window_exit,
             record,
             self.sessions.log(record),
             self.counter,

@@ -1,4 +1,4 @@
-"""Onward: what messages become when they leave a session's window.
+"""Window exit: what becomes of messages when they leave the window of a session.
 
 An event that lets messages leave by a compaction, by a cut or a replacement, or by the
 session's end, owes `leave`; what somebody takes out by hand (excludes, clears, rolls
@@ -68,9 +68,10 @@ class _Failed:
 
 @dataclass(slots=True)
 class WindowExitResult:
-    """What became of the messages of one session that had left: ids of the entries made
-    now, and why others were not made yet. `owing`: the events of the session that owed
-    something, and what they owe still.
+    """What was done for the messages that left the window of one session.
+
+    `entries` are the ids of the entries that were made now; `waiting` says why others
+    were not. `owing` are the session's events with the steps that are still pending.
     """
 
     entries: list[str] = field(default_factory=list)
@@ -89,7 +90,7 @@ class _Awaited:
 
 
 class WindowExitHandler:
-    """Carries messages onward."""
+    """Has entries made of messages that left a window."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class WindowExitHandler:
         self._sessions = sessions
         self._outbox = outbox
         self._trust = trust
-        self.taught = DerivedEntries(
+        self.derived = DerivedEntries(
             placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas
         )
         self._callback = callback if callable(callback) else None
@@ -124,7 +125,7 @@ class WindowExitHandler:
         """What an event says and owes by which messages at these places leave, `after`
         the one before it: none that an end has let go already.
         """
-        leaves = places.between(after.onward + 1, places.last)
+        leaves = places.between(after.exited_until + 1, places.last)
         return (
             ({LEAVES: leaves.to_json()}, (Owed(LEAVE, LEAVE),)) if self._owes and leaves.ranges else ({}, ())
         )
@@ -132,8 +133,9 @@ class WindowExitHandler:
     # -- carrying out ------------------------------------------------------------------
 
     async def of_session(self, record: Record) -> WindowExitResult:
-        """Carry onward now whatever of this session is owed; a callback that has failed
-        lately is asked again.
+        """Handle now all messages that left the window of this session.
+
+        A callback that failed lately is called again.
         """
         store, told = self._placement.topology.archive, WindowExitResult()
         query = Query(
@@ -159,7 +161,7 @@ class WindowExitHandler:
                 told.owing.append(replace(heard.event, owed=left))
             if any(owed.step == LEAVE for owed in left):
                 told.waiting.append(
-                    f"what was said in session {record.fields['session_id']!s} is not onward yet: {self._why(owner.key)}"
+                    f"session {record.fields['session_id']!s}: messages that left its window are not handled yet: {self._why(owner.key)}"
                 )
         return told
 
@@ -188,7 +190,7 @@ class WindowExitHandler:
                 return await self._ask(pending, owner, session, self._callback)
             finally:
                 self._asked.discard(owner.key)
-        made = await self.taught.store(owner, session, owed.data)
+        made = await self.derived.store(owner, session, owed.data)
         if (heard := self._heard.get(owner.key)) is not None:
             heard.entries.extend(made)
         return True
@@ -199,7 +201,7 @@ class WindowExitHandler:
         """
         if (session := await self._session(owner)) is None:
             return []
-        return await self.taught.foreseen(owner, session, owed.data) if MADE in owed.data else None
+        return await self.derived.foreseen(owner, session, owed.data) if MADE in owed.data else None
 
     def is_to_ask(self, owner: Record) -> bool:
         """Whether a sweep here would have the callback asked about this event."""
@@ -208,7 +210,7 @@ class WindowExitHandler:
     def _ask_beside(self, pending: OutboxRecord) -> None:
         self._waiting.setdefault(pending.owner.key, pending)
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask_waiting(), name="memory-onward")
+            self._asking = asyncio.create_task(self._ask_waiting(), name="memory-window-exit")
 
     async def _ask_waiting(self) -> None:
         while self._waiting:
@@ -237,7 +239,7 @@ class WindowExitHandler:
                 if left and not any(owed.step == LEAVE for owed in left):
                     return [replace(found, owner=replace(heard.event, owed=left))]
         except MemoryTiersError as error:  # a sweep finds it again
-            log.info("what was said is not onward yet: %s", error)
+            log.info("messages that left a window are not handled yet: %s", error)
         return []
 
     async def asked(self) -> None:
@@ -411,7 +413,7 @@ class WindowExitHandler:
             for row in page.records:
                 if isinstance(row, Record) and place in _places(event_of(row)):
                     await self._ask_anew(store, row, place)
-        await self.taught.forget(log, event)
+        await self.derived.forget(log, event)
 
     async def _ask_anew(self, store: Store, owner: Record, place: int) -> None:
         patience = RetryDeadline(self._placement, owner.key.id)

@@ -89,7 +89,7 @@ class Redaction:
         placement: Placement,
         *,
         sessions: SessionRecords,
-        onward: WindowExitHandler,
+        window_exit: WindowExitHandler,
         tasks: Tasks,
         runs: Runs,
         outbox: Outbox,
@@ -97,7 +97,7 @@ class Redaction:
     ) -> None:
         self._placement = placement
         self._sessions = sessions
-        self._onward = onward
+        self._window_exit = window_exit
         self._tasks = tasks
         self._runs = runs
         self._outbox = outbox
@@ -153,7 +153,7 @@ class Redaction:
                 await self._leave_window(log, event.place)
                 for summary in await self._made_of(log, event.place):
                     await self._erase_place(log, summary.place)
-                await self._onward.forget(log, event)
+                await self._window_exit.forget(log, event)
                 await self._erase_copies(log, event.place)
                 await self._sessions.tell(
                     record, (await log.load()).state, record.created_at, fence=True

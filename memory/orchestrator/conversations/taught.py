@@ -1,10 +1,9 @@
-"""What was said in a session taught: the entries that were made of messages which left
-its window (`onward.py`).
+"""Entries derived from messages that left the window of a session (`onward.py`).
 
 Each stands under an id computed from the session's incarnation, the place of the event,
 the answer and a number, and owes `confirm` until the session and its messages have been
 seen to stand behind it: one that was made while its session was deleted, or a message
-of it erased, goes. The entries of a session that is deleted go by `unlearn`, owed by
+of it erased, goes. The entries of a session that is deleted go by the step `unlearn`, owed by
 the erasure, which finds them by the session they name.
 """
 
@@ -55,7 +54,7 @@ who said it, where that is not the session's.
 
 
 class DerivedEntries:
-    """Makes those entries, and takes them back."""
+    """Makes these entries, and deletes them with their messages."""
 
     def __init__(
         self,

@@ -475,7 +475,7 @@ async def _ended(run: Run, op: Operation) -> list[str]:
         talk.ended()
         owed, talk.owed = talk.owed, []
         noted = await check.noted(run, said, [(talk, owed)])
-        if sorted(report.onward) != sorted(entry_id for _, entry_id in noted) or report.waiting:
+        if sorted(report.derived) != sorted(entry_id for _, entry_id in noted) or report.waiting:
             said.wrong("notes others", f"{report}, wanted {noted}")
     return await check.session_over(run, said, op.tenant, op.args["session"], report)
 

@@ -54,7 +54,7 @@ class Run:
     backups: list[Snapshot] | None = None
     """Earlier moments of the store that has the sessions, where it is set back."""
 
-    def engine(self, process: Process, onward: WindowExitFunction | None) -> Engine:
+    def engine(self, process: Process, on_window_exit: WindowExitFunction | None) -> Engine:
         clients: list[Store] = [FaultyStore(server, process, self.servers) for server in self.servers]
         if self.seed % 3 == 0:
             clients = [Retry(Timeout(store, 8.0), attempts=3, backoff=0.1) for store in clients]
@@ -66,7 +66,7 @@ class Run:
             clock=process.clock,
             settings=replace(SETTINGS, page=20),
             random_bits=bits,
-            onward=onward,
+            on_window_exit=on_window_exit,
         )
 
     def process(self, name: str, error: float = 0.0) -> Process:

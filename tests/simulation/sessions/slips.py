@@ -113,11 +113,11 @@ SLIPS: dict[str, Slip] = {
     "what-leaves-is-settled-before-its-entries": Slip(
         onward,
         "WindowExitHandler._leave",
-        "made = await self.taught.store(owner, session, owed.data)",
-        "await self._outbox._settle([(pending, (owed,))], set())\n    made = await self.taught.store(owner, session, owed.data)",
+        "made = await self.derived.store(owner, session, owed.data)",
+        "await self._outbox._settle([(pending, (owed,))], set())\n    made = await self.derived.store(owner, session, owed.data)",
     ),
     "an-end-lets-what-has-left-before-leave": Slip(
-        onward, "WindowExitHandler.leaving", "places.between(after.onward + 1,", "places.between(0,"
+        onward, "WindowExitHandler.leaving", "places.between(after.exited_until + 1,", "places.between(0,"
     ),
     "a-compaction-owes-nothing-onward": Slip(compacting, "Compacting._compacted", "owed=owed)]", "owed=())]"),
     "a-cut-owes-nothing-onward": Slip(handle, "Handle._left", "owed=owed)]", "owed=())]"),

@@ -191,7 +191,7 @@ async def test_a_session_is_not_deleted_by_rule_while_its_end_is_owed() -> None:
         assert (await world.engine.maintenance.sweep()).deleted == 0
         plan = await world.engine.plan()
         assert [(one.action, one.because) for one in plan.stays] == [
-            ("delete", "messages or entries of it have yet to go onward")
+            ("delete", "its messages or entries have still to be handled")
         ]
         assert any("what the end of session 's1' owes" in said for said in plan.waiting)
         world.heal()
@@ -240,10 +240,10 @@ async def made_and_moved(world: World) -> None:
 @pytest.mark.parametrize("handed", [True, False], ids=["with what was read", "by itself"])
 async def test_what_is_made_of_messages_behind_an_end_goes_onward_too(handed: bool) -> None:
     model = Model(away=True)
-    async with World(rules=[ONWARD], onward=model) as world:
+    async with World(rules=[ONWARD], on_window_exit=model) as world:
         session = await spoken_in(world)
         await session.close("ended")
-        left = await session.onward()
+        left = await session.handle_window_exit()
         assert left.waiting
         assert (await world.engine.end_session(TENANT, SESSION, left.owing if handed else None)).waiting == []
         model.away = False
@@ -251,13 +251,13 @@ async def test_what_is_made_of_messages_behind_an_end_goes_onward_too(handed: bo
 
 
 async def test_what_is_made_of_messages_goes_onward_where_the_process_that_ended_died() -> None:
-    async with World(rules=[ONWARD], onward=Model(away=False)) as world:
+    async with World(rules=[ONWARD], on_window_exit=Model(away=False)) as world:
         await (await spoken_in(world)).close("ended")
         await made_and_moved(world)
 
 
 async def test_what_was_answered_is_made_and_goes_onward_in_one_sweep() -> None:
-    async with World(rules=[ONWARD], onward=Model(away=False)) as world:
+    async with World(rules=[ONWARD], on_window_exit=Model(away=False)) as world:
         await (await spoken_in(world)).close("ended")
         for store in world.stores:
             store.fails_before.add("onward.home")
@@ -273,7 +273,7 @@ async def test_what_is_made_of_messages_behind_an_end_by_rule_goes_onward_too() 
     quiet = RetentionRule(
         name="quiet", what="sessions", then="end", when=IdleFor(4 * DAY), statuses=("active",)
     )
-    async with World(rules=[ONWARD], retention=[quiet], onward=Model(away=False)) as world:
+    async with World(rules=[ONWARD], retention=[quiet], on_window_exit=Model(away=False)) as world:
         await spoken_in(world)
         world.clock.advance(5 * DAY)
         assert (await world.engine.maintenance.sweep()).ended == 1
@@ -281,11 +281,11 @@ async def test_what_is_made_of_messages_behind_an_end_by_rule_goes_onward_too() 
 
 
 async def test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what_is_owed_once() -> None:
-    async with World(rules=[ONWARD], onward=Model(away=False)) as world:
+    async with World(rules=[ONWARD], on_window_exit=Model(away=False)) as world:
         session = await spoken_in(world)
         world.mid.steps.clear()
         await session.close("ended")
-        left = await session.onward()
+        left = await session.handle_window_exit()
         await world.engine.end_session(TENANT, SESSION, left.owing)
         assert list((await homes(world)).values()) == ["long"]
         assert (

@@ -155,9 +155,9 @@ class World:
         kinds: Kinds = KINDS,
         passages: Where = "home",
         advisor: Advisor | None = None,
-        onward: WindowExitFunction | Literal["elsewhere"] | None = None,
+        on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = None,
     ) -> None:
-        self.clock, self.advisor, self.onward = Clock(), advisor, onward
+        self.clock, self.advisor, self.on_window_exit = Clock(), advisor, on_window_exit
         self.short, self.mid, self.long = (
             Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long))
         )
@@ -203,7 +203,7 @@ class World:
             kinds=kinds,
             passages=passages,
             advisor=self.advisor,
-            onward=self.onward,
+            on_window_exit=self.on_window_exit,
         )
 
     async def another_process(self) -> Engine:

@@ -160,14 +160,14 @@ async def test_a_summary_is_found_also_after_it_went_onward(meant: World) -> Non
         meant.engine.topology,
         embedder=Embedder(),
         clock=meant.clock,
-        onward=onward_to,
+        on_window_exit=onward_to,
         passages=meant.passages,
     )
     session = await begun(engine)
     await session.append([user("hello", "u1"), user("well", "u2")])
     made = await session.compact(lambda _: "it was about tea", keep_last=1, reason="manual")
     assert await found(session, "beverage") == [made.summary.id]
-    assert (await session.onward()).entries
+    assert (await session.handle_window_exit()).entries
     assert await found(session, "beverage") == [made.summary.id]
     assert await settled(meant) == []
 
