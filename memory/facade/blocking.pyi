@@ -50,7 +50,7 @@ from memory.domain.session import (
     SessionInfo,
     SessionPage,
 )
-from memory.domain.shapes.tools import Shape
+from memory.domain.shapes.tools import ToolFormat
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import (
     Access,
@@ -90,7 +90,7 @@ from memory.facade.providers.provider import (
 from memory.facade.providers.summarizing import Summariser
 from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
-from memory.facade.session import Given
+from memory.facade.session import MessageLike
 from memory.facade.wanted import SearchOptions
 from memory.facade.why import WhyReport
 from memory.facade.written import WriteOptions
@@ -483,7 +483,7 @@ class BlockingCommands:
         profile: Profile | None = ...,
         advisor: Advisor | Callable[[Prompt], Any] | None = ...,
     ) -> list[Result]: ...
-    def schema(self, shape: Shape = ...) -> dict[str, Any]: ...
+    def schema(self, format: ToolFormat = ...) -> dict[str, Any]: ...
 
 class BlockingArtifacts:
     def __init__(self, access: Access) -> None: ...
@@ -502,7 +502,9 @@ class BlockingSession:
     def tasks(self) -> BlockingTasks: ...
     @property
     def runs(self) -> BlockingRuns: ...
-    def append(self, message: Given | Sequence[Given], *, in_history: bool = ...) -> list[Message]: ...
+    def append(
+        self, message: MessageLike | Sequence[MessageLike], *, in_history: bool = ...
+    ) -> list[Message]: ...
     def update(self, message_id: str, **changes: Any) -> Message: ...
     def stream(
         self, *, role: Literal["assistant", "user"] = ..., message_id: str | None = ...
@@ -511,7 +513,7 @@ class BlockingSession:
     def erase(self, message_id: str) -> bool: ...
     def restore(self, message_id: str) -> bool: ...
     def clear(self) -> int: ...
-    def replace(self, messages: Sequence[Given], *, revive: bool = ...) -> list[Message]: ...
+    def replace(self, messages: Sequence[MessageLike], *, revive: bool = ...) -> list[Message]: ...
     def checkpoint(self, name: str | None = ...) -> Checkpoint: ...
     def roll_back(self, checkpoint: Checkpoint, reason: str = ...) -> int: ...
     def mend_tool_calls(self) -> list[Message]: ...
@@ -774,7 +776,7 @@ class BlockingAdmin:
 class BlockingBufferProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -820,7 +822,7 @@ class BlockingBufferProvider:
 class BlockingSlidingWindowProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -865,7 +867,7 @@ class BlockingSlidingWindowProvider:
 class BlockingSummarizingProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -912,7 +914,7 @@ class BlockingSummarizingProvider:
 class BlockingSemanticProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -956,7 +958,7 @@ class BlockingSemanticProvider:
 class BlockingCompositeProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -1037,7 +1039,7 @@ class BlockingMemoryManager:
     def resume(self) -> int: ...
     @property
     def tools(self) -> list[BlockingTool]: ...
-    def schemas(self, shape: Shape = ...) -> list[dict[str, Any]]: ...
+    def schemas(self, format: ToolFormat = ...) -> list[dict[str, Any]]: ...
     def dispatch(
         self, name: str, arguments: Mapping[str, Any] | None = ..., *, provenance: Provenance | None = ...
     ) -> Any: ...
@@ -1049,7 +1051,7 @@ class BlockingTool:
     parameters: Mapping[str, Any]
     function: Callable[..., Any]
     def __call__(self, **arguments: Any) -> Any: ...
-    def schema(self, shape: Shape = ...) -> dict[str, Any]: ...
+    def schema(self, format: ToolFormat = ...) -> dict[str, Any]: ...
 
 class BlockingRecording:
     def __init__(
@@ -1065,7 +1067,7 @@ class BlockingRecording:
     @property
     def run_id(self) -> str: ...
     def take(self, model: Model | None) -> None: ...
-    def add(self, message: Given | Sequence[Given]) -> None: ...
+    def add(self, message: MessageLike | Sequence[MessageLike]) -> None: ...
     def turn_ended(self) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> bool: ...

@@ -22,7 +22,7 @@ from memory.domain.door import named_moment
 from memory.domain.errors import InvalidInput
 from memory.domain.message import SYSTEM, Message, Role, text_of
 from memory.domain.session import HistoryItem
-from memory.domain.shapes import given_as, messages_of
+from memory.domain.shapes import export_messages, import_message
 from memory.domain.shapes.giving import with_distinct_calls
 from memory.domain.shapes.parts import content_as
 from memory.domain.shown import Shown, as_json
@@ -69,7 +69,7 @@ def read_messages(stream: IO[bytes], name: str) -> list[Message]:
         if isinstance(one, BadLine):
             raise one
         try:
-            messages = messages_of(one)
+            messages = import_message(one)
         except InvalidInput as exc:
             raise BadLine(name, line, str(exc)) from None
         for message in messages:
@@ -221,10 +221,10 @@ async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
     ]
     messages = with_distinct_calls(named)
     leads = [message for message in messages if message.role is Role.SYSTEM] if shape == "anthropic" else []
-    found = given_as(leads, "plain")
+    found = export_messages(leads, "plain")
     for _, told in groupby(messages, key=lambda message: message.at if shape == "anthropic" else id(message)):
         together = list(told)
-        found += [_with_moment(one, together[0].at) for one in given_as(together, shape, strict=True)]
+        found += [_with_moment(one, together[0].at) for one in export_messages(together, shape, strict=True)]
     return list(as_json(found))
 
 

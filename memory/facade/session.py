@@ -14,7 +14,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo
-from memory.domain.shapes import messages_of, messages_of_each
+from memory.domain.shapes import import_message, import_messages
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
 from memory.facade.arguments import changes_of, flag, function
 from memory.facade.recalling import found_for, room_for, with_recalled
@@ -39,8 +39,8 @@ MOST_AT_ONCE = 500
 """Messages of one append."""
 HISTORY_LIMIT = 100
 
-Given = Message | Mapping[str, Any] | object
-"""A message as one of the common frameworks has it; see `memory.domain.shapes`."""
+MessageLike = Message | Mapping[str, Any] | object
+"""A message of ours or of OpenAI, Anthropic or LangChain; see `memory.formats`."""
 
 
 class Session:
@@ -103,7 +103,9 @@ class Session:
     # -- messages ----------------------------------------------------------------------
 
     @lends_reads
-    async def append(self, message: Given | Sequence[Given], *, in_history: bool = True) -> list[Message]:
+    async def append(
+        self, message: MessageLike | Sequence[MessageLike], *, in_history: bool = True
+    ) -> list[Message]:
         """Add a message, or several in order; returns them as stored, each with its id.
 
         Messages are taken as they are: ours, plain `{role, content}`, OpenAI's,
@@ -134,7 +136,7 @@ class Session:
         """
         if isinstance(message, list | tuple) and len(message) > MOST_AT_ONCE:
             raise InvalidInput("message", f"at most {MOST_AT_ONCE} at once")
-        messages = messages_of_each(message) if isinstance(message, list | tuple) else messages_of(message)
+        messages = import_messages(message) if isinstance(message, list | tuple) else import_message(message)
         async with self._in_call_order(message.id for message in messages if message.id is not None):
             return await (await self._conversation()).append(messages, in_history=bool(in_history))
 
@@ -208,7 +210,7 @@ class Session:
         return await (await self._conversation()).clear()
 
     @lends_reads
-    async def replace(self, messages: Sequence[Given], *, revive: bool = False) -> list[Message]:
+    async def replace(self, messages: Sequence[MessageLike], *, revive: bool = False) -> list[Message]:
         """Let the window consist of these messages, and return them as stored; the
         history keeps the others, and gains only what is new (C22).
 
@@ -233,7 +235,7 @@ class Session:
         new first: cut off half-way it leaves what is new behind what was there, and the
         same list again ends it.
         """
-        said = messages_of_each(door.sequence("messages", messages), "messages")
+        said = import_messages(door.sequence("messages", messages), "messages")
         conversation = await self._conversation()
         if not flag("revive", revive):
             read = reads_of_caller().settle(conversation.log.life.incarnation, said)
