@@ -255,7 +255,7 @@ async def import_messages(
     deleted stays deleted, unless --revive. Ends with 1 where the file holds no message.
     """
     from memory.domain.errors import InvalidInput
-    from memory.facade.said import carry_in, read_messages
+    from memory.facade.said import import_chat, read_messages
 
     name = "stdin" if file == "-" else Path(file).name
     if session_id is None and file == "-":
@@ -278,7 +278,7 @@ async def import_messages(
                 ]
 
             session = session_id or Path(file).stem
-            result = await carry_in(
+            result = await import_chat(
                 memory, session, messages, told, user=user, agent=agent, namespace=namespace, revive=revive
             )
     said = f"{name}: {result.new} messages added to session {result.session_id}"
@@ -314,12 +314,12 @@ async def export_messages(
     `memory session import` reads it.
     """
     from memory.domain import door
-    from memory.facade.said import carry_out
+    from memory.facade.said import export_chat
     from memory.formats import FORMATS
 
     door.one_of("--as", format, FORMATS)
     async with cli.memory() as memory:
-        messages = await carry_out(memory.session(session_id, create=False), format)
+        messages = await export_chat(memory.session(session_id, create=False), format)
     if cli.json and output is None:
         cli.emit(messages, lambda _out: None)
         return

@@ -28,7 +28,7 @@ from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.promotion import PromotionReport
 from memory.policies.compacting import CompactionSettings, summary_of
 from memory.policies.reading import ContextAsked
@@ -163,8 +163,8 @@ class Session:
         """
         speaks = Role(door.one_of("role", role, ("assistant", "user")))
 
-        async def begin(name: str) -> Streamed:
-            return Streamed(await self._conversation(), self._access.engine.placement, speaks, name)
+        async def begin(name: str) -> StreamedMessage:
+            return StreamedMessage(await self._conversation(), self._access.engine.placement, speaks, name)
 
         name = token_hex(16) if message_id is None else door.identifier("message_id", message_id)
         return MessageStream(begin, name, self._access.check_process)
@@ -267,14 +267,14 @@ class Session:
             checkpoint, door.text("reason", reason, min_chars=1, max_chars=200)
         )
 
-    async def mend_tool_calls(self) -> list[Message]:
-        """Answer calls that were never answered, once each, with a result that says so
-        (B53): after a run that was cut off. These are returned.
+    async def repair_tool_calls(self) -> list[Message]:
+        """Repair the tool calls of a run that was cut off, so that providers accept them.
 
-        Results that answer no call, or one that had its result, leave the window; the
-        history has them as excluded, `invalid_response`.
+        Each call without a result gets one that says so; these messages are returned.
+        Results without a call, and second results of a call, leave the window. The
+        history lists them as excluded, `invalid_response`.
         """
-        return await (await self._conversation()).mend_tool_calls()
+        return await (await self._conversation()).repair_tool_calls()
 
     # -- reading -----------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class Session:
 
         A call that was never answered is followed by a result that says so
         (`TOOL_CALL_INTERRUPTED`), in this answer only, since providers refuse a call
-        without one. `interrupted` lists these calls, and `mend_tool_calls` stores such
+        without one. `interrupted` lists these calls, and `repair_tool_calls` stores such
         results.
 
         With a budget, and without `last`, the context starts at a message of the user,

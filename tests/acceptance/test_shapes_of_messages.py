@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from memory import BufferProvider, InvalidInput, Memory, SlidingWindowProvider
 from memory.domain.door import MOMENT_FIELDS
-from memory.facade.said import carry_in, carry_out, read_messages
+from memory.facade.said import export_chat, import_chat, read_messages
 from memory.formats import FORMATS, export_messages, system_prompt
 
 
@@ -217,22 +217,22 @@ OTHER_SERVERS: dict[str, list[dict[str, Any]]] = {
 async def test_what_came_from_other_servers_leaves_as_openai_takes_it(memory: Memory, server: str) -> None:
     session, given = memory.session("s1"), OTHER_SERVERS[server]
     await session.append(given)
-    exported = await carry_out(session, "openai")
+    exported = await export_chat(session, "openai")
     assert openai_refuses(exported) == []
-    assert exported == await carry_out(session, "openai"), "the same ids every time"
+    assert exported == await export_chat(session, "openai"), "the same ids every time"
     assert [one["content"] or "" for one in exported] == [one["content"] or "" for one in given]
     context = await session.context()
     assert openai_refuses(context.to("openai", strict=True)) == []
     parts = [
         part
-        for one in await carry_out(session, "anthropic")
+        for one in await export_chat(session, "anthropic")
         for part in one["content"]
         if isinstance(part, dict)
     ]
     ids = [part["id"] for part in parts if part["type"] == "tool_use"]
     assert len(ids) == len(set(ids)) == len([part for part in parts if part["type"] == "tool_result"])
     assert set(ids) == {part["tool_use_id"] for part in parts if part["type"] == "tool_result"}
-    await carry_in(
+    await import_chat(
         memory,
         "copy",
         read_messages(io.BytesIO(json.dumps(exported).encode()), "x.json"),
@@ -316,7 +316,7 @@ async def test_a_result_by_name_leaves_the_call_that_a_later_result_names_by_its
     await session.append({"role": "tool", "tool_call_id": "call0", "content": "of call0"})
     context = await session.context()
     assert (context.invalid, context.interrupted) == ([], ["call2"])
-    (mended,) = await session.mend_tool_calls()
+    (mended,) = await session.repair_tool_calls()
     assert mended.tool_call_id == "call2"
     await session.append({"role": "tool", "name": "f", "content": "late"})
     context = await memory.session("s1").context()
@@ -369,7 +369,7 @@ async def test_a_call_without_a_result_is_answered_in_a_context_and_stored_by_me
     stored = [item.message.text for item in (await session.history()).items]
     await session.replace(whole.messages)
     assert [item.message.text for item in (await session.history()).items] == stored
-    assert len(await session.mend_tool_calls()) == 2
+    assert len(await session.repair_tool_calls()) == 2
     after = await session.context()
     assert after.interrupted == []
     assert [(m.role, m.text, m.tool_call_id) for m in after.messages] == [
@@ -623,15 +623,15 @@ async def test_an_export_keeps_every_moment_and_comes_back_the_same(memory: Memo
     await session.append({"type": "ai", "data": {"content": "So."}})
     items = (await session.history()).items
     moments = [item.message.at or item.created_at for item in items]
-    file = json.dumps(await carry_out(session, shape)).encode()
-    await carry_in(memory, "copy", read_messages(io.BytesIO(file), "chat.json"), lambda done, total: None)
+    file = json.dumps(await export_chat(session, shape)).encode()
+    await import_chat(memory, "copy", read_messages(io.BytesIO(file), "chat.json"), lambda done, total: None)
     again = memory.session("copy")
     found = (await again.history()).items
     assert [(item.message.role, item.message.text) for item in found] == [
         (item.message.role, item.message.text) for item in items
     ]
     assert [item.message.at for item in found] == moments
-    assert [_unnamed(one) for one in await carry_out(again, shape)] == [
+    assert [_unnamed(one) for one in await export_chat(again, shape)] == [
         _unnamed(one) for one in json.loads(file)
     ]
     written = await memory.admin.import_(io.BytesIO(file), scope="user:ada", skip_bad=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.codemods.names import CLASSES
+from tools.codemods.names import CLASSES, FUNCTIONS
 from tools.codemods.rename import renamed, renamed_text
 
 IMPORTED = ("from memory import Held\n", "from memory.domain.errors import Held\n")
@@ -34,12 +34,24 @@ def test_a_name_by_its_module_and_under_another_name_is_followed() -> None:
     assert renamed(source, Path("mine/app.py")) == wanted
 
 
+def test_an_argument_is_renamed_in_calls_of_its_own_class_only() -> None:
+    source = "from memory import Memory\nfrom other import Box\n\nMemory('m.db', onward=f)\nBox(onward=f)\n"
+    wanted = source.replace("'m.db', onward", "'m.db', on_window_exit")
+    assert renamed(source, Path("mine/app.py")) == wanted
+
+
+def test_functions_and_methods_are_renamed() -> None:
+    source = "from memory.domain.shapes import given_as\n\ngiven_as(session.mend_tool_calls(), 'openai')\n"
+    wanted = source.replace("given_as", "export_messages").replace("mend_tool", "repair_tool")
+    assert renamed(source, Path("mine/app.py")) == wanted
+
+
 def test_a_document_changes_in_its_code_only() -> None:
     text = "Held by `Held`:\n```python\nraise Held\n```\n"
     assert renamed_text(text) == "Held by `LegalHoldActive`:\n```python\nraise LegalHoldActive\n```\n"
 
 
 def test_every_new_name_is_there_and_no_old_one() -> None:
-    for full, new in CLASSES.items():
+    for full, new in {**CLASSES, **FUNCTIONS}.items():
         module = import_module(full.rpartition(".")[0])
         assert (hasattr(module, new), hasattr(module, full.rpartition(".")[2])) == (True, False), full

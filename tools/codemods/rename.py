@@ -9,9 +9,14 @@ from pathlib import Path
 import libcst as cst
 from libcst.metadata import MetadataWrapper, QualifiedNameProvider, QualifiedNameSource
 
-from tools.codemods.names import CLASSES, PUBLIC
+from tools.codemods.names import CLASSES, FUNCTIONS, KEYWORDS, MEMBERS, PUBLIC
 
-OLD = re.compile(rf"\b({'|'.join(full.rpartition('.')[2] for full in CLASSES)})\b")
+_OLD_NAMES = {
+    *(full.rpartition(".")[2] for full in (*CLASSES, *FUNCTIONS)),
+    *(name for names in KEYWORDS.values() for name in names),
+    *MEMBERS,
+}
+OLD = re.compile(rf"\b({'|'.join(sorted(_OLD_NAMES))})\b")
 """What a source that needs rewriting has somewhere."""
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 
@@ -49,7 +54,12 @@ class _Renaming(cst.CSTTransformer):
         self._imports: dict[str, str] = {}
         self._new: Mapping[str, str] = {
             **CLASSES,
+            **FUNCTIONS,
             **{f"{PUBLIC}.{full.rpartition('.')[2]}": new for full, new in CLASSES.items()},
+        }
+        self._keywords: Mapping[str, Mapping[str, str]] = {
+            **KEYWORDS,
+            **{f"{PUBLIC}.{full.rpartition('.')[2]}": names for full, names in KEYWORDS.items()},
         }
 
     def _wanted(self, node: cst.CSTNode, name: str) -> str | None:
@@ -68,8 +78,20 @@ class _Renaming(cst.CSTTransformer):
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        new = self._wanted(original_node, original_node.attr.value)
+        old = original_node.attr.value
+        new = self._wanted(original_node, old) or MEMBERS.get(old)
         return updated_node if new is None else updated_node.with_changes(attr=cst.Name(new))
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        found = self.get_metadata(QualifiedNameProvider, original_node.func, set())
+        new = {k: v for called in found for k, v in self._keywords.get(called.name, {}).items()}
+        arguments = [
+            one.with_changes(keyword=cst.Name(new[one.keyword.value]))
+            if one.keyword is not None and one.keyword.value in new
+            else one
+            for one in updated_node.args
+        ]
+        return updated_node.with_changes(args=arguments)
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
         if original_node.module is None or isinstance(updated_node.names, cst.ImportStar):

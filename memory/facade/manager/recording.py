@@ -20,7 +20,7 @@ from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Come, Numbered, Spool
 from memory.facade.manager.stores import NamedStore
 from memory.facade.session import MessageLike, Session
-from memory.policies.extracting import Extracted, MessageFilter, key_of
+from memory.policies.extracting import ExtractedFact, MessageFilter, key_of
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Attachment:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _kept(self, fact: Extracted, of: range, provenance: Provenance) -> None:
+    async def _kept(self, fact: ExtractedFact, of: range, provenance: Provenance) -> None:
         """Keep a fact; by a key where the store takes one, so that it is kept once
         however often it is told (decision E71).
         """

@@ -750,7 +750,7 @@ class Conversation(Compacting):
                     kept.append(message)
         return kept
 
-    async def mend_tool_calls(self) -> list[Message]:
+    async def repair_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result
         that says so, and take out results that answer none (B53).
         """

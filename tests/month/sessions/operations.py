@@ -191,7 +191,7 @@ async def mend(run: Run, op: Operation) -> None:
     found = arranged(talk.window)
     calls = [call for _, call in found.open_calls]
     made = [unanswered(call) for call in calls]
-    said = await _ask(run, op, "mend_tool_calls", talk)
+    said = await _ask(run, op, "repair_tool_calls", talk)
     talk.appended(said, made, [f"{op.number}.{n}" for n in range(len(made))])
     if not made or talk.status == "active":
         for line in found.orphans:

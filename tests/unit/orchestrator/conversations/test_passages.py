@@ -17,7 +17,7 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import INDEXED_CHARACTERS
 from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.engine import Engine
 from memory.ports.query import Eq
 from tests.unit.orchestrator.conversations.large import large, unsound
@@ -130,7 +130,7 @@ async def test_results_of_tools_control_events_and_what_is_in_the_window_only_ha
 
 async def test_what_is_still_being_said_is_found_once_it_is_complete(meant: World) -> None:
     session = await begun(meant.engine)
-    out = Streamed(session, meant.engine.placement, Role.ASSISTANT, "a1")
+    out = StreamedMessage(session, meant.engine.placement, Role.ASSISTANT, "a1")
     await out.write("tea ")
     assert await found(session, "beverage") == []
     await out.write("for two")
