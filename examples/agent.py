@@ -39,7 +39,7 @@ from memory import (
     Scope,
     Session,
 )
-from memory.domain.shapes import given_as
+from memory.formats import export_messages
 
 SYSTEM = "You are a helpful assistant. Answer briefly, from what you know."
 BUDGET, COMPACT_AT, KEEP = 4_000, 3_000, 10
@@ -81,7 +81,7 @@ async def turn(
         calls: list[dict[str, Any]] = []
         async with AsyncExitStack() as stack:
             out: Any = None
-            async for piece in model(given_as(shown, "openai"), manager.schemas()):
+            async for piece in model(export_messages(shown, "openai"), manager.schemas()):
                 if isinstance(piece, str):
                     out = out or await stack.enter_async_context(session.stream())
                     await out.write(piece)

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from memory.policies.conditions import Condition as Condition
     from memory.policies.extracting import EveryNTurns as EveryNTurns
     from memory.policies.extracting import EveryTurn as EveryTurn
-    from memory.policies.extracting import Extracted as Extracted
+    from memory.policies.extracting import ExtractedFact as ExtractedFact
     from memory.policies.extracting import MessageFilter as MessageFilter
     from memory.policies.facts import RecordFacts as RecordFacts
     from memory.policies.onward import ExitedMessages as ExitedMessages
@@ -173,7 +173,7 @@ _HOMES = {
         "StoreEntry",
         "Tool",
     ),
-    "memory.policies.extracting": ("EveryNTurns", "EveryTurn", "Extracted", "MessageFilter"),
+    "memory.policies.extracting": ("EveryNTurns", "EveryTurn", "ExtractedFact", "MessageFilter"),
     "memory.facade.memory": ("Memory",),
     "memory.facade.blocking": (
         "BlockingBufferProvider",
@@ -255,7 +255,7 @@ __all__ = [
     "EveryNTurns",
     "EveryTurn",
     "ExitedMessages",
-    "Extracted",
+    "ExtractedFact",
     "Extraction",
     "ForkedProcess",
     "FormatMismatch",

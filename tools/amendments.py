@@ -28,7 +28,7 @@ AMENDED = {
     "A84": "Sources that are deleted or edited while the callback works are not summarised: nothing is stored and none of them is deleted, "
     "since the summary would say what was taken away.",
     "B53": "A result without an id answers calls by the tool's name and in order, behind results that name theirs by id. "
-    "A context holds a stand-in for each missing result, since providers reject a call without one; `mend_tool_calls` stores it.",
+    "A context holds a stand-in for each missing result, since providers reject a call without one; `repair_tool_calls` stores it.",
     "B12": "Opening an existing session with another user, agent, namespace or system message raises `SessionOwnerMismatch`, unless it was "
     "created with `shared=True`: two users of one id read each other's messages. Another title, tags, metadata or expiry is refused likewise, "
     "with a pointer to `sessions.update`: ignored in silence, a caller believed that they held.",

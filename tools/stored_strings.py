@@ -43,7 +43,7 @@ def _declared() -> dict[str, Any]:
     from memory.domain.scope import ScopeKind
     from memory.orchestrator import collections
     from memory.orchestrator.conversations.events import EventType
-    from memory.orchestrator.outbox import Until
+    from memory.orchestrator.outbox import StepLifetime
     from memory.ports.collections import Collection
     from memory.ports.query import RowType
     from memory.ports.record import Role
@@ -71,7 +71,7 @@ def _declared() -> dict[str, Any]:
         "collections": {one.name: said(one) for one in made},
         "system tenant": collections.SYSTEM_TENANT,
         **{name: sorted(str(one.value) for one in kind) for name, kind in enums.items()},
-        "lifetimes of steps": {one.name.lower(): int(one) for one in Until},
+        "lifetimes of steps": {one.name.lower(): int(one) for one in StepLifetime},
         "names in the engine": sorted(set(_constants())),
     }
 

@@ -412,13 +412,13 @@ async def promote(
         str | None, typer.Option("--to", metavar="SCOPE", help="Copy to this broader scope.")
     ] = None,
     tier: Annotated[
-        str | None, typer.Option("--tier", metavar="TIER", help="Move onward to this tier: mid or long.")
+        str | None, typer.Option("--tier", metavar="TIER", help="Move to this later tier: mid or long.")
     ] = None,
     delete_original: Annotated[
         bool, typer.Option("--delete-original", help="With --to: delete the entry once its copy is stored.")
     ] = False,
 ) -> int:
-    """Copy entries to a broader scope (--to), or move them onward to a longer-lived
+    """Copy entries to a broader scope (--to), or move them to a longer-lived
     tier (--tier).
     """
     from memory.cli import show

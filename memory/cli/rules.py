@@ -12,7 +12,7 @@ from memory.cli.numbered import id_of
 if TYPE_CHECKING:
     from memory.facade.why import WhyReport
     from memory.orchestrator.maintenance import SweepReport
-    from memory.orchestrator.planned import Outlook, Plan, Stays
+    from memory.orchestrator.planned import Forecast, Plan, Stays
 
 
 LISTED = 20
@@ -134,7 +134,7 @@ def _show_why(out: Any, report: WhyReport) -> None:
         out.print(show.plain(f"- {sentence}", "yellow"))
 
 
-def _does(rule: Outlook) -> str:
+def _does(rule: Forecast) -> str:
     return (
         "deletes it"
         if rule.action == "delete"
@@ -142,7 +142,7 @@ def _does(rule: Outlook) -> str:
     )
 
 
-def _when(rule: Outlook) -> str:
+def _when(rule: Forecast) -> str:
     from memory.cli import show
 
     return (
@@ -152,7 +152,7 @@ def _when(rule: Outlook) -> str:
     )
 
 
-def _because(rule: Outlook) -> str:
+def _because(rule: Forecast) -> str:
     return rule.because + (f"\ndepends on {' and '.join(rule.depends)}" if rule.depends else "")
 
 

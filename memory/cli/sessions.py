@@ -255,7 +255,7 @@ async def import_messages(
     deleted stays deleted, unless --revive. Ends with 1 where the file holds no message.
     """
     from memory.domain.errors import InvalidInput
-    from memory.facade.said import carry_in, read_messages
+    from memory.facade.said import import_chat, read_messages
 
     name = "stdin" if file == "-" else Path(file).name
     if session_id is None and file == "-":
@@ -278,7 +278,7 @@ async def import_messages(
                 ]
 
             session = session_id or Path(file).stem
-            result = await carry_in(
+            result = await import_chat(
                 memory, session, messages, told, user=user, agent=agent, namespace=namespace, revive=revive
             )
     said = f"{name}: {result.new} messages added to session {result.session_id}"
@@ -295,8 +295,8 @@ async def import_messages(
 async def export_messages(
     cli: Cli,
     session_id: SessionId,
-    shape: Annotated[
-        str, typer.Option("--as", metavar="SHAPE", help="openai, anthropic, langchain or plain.")
+    format: Annotated[
+        str, typer.Option("--as", metavar="FORMAT", help="openai, anthropic, langchain or plain.")
     ] = "plain",
     output: Annotated[
         Path | None,
@@ -305,21 +305,21 @@ async def export_messages(
         ),
     ] = None,
 ) -> None:
-    """Everything that was said in a session, compacted messages too, as JSON Lines in
-    the shape asked for; with --json as one array.
+    """Write all messages of a session, compacted ones too, as JSON Lines in this
+    format; with --json as one array.
 
-    What came in this shape is given back as it came, each message with its moment: when
-    it was said or, if no file told that, when it was stored. OpenAI's messages are as
+    Messages that came in this format are written as they came, each with its time: when
+    it was said or, if no file gave that, when it was stored. OpenAI's messages are as
     its own API wants them, also if they came from a server without ids of calls.
     `memory session import` reads it.
     """
     from memory.domain import door
-    from memory.domain.shapes import SHAPES
-    from memory.facade.said import carry_out
+    from memory.facade.said import export_chat
+    from memory.formats import FORMATS
 
-    door.one_of("--as", shape, SHAPES)
+    door.one_of("--as", format, FORMATS)
     async with cli.memory() as memory:
-        messages = await carry_out(memory.session(session_id, create=False), shape)
+        messages = await export_chat(memory.session(session_id, create=False), format)
     if cli.json and output is None:
         cli.emit(messages, lambda _out: None)
         return
@@ -361,8 +361,8 @@ async def fork(
 
 
 async def end(cli: Cli, session_id: SessionId) -> None:
-    """End a session: nothing is said in it until it is resumed, and rules move what it
-    taught onward.
+    """End a session: nothing is appended until it is resumed, and rules move its entries
+    to later tiers.
     """
     from memory.cli import show
 

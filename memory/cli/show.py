@@ -313,8 +313,8 @@ def promotion(out: Console, report: PromotionReport) -> None:
     """What was made of what was said, what was moved and what stayed, and why; equal
     reasons once.
     """
-    if report.onward:
-        out.print(plain(f"{len(report.onward)} made of what was said"))
+    if report.derived:
+        out.print(plain(f"{len(report.derived)} entries made of its messages"))
     for (rule, because, start, end), moved in grouped(
         report.moved, lambda item: (item.rule, item.because, item.from_tier, item.to_tier)
     ).items():

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from memory.domain.message import Message
+from memory.domain.shapes import export_messages
 from memory.domain.shown import Answer, Shown
 
 STATUSES = ("active", "archived", "ended")
@@ -227,6 +228,16 @@ class HistoryPage(Shown):
     items: list[HistoryItem]
     cursor: str | None = None
 
+    def to(
+        self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return the messages in the format of a library: `openai`, `anthropic`,
+        `langchain` or `plain`. See `memory.formats.export_messages`.
+        """
+        return export_messages(
+            [item.message for item in self.items], format, foreign_reasoning=foreign_reasoning, strict=strict
+        )
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Context(Shown):
@@ -256,6 +267,14 @@ class Context(Shown):
     @property
     def total_tokens(self) -> int:
         return sum(self.tokens) + self.tools_tokens
+
+    def to(
+        self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return the messages in the format of a library: `openai`, `anthropic`,
+        `langchain` or `plain`. See `memory.formats.export_messages`.
+        """
+        return export_messages(self.messages, format, foreign_reasoning=foreign_reasoning, strict=strict)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -133,7 +133,7 @@ class Admin:
         It stands in the archive, for every process, until `release_hold`: what is under
         it is deleted by nothing and nobody. Deletions and erasures raise `LegalHoldActive`, sweeps
         leave it and count it. Entries may be edited, since they keep their versions,
-        and move onward. What keeps no earlier version is not overwritten: an edit of a
+        and move to a later tier. What keeps no earlier version is not overwritten: an edit of a
         message, of a session's title, metadata or system message, of what a task says
         (title, result, metadata) or of a run's metadata raises `LegalHoldActive`, and so does a
         file put over another. New messages, tasks and runs, a message that is being
@@ -252,7 +252,7 @@ class Admin:
         with its kept versions after it; then the relations between them, the events of
         the sessions' logs, and what else belongs to them; of a session's scope its
         conversation and artifacts too; of the tenant its scratchpads come last. Of what
-        is still owed what `onward` is to be asked is carried, and nothing else. It is
+        is pending, only the messages for `on_window_exit` are exported. It is
         read page by page; of what was written only the ids are remembered.
         """
         wanted = None if scope is None else scope_of(scope)
@@ -336,7 +336,7 @@ class Admin:
         return await self._access.engine.conversations.passages.make_all(self._access.tenant)
 
     async def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport:
-        """Move entries onward to a tier by hand. Moves go onward only."""
+        """Move entries to a later tier by hand. They never move back."""
         door.one_of("tier", to, TIERS)
         return await self._access.engine.promotion.by_hand(self._access.tenant, ids_of(entry_ids), to)
 
@@ -381,8 +381,8 @@ class Admin:
         """One round of maintenance: finish what crashes left, forget what has served,
         apply the sweep rules. For all tenants of the stores.
 
-        What `onward` is to be asked is asked behind it, and waited for here: in the
-        report it is `still_owed`.
+        `on_window_exit` is called after it, and this call waits for it. The report
+        counts those calls as `still_owed`.
         """
         return await self._access.engine.maintain()
 

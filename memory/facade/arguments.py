@@ -14,7 +14,7 @@ from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
 from memory.domain.scope import Scope, ScopeKind, is_scope_text
-from memory.domain.shapes import messages_of
+from memory.domain.shapes import import_message
 from memory.facade.values import Duration
 from memory.orchestrator.deliveries import CONSISTENCIES, Consistency
 
@@ -196,5 +196,5 @@ def changes_of(changes: Mapping[str, Any]) -> dict[str, Any]:
     for name in changes:
         if name not in CHANGEABLE:
             raise InvalidInput(name, f"cannot be changed; what can is {', '.join(CHANGEABLE)}")
-    (checked,) = messages_of({"role": "assistant", "content": "", **changes})
+    (checked,) = import_message({"role": "assistant", "content": "", **changes})
     return {name: getattr(checked, name) for name in changes}

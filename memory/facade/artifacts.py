@@ -25,8 +25,8 @@ Data: TypeAlias = bytes | bytearray | memoryview | os.PathLike[str] | BinaryIO |
 """Bytes; the path of a file, or a file that is open for reading bytes; or what hands
 out bytes one piece after the other.
 """
-Which: TypeAlias = str | tuple[str, str]
-"""An artifact's id; or its session and path."""
+ArtifactRef: TypeAlias = str | tuple[str, str]
+"""The id of an artifact, or its session and path."""
 
 
 class Artifacts:
@@ -66,14 +66,14 @@ class Artifacts:
         finally:
             await pieces.aclose()
 
-    async def get(self, artifact: Which) -> Artifact | None:
+    async def get(self, artifact: ArtifactRef) -> Artifact | None:
         """What is known of an artifact, named by its id or by session and path; None
         where there is none, or no such session.
         """
         found = await self._find(artifact)
         return None if found is None else artifact_of(found)
 
-    async def stream(self, artifact: Which) -> AsyncIterator[bytes]:
+    async def stream(self, artifact: ArtifactRef) -> AsyncIterator[bytes]:
         """The bytes of an artifact in order, at most 1 MiB at a time: of one `put`,
         whole, or an error, before the end at the latest.
 
@@ -84,7 +84,7 @@ class Artifacts:
         async for data in self._access.engine.conversations.manifests.stream(await self._found(artifact)):
             yield data
 
-    async def read(self, artifact: Which, limit: int = MOST_READ) -> bytes:
+    async def read(self, artifact: ArtifactRef, limit: int = MOST_READ) -> bytes:
         """All bytes of an artifact. Raises `InvalidInput` where they are more than
         `limit` (16 MiB): `stream` them then. See `stream`.
         """
@@ -107,7 +107,7 @@ class Artifacts:
             self._access.tenant, session, most, after
         )
 
-    async def delete(self, artifact: Which) -> bool:
+    async def delete(self, artifact: ArtifactRef) -> bool:
         """Delete an artifact: true once, then false. Raises `LegalHoldActive` where its session is
         under legal hold.
         """
@@ -116,7 +116,7 @@ class Artifacts:
             self._access.tenant, artifact_of(found).id
         )
 
-    async def _find(self, artifact: Which) -> Record | None:
+    async def _find(self, artifact: ArtifactRef) -> Record | None:
         manifests = self._access.engine.conversations.manifests
         if isinstance(artifact, tuple):
             if len(artifact) != 2:
@@ -125,7 +125,7 @@ class Artifacts:
             return await manifests.at(self._access.tenant, session, path)
         return await manifests.get(self._access.tenant, id_of(artifact))
 
-    async def _found(self, artifact: Which) -> Record:
+    async def _found(self, artifact: ArtifactRef) -> Record:
         found = await self._find(artifact)
         if found is None:
             raise NotFound(": ".join(artifact) if isinstance(artifact, tuple) else artifact, "artifact")

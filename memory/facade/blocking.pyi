@@ -50,7 +50,7 @@ from memory.domain.session import (
     SessionInfo,
     SessionPage,
 )
-from memory.domain.shapes.tools import Shape
+from memory.domain.shapes.tools import ToolFormat
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import (
     Access,
@@ -60,7 +60,7 @@ from memory.facade.arguments import (
     Metadata,
     Moment,
 )
-from memory.facade.artifacts import Data, Which
+from memory.facade.artifacts import ArtifactRef, Data
 from memory.facade.backups import Backup
 from memory.facade.commands import Profile
 from memory.facade.config import MemoryConfig
@@ -90,7 +90,7 @@ from memory.facade.providers.provider import (
 from memory.facade.providers.summarizing import Summariser
 from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
-from memory.facade.session import Given
+from memory.facade.session import MessageLike
 from memory.facade.wanted import SearchOptions
 from memory.facade.why import WhyReport
 from memory.facade.written import WriteOptions
@@ -99,7 +99,7 @@ from memory.orchestrator.checking import Resolver
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.gates import RecallGate, WriteGate
@@ -116,7 +116,7 @@ from memory.orchestrator.scratchpads import Scratchpad
 from memory.orchestrator.setbacks import SetBack
 from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactionSettings
-from memory.policies.onward import Onward
+from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import Policy
 from memory.policies.thresholds import WindowPolicy
 from memory.ports.advisor import Advisor, Prompt, Reranker
@@ -133,7 +133,7 @@ class BlockingMemory:
         embedder: Embedder | EmbedFunction | Mapping[str, str] | str | None = ...,
         token_counter: TokenCounter | CountFunction | str | None = ...,
         clock: Clock = ...,
-        onward: Onward | Literal["elsewhere"] | None = ...,
+        on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = ...,
         advisor: Advisor | AdviseFunction | None = ...,
         reranker: Reranker | Advisor | ScoreFunction | None = ...,
         policies: Sequence[Policy | str] = ...,
@@ -483,16 +483,16 @@ class BlockingCommands:
         profile: Profile | None = ...,
         advisor: Advisor | Callable[[Prompt], Any] | None = ...,
     ) -> list[Result]: ...
-    def schema(self, shape: Shape = ...) -> dict[str, Any]: ...
+    def schema(self, format: ToolFormat = ...) -> dict[str, Any]: ...
 
 class BlockingArtifacts:
     def __init__(self, access: Access) -> None: ...
     def put(self, session_id: str, path: str, data: Data, *, media_type: str = ...) -> Artifact: ...
-    def get(self, artifact: Which) -> Artifact | None: ...
-    def stream(self, artifact: Which) -> Iterator[bytes]: ...
-    def read(self, artifact: Which, limit: int = ...) -> bytes: ...
+    def get(self, artifact: ArtifactRef) -> Artifact | None: ...
+    def stream(self, artifact: ArtifactRef) -> Iterator[bytes]: ...
+    def read(self, artifact: ArtifactRef, limit: int = ...) -> bytes: ...
     def list(self, session_id: str, *, limit: int | None = ..., cursor: str | None = ...) -> ArtifactPage: ...
-    def delete(self, artifact: Which) -> bool: ...
+    def delete(self, artifact: ArtifactRef) -> bool: ...
 
 class BlockingSession:
     def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None: ...
@@ -502,7 +502,9 @@ class BlockingSession:
     def tasks(self) -> BlockingTasks: ...
     @property
     def runs(self) -> BlockingRuns: ...
-    def append(self, message: Given | Sequence[Given], *, in_history: bool = ...) -> list[Message]: ...
+    def append(
+        self, message: MessageLike | Sequence[MessageLike], *, in_history: bool = ...
+    ) -> list[Message]: ...
     def update(self, message_id: str, **changes: Any) -> Message: ...
     def stream(
         self, *, role: Literal["assistant", "user"] = ..., message_id: str | None = ...
@@ -511,10 +513,10 @@ class BlockingSession:
     def erase(self, message_id: str) -> bool: ...
     def restore(self, message_id: str) -> bool: ...
     def clear(self) -> int: ...
-    def replace(self, messages: Sequence[Given], *, revive: bool = ...) -> list[Message]: ...
+    def replace(self, messages: Sequence[MessageLike], *, revive: bool = ...) -> list[Message]: ...
     def checkpoint(self, name: str | None = ...) -> Checkpoint: ...
     def roll_back(self, checkpoint: Checkpoint, reason: str = ...) -> int: ...
-    def mend_tool_calls(self) -> list[Message]: ...
+    def repair_tool_calls(self) -> list[Message]: ...
     def info(self) -> SessionInfo: ...
     def context(
         self,
@@ -685,7 +687,10 @@ class BlockingRuns:
 
 class BlockingMessageStream:
     def __init__(
-        self, begin: Callable[[str], Awaitable[Streamed]], message_id: str, check_process: Callable[[], None]
+        self,
+        begin: Callable[[str], Awaitable[StreamedMessage]],
+        message_id: str,
+        check_process: Callable[[], None],
     ) -> None: ...
     @property
     def id(self) -> str: ...
@@ -774,7 +779,7 @@ class BlockingAdmin:
 class BlockingBufferProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -820,7 +825,7 @@ class BlockingBufferProvider:
 class BlockingSlidingWindowProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -865,7 +870,7 @@ class BlockingSlidingWindowProvider:
 class BlockingSummarizingProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -912,7 +917,7 @@ class BlockingSummarizingProvider:
 class BlockingSemanticProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -956,7 +961,7 @@ class BlockingSemanticProvider:
 class BlockingCompositeProvider:
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = ...,
         *,
         system: str | None = ...,
@@ -1037,7 +1042,7 @@ class BlockingMemoryManager:
     def resume(self) -> int: ...
     @property
     def tools(self) -> list[BlockingTool]: ...
-    def schemas(self, shape: Shape = ...) -> list[dict[str, Any]]: ...
+    def schemas(self, format: ToolFormat = ...) -> list[dict[str, Any]]: ...
     def dispatch(
         self, name: str, arguments: Mapping[str, Any] | None = ..., *, provenance: Provenance | None = ...
     ) -> Any: ...
@@ -1049,7 +1054,7 @@ class BlockingTool:
     parameters: Mapping[str, Any]
     function: Callable[..., Any]
     def __call__(self, **arguments: Any) -> Any: ...
-    def schema(self, shape: Shape = ...) -> dict[str, Any]: ...
+    def schema(self, format: ToolFormat = ...) -> dict[str, Any]: ...
 
 class BlockingRecording:
     def __init__(
@@ -1065,7 +1070,7 @@ class BlockingRecording:
     @property
     def run_id(self) -> str: ...
     def take(self, model: Model | None) -> None: ...
-    def add(self, message: Given | Sequence[Given]) -> None: ...
+    def add(self, message: MessageLike | Sequence[MessageLike]) -> None: ...
     def turn_ended(self) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> bool: ...

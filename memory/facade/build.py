@@ -23,7 +23,7 @@ from memory.orchestrator.gates import RecallGate, WriteGate
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
-from memory.policies.onward import Onward
+from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import CustomRule, Policy
 from memory.policies.tokens import DefaultCounter, FunctionCounter
 from memory.ports.adapter import Adapter
@@ -47,7 +47,7 @@ def build_engine(
     embedder: Embedder | None,
     clock: Clock,
     counter: TokenCounter | None = None,
-    onward: Onward | Literal["elsewhere"] | None = None,
+    on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = None,
     advisor: Advisor | None = None,
     reranker: Advisor | Reranker | None = None,
     policies: Sequence[CustomRule] = (),
@@ -87,7 +87,7 @@ def build_engine(
         policies=decides,
         retention=config.retention,
         quotas=config.quotas,
-        onward=onward,
+        on_window_exit=on_window_exit,
         passages=config.conversations.meaning,
         advisor=advisor,
         reranker=reranker,

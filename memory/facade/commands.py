@@ -11,7 +11,7 @@ from memory.domain import door
 from memory.domain.enriched import PASSES
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
-from memory.domain.shapes.tools import Shape, tool_as
+from memory.domain.shapes.tools import ToolFormat, export_tool
 from memory.facade.access import Access, Scopes, scopes_of
 from memory.facade.arguments import check_names, flag, scope_of
 from memory.facade.build import as_advisor
@@ -110,11 +110,11 @@ class Commands:
         )
         return await answer(reach, text)
 
-    def schema(self, shape: Shape = "openai") -> dict[str, Any]:
-        """The language as one tool for a model, in the shape that OpenAI's API takes,
+    def schema(self, format: ToolFormat = "openai") -> dict[str, Any]:
+        """The language as one tool for a model, in the format that OpenAI's API takes,
         or Anthropic's; its `text` is what `run` takes.
         """
-        return tool_as(NAME, DESCRIPTION, PARAMETERS, shape)
+        return export_tool(NAME, DESCRIPTION, PARAMETERS, format)
 
 
 def _reads(given: Scopes | Literal["tenant"] | None, scope: Scope) -> tuple[Scope, ...] | None:

@@ -49,14 +49,14 @@ class Entries:
         return versions
 
     async def said_in(self, entry_id: str) -> list[HistoryItem]:
-        """The messages of a session that the entry was made of (see `Memory`,
-        `onward`), oldest first; none where it was made otherwise.
+        """The messages of a session that the entry was made of (see
+        `on_window_exit` of `Memory`), oldest first; none where it was made otherwise.
 
         `entry.conversation_id` names the session. Raises `NotFound` for an entry that
         is unknown, expired or retired.
         """
         engine = self._access.engine
-        return await engine.conversations.onward.taught.messages_of(
+        return await engine.conversations.window_exit.derived.messages_of(
             await engine.entries.live_record(self._access.tenant, id_of(entry_id))
         )
 

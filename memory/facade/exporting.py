@@ -29,7 +29,7 @@ async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIte
     """
     there = set[str]()
     await engine.conversations.sessions.catch_up()
-    await engine.conversations.onward.answered(tenant)
+    await engine.conversations.window_exit.answered(tenant)
     async for line in _sessions(engine, tenant, scope, there):
         yield line
     async for record, versions in engine.transfer.entries(tenant, scope):

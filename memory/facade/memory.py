@@ -70,7 +70,7 @@ from memory.orchestrator.gates import RecallGate, WriteGate
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
-from memory.policies.onward import ELSEWHERE, Onward
+from memory.policies.onward import ELSEWHERE, WindowExitFunction
 from memory.policies.promotion import Policy
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
@@ -124,15 +124,16 @@ class Memory(AsyncContext):
     configured ('wordllama', 'none', or `{"use": "folder", "path": ...}` for a sentence
     encoder of one's own), an `Embedder`, or any function from texts to vectors.
     `token_counter` counts what messages cost a model: a configured name, a
-    `TokenCounter`, or any function from a text to its tokens. `onward` makes entries of
-    messages that leave the window of a session, by a compaction, by what `replace` or a
-    provider drops, or by its end; not of what is excluded, cleared, rolled back or
-    erased. It gets a `ExitedMessages`, may be async, and returns texts, drafts or arguments of
-    `write`, which go to the session's user unless they name a scope. It is called by
-    the session's end and by maintenance, never while a message is appended, and again
-    where it failed. Of one `ExitedMessages` the entries of one answer are made, each once, as
-    soon as quotas have room for all of them. With `"elsewhere"` what leaves is kept for
-    another process that has the function; without `onward` nothing is. `advisor` is a
+    `TokenCounter`, or any function from a text to its tokens. `on_window_exit` is a
+    function that makes entries of messages which leave the window of a session. They
+    leave by a compaction, by what `replace` or a provider drops, or by the session's
+    end; messages that are excluded, cleared, rolled back or erased are not passed to
+    it. It gets an `ExitedMessages`, may be async, and returns texts, drafts or
+    arguments of `write`. They go to the session's user unless they name a scope. The
+    session's end and maintenance call it, never an append; where it failed, they call
+    it again. The entries of one answer are made once, as soon as quotas have room for
+    all of them. With `"elsewhere"` the messages wait for another process that has the
+    function. Without `on_window_exit` they do not wait. `advisor` is a
     language model for searches that ask for advice (`search(expand=…, rerank=…)`) and
     for what is written (`write(auto_tag=…, auto_supersede=…)`): an `Advisor`, or any
     function from a `Prompt` to text. `reranker` scores texts against a question: a
@@ -160,7 +161,7 @@ class Memory(AsyncContext):
         embedder: Embedder | EmbedFunction | Mapping[str, str] | str | None = None,
         token_counter: TokenCounter | CountFunction | str | None = None,
         clock: Clock = system_clock,
-        onward: Onward | Literal["elsewhere"] | None = None,
+        on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = None,
         advisor: Advisor | AdviseFunction | None = None,
         reranker: Reranker | Advisor | ScoreFunction | None = None,
         policies: Sequence[Policy | str] = (),
@@ -184,9 +185,10 @@ class Memory(AsyncContext):
         counts = (
             None if token_counter is None or isinstance(token_counter, str) else as_counter(token_counter)
         )
-        if onward is not None and onward != ELSEWHERE and not callable(onward):
+        if on_window_exit is not None and on_window_exit != ELSEWHERE and not callable(on_window_exit):
             raise ConfigError(
-                f"onward: must be a function from messages that leave to entries, or '{ELSEWHERE}', not {type(onward).__name__}"
+                f"on_window_exit: got {type(on_window_exit).__name__}. Pass a function from `ExitedMessages` to "
+                f"entries, or '{ELSEWHERE}' where another process has the function"
             )
         advises = None if advisor is None else as_advisor(advisor)
         reranks = None if reranker is None else as_reranker(reranker)
@@ -205,7 +207,7 @@ class Memory(AsyncContext):
                 embedder=embeds,
                 counter=counts,
                 clock=clock,
-                onward=onward,
+                on_window_exit=on_window_exit,
                 advisor=advises,
                 reranker=reranks,
                 policies=decides,

@@ -22,7 +22,7 @@ from memory.domain.door import named_moment
 from memory.domain.errors import InvalidInput
 from memory.domain.message import SYSTEM, Message, Role, text_of
 from memory.domain.session import HistoryItem
-from memory.domain.shapes import given_as, messages_of
+from memory.domain.shapes import export_messages, import_message
 from memory.domain.shapes.giving import with_distinct_calls
 from memory.domain.shapes.parts import content_as
 from memory.domain.shown import Shown, as_json
@@ -44,12 +44,12 @@ there were others keep their ids.
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CarriedIn(Shown):
-    """What became of a file: messages read, how many of them are new in the session,
-    and how many were there already.
+class ChatImport(Shown):
+    """The result of importing a chat file into a session.
 
-    `left_out` are those that were erased or edited in the session, or whose session was
-    deleted: `revive` writes them.
+    `messages` were read, `new` of them were appended, `already_there` were stored
+    before. `left_out` were erased or edited in the session, or their session was
+    deleted; `revive` writes them.
     """
 
     session_id: str
@@ -69,7 +69,7 @@ def read_messages(stream: IO[bytes], name: str) -> list[Message]:
         if isinstance(one, BadLine):
             raise one
         try:
-            messages = messages_of(one)
+            messages = import_message(one)
         except InvalidInput as exc:
             raise BadLine(name, line, str(exc)) from None
         for message in messages:
@@ -81,7 +81,7 @@ def read_messages(stream: IO[bytes], name: str) -> list[Message]:
     return list(found.values())
 
 
-async def carry_in(
+async def import_chat(
     memory: Memory,
     session_id: str,
     messages: Sequence[Message],
@@ -91,7 +91,7 @@ async def carry_in(
     agent: str | None = None,
     namespace: str | None = None,
     revive: bool = False,
-) -> CarriedIn:
+) -> ChatImport:
     """Append what of the messages the session does not have. Where there is none it is
     created, and a system message at the beginning is its own.
 
@@ -119,7 +119,7 @@ async def carry_in(
         and not revive
         and await memory._access.engine.conversations.sessions.is_deleted(memory._access.tenant, session_id)
     ):
-        return CarriedIn(session_id, len(messages), 0, len(messages))
+        return ChatImport(session_id, len(messages), 0, len(messages))
     before = (await session.info()).message_count if is_there else 0
     stands = (await session.history(ids=[SYSTEM])).items if system is not None else []
     rest = messages[1:] if stands and stands[0].message.text == system else messages
@@ -129,7 +129,7 @@ async def carry_in(
         left_out += await (await session._conversation()).carry_in(rest[start : start + BATCH], revive=revive)
         told(total - max(0, len(rest) - start - BATCH), total)
     new = (await session.info()).message_count - before
-    return CarriedIn(session_id, len(messages), new, left_out, len(messages) - new - left_out)
+    return ChatImport(session_id, len(messages), new, left_out, len(messages) - new - left_out)
 
 
 async def _unstored(
@@ -196,7 +196,7 @@ async def all_said(session: Session) -> AsyncIterator[HistoryItem]:
         more = cursor is not None
 
 
-async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
+async def export_chat(session: Session, shape: str) -> list[dict[str, Any]]:
     """Every message of the session in this shape. Anthropic's list begins with the
     system's text, as a message of its own.
 
@@ -221,10 +221,10 @@ async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
     ]
     messages = with_distinct_calls(named)
     leads = [message for message in messages if message.role is Role.SYSTEM] if shape == "anthropic" else []
-    found = given_as(leads, "plain")
+    found = export_messages(leads, "plain")
     for _, told in groupby(messages, key=lambda message: message.at if shape == "anthropic" else id(message)):
         together = list(told)
-        found += [_with_moment(one, together[0].at) for one in given_as(together, shape, strict=True)]
+        found += [_with_moment(one, together[0].at) for one in export_messages(together, shape, strict=True)]
     return list(as_json(found))
 
 

@@ -14,7 +14,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo
-from memory.domain.shapes import messages_of, messages_of_each
+from memory.domain.shapes import import_message, import_messages
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
 from memory.facade.arguments import changes_of, flag, function
 from memory.facade.recalling import found_for, room_for, with_recalled
@@ -28,7 +28,7 @@ from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.promotion import PromotionReport
 from memory.policies.compacting import CompactionSettings, summary_of
 from memory.policies.reading import ContextAsked
@@ -39,8 +39,8 @@ MOST_AT_ONCE = 500
 """Messages of one append."""
 HISTORY_LIMIT = 100
 
-Given = Message | Mapping[str, Any] | object
-"""A message as one of the common frameworks has it; see `memory.domain.shapes`."""
+MessageLike = Message | Mapping[str, Any] | object
+"""A message of ours or of OpenAI, Anthropic or LangChain; see `memory.formats`."""
 
 
 class Session:
@@ -103,7 +103,9 @@ class Session:
     # -- messages ----------------------------------------------------------------------
 
     @lends_reads
-    async def append(self, message: Given | Sequence[Given], *, in_history: bool = True) -> list[Message]:
+    async def append(
+        self, message: MessageLike | Sequence[MessageLike], *, in_history: bool = True
+    ) -> list[Message]:
         """Add a message, or several in order; returns them as stored, each with its id.
 
         Messages are taken as they are: ours, plain `{role, content}`, OpenAI's,
@@ -134,7 +136,7 @@ class Session:
         """
         if isinstance(message, list | tuple) and len(message) > MOST_AT_ONCE:
             raise InvalidInput("message", f"at most {MOST_AT_ONCE} at once")
-        messages = messages_of_each(message) if isinstance(message, list | tuple) else messages_of(message)
+        messages = import_messages(message) if isinstance(message, list | tuple) else import_message(message)
         async with self._in_call_order(message.id for message in messages if message.id is not None):
             return await (await self._conversation()).append(messages, in_history=bool(in_history))
 
@@ -161,8 +163,8 @@ class Session:
         """
         speaks = Role(door.one_of("role", role, ("assistant", "user")))
 
-        async def begin(name: str) -> Streamed:
-            return Streamed(await self._conversation(), self._access.engine.placement, speaks, name)
+        async def begin(name: str) -> StreamedMessage:
+            return StreamedMessage(await self._conversation(), self._access.engine.placement, speaks, name)
 
         name = token_hex(16) if message_id is None else door.identifier("message_id", message_id)
         return MessageStream(begin, name, self._access.check_process)
@@ -208,7 +210,7 @@ class Session:
         return await (await self._conversation()).clear()
 
     @lends_reads
-    async def replace(self, messages: Sequence[Given], *, revive: bool = False) -> list[Message]:
+    async def replace(self, messages: Sequence[MessageLike], *, revive: bool = False) -> list[Message]:
         """Let the window consist of these messages, and return them as stored; the
         history keeps the others, and gains only what is new (C22).
 
@@ -226,13 +228,14 @@ class Session:
         (recalled facts, results of interrupted calls) is not stored. Messages that
         others wrote since stay, behind the list. The system message stays as it is. A
         message that was edited since that read stays as it is now, and one that was
-        erased is not written again, unless `revive`. What the list is without goes
-        onward (`Memory`, `onward`), a message that was edited without its id too; to
-        take one out for good, `exclude` or `erase` it. It is several writes, what is
+        erased is not written again, unless `revive`. Messages that the
+        list lacks leave the window (see `on_window_exit` of `Memory`), and so does a
+        message that was edited without its id; to take one out for good, `exclude` or
+        `erase` it. It is several writes, what is
         new first: cut off half-way it leaves what is new behind what was there, and the
         same list again ends it.
         """
-        said = messages_of_each(door.sequence("messages", messages), "messages")
+        said = import_messages(door.sequence("messages", messages), "messages")
         conversation = await self._conversation()
         if not flag("revive", revive):
             read = reads_of_caller().settle(conversation.log.life.incarnation, said)
@@ -264,14 +267,14 @@ class Session:
             checkpoint, door.text("reason", reason, min_chars=1, max_chars=200)
         )
 
-    async def mend_tool_calls(self) -> list[Message]:
-        """Answer calls that were never answered, once each, with a result that says so
-        (B53): after a run that was cut off. These are returned.
+    async def repair_tool_calls(self) -> list[Message]:
+        """Repair the tool calls of a run that was cut off, so that providers accept them.
 
-        Results that answer no call, or one that had its result, leave the window; the
-        history has them as excluded, `invalid_response`.
+        Each call without a result gets one that says so; these messages are returned.
+        Results without a call, and second results of a call, leave the window. The
+        history lists them as excluded, `invalid_response`.
         """
-        return await (await self._conversation()).mend_tool_calls()
+        return await (await self._conversation()).repair_tool_calls()
 
     # -- reading -----------------------------------------------------------------------
 
@@ -312,7 +315,7 @@ class Session:
 
         A call that was never answered is followed by a result that says so
         (`TOOL_CALL_INTERRUPTED`), in this answer only, since providers refuse a call
-        without one. `interrupted` lists these calls, and `mend_tool_calls` stores such
+        without one. `interrupted` lists these calls, and `repair_tool_calls` stores such
         results.
 
         With a budget, and without `last`, the context starts at a message of the user,
@@ -501,19 +504,20 @@ class Session:
     # -- its life ----------------------------------------------------------------------
 
     async def end(self) -> PromotionReport:
-        """The session is over: nothing is appended until `resume`. Entries are made of
-        what was said, by the `onward` of the memory, and the promotion rules for that
-        move its entries onward. What waits (`waiting` of the report) is done by sweeps
-        once the stores are back, unless the session is resumed before; again is no
-        error, and does it now.
+        """End the session: nothing is appended until `resume`.
+
+        The memory's `on_window_exit` makes entries of the messages that are left in the
+        window, and the promotion rules for session ends move the session's entries to
+        later tiers. Sweeps do what the report lists under `waiting` once the stores are
+        back, unless the session is resumed before. Call it again to do that at once.
         """
         conversation = await self._conversation()
         await conversation.close("ended")
-        left = await conversation.onward()
+        left = await conversation.handle_window_exit()
         report = await self._access.engine.end_session(
             self._access.tenant, Scope.session(self.id), left.owing
         )
-        report.onward, report.waiting = left.entries, [*left.waiting, *report.waiting]
+        report.derived, report.waiting = left.entries, [*left.waiting, *report.waiting]
         return report
 
     async def archive(self) -> bool:
@@ -548,7 +552,7 @@ class Session:
 
     async def delete(self) -> bool:
         """Erase the session with everything said in it, the entries of its scope, and
-        those that `onward` made of it; false where there was none.
+        those that `on_window_exit` made of it; false where there was none.
 
         Forks of it stay, with the messages that they began with: delete each, or
         `erase` a message before, which reaches its copies. Raises

@@ -197,8 +197,9 @@ class Sessions:
         return await listed(self._access, given, parent, asked)
 
     async def end(self, session_id: str) -> PromotionReport:
-        """A session is over: the promotion rules for that move its entries onward. Says
-        what moved by which rule, and what stayed; see `Session.end`.
+        """End a session: promotion rules for session ends move its entries to later tiers.
+
+        The report says which rule moved which entry, and what stayed; see `Session.end`.
 
         Where it has a conversation, nothing is appended to that until it is resumed.
         Where it has none, what waits for a store is done by sweeps for the entries that
@@ -211,7 +212,7 @@ class Sessions:
 
     async def delete(self, session_id: str) -> bool:
         """Erase a session with everything said in it, the entries of its scope, and
-        those that `onward` made of it; false where there was none.
+        those that `on_window_exit` made of it; false where there was none.
 
         Forks of it stay, with the messages that they began with: delete each, or
         `erase` a message before, which reaches its copies.

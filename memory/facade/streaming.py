@@ -12,7 +12,7 @@ from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.message import Message
 from memory.facade.arguments import changes_of
 from memory.facade.contexts import AsyncContext
-from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.conversations.streaming import StreamedMessage
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +35,15 @@ class MessageStream(AsyncContext):
     """
 
     def __init__(
-        self, begin: Callable[[str], Awaitable[Streamed]], message_id: str, check_process: Callable[[], None]
+        self,
+        begin: Callable[[str], Awaitable[StreamedMessage]],
+        message_id: str,
+        check_process: Callable[[], None],
     ) -> None:
         self._begin = begin
         self._check_process = check_process
         self._id = message_id
-        self._streamed: Streamed | None = None
+        self._streamed: StreamedMessage | None = None
         self._room = door.MAX_MESSAGE_BYTES
         self._finished = False
 
@@ -105,7 +108,7 @@ class MessageStream(AsyncContext):
     def _has_said(self) -> bool:
         return self._room < door.MAX_MESSAGE_BYTES
 
-    def _opened(self) -> Streamed:
+    def _opened(self) -> StreamedMessage:
         self._check_process()
         if self._streamed is None:
             raise InvalidInput("stream", "is not open; use it as `async with session.stream() as out`")

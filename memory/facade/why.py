@@ -9,7 +9,7 @@ from memory.domain.ids import is_id
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.planned import Outlook
+from memory.orchestrator.planned import Forecast
 from memory.policies.visibility import is_expired
 from memory.ports.record import Key
 
@@ -25,8 +25,8 @@ class WhyReport(Shown):
     scope: str
     tier: str
     store: str
-    next: Outlook | None
-    rules: tuple[Outlook, ...]
+    next: Forecast | None
+    rules: tuple[Forecast, ...]
     held: tuple[str, ...]
 
 
@@ -39,7 +39,9 @@ async def why(engine: Engine, tenant: str, entry_id: str) -> WhyReport:
         raise NotFound(entry_id)
     record, store = home
     now = engine.placement.now()
-    rules = [outlook for planner in engine.planners for outlook in await planner.outlook(record, store, now)]
+    rules = [
+        forecast for planner in engine.planners for forecast in await planner.forecast(record, store, now)
+    ]
     due = [rule for rule in rules if rule.takes and rule.when is not None]
     held = [str(hold) for hold in (await engine.erasure.holds.over([record])).values()]
     if is_expired(record, now):

@@ -16,12 +16,12 @@ from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entry_records import entry_of, record_of, request_digest
 from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Pending, owed_by_writing
+from memory.orchestrator.outbox import OutboxRecord, owed_by_writing
 from memory.orchestrator.past import BORN_IN, kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.sources import CONFIRMS, learnt_from, with_sources
 from memory.orchestrator.trust import Trust
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
 from memory.ports.record import Key, Owed, Record, Stored
@@ -264,11 +264,11 @@ class EntryWriter:
                     one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive
                 )
 
-    def born(self, one: PendingEntry, store: Store, outcome: Outcome) -> Pending:
+    def born(self, one: PendingEntry, store: Store, outcome: Outcome) -> OutboxRecord:
         """It is stored: the entry that it became."""
         one.record = replace(one.record, generation=outcome.generation)
         one.entry = entry_of(one.record)
-        return Pending(ENTRIES, store, one.record)
+        return OutboxRecord(ENTRIES, store, one.record)
 
     async def meet(self, one: PendingEntry, there: Located, revive: bool) -> None:
         """What a keyed draft meets where another stands, or stood, under its key."""
@@ -308,7 +308,7 @@ class EntryWriter:
         """Begin a new life over the tombstone; where somebody else did so first, this
         is a repeat of that.
         """
-        patience = Patience(self._placement, one.record.key.id)
+        patience = RetryDeadline(self._placement, one.record.key.id)
         while there.record is None:
             born = await self._id_reuse.prepare(one.record, one.store, there)
             record = replace(

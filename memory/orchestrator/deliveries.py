@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, Protocol, TypeAlias
 
-from memory.orchestrator.outbox import KEPT_VERSION, REPLICA, Outbox, Pending, kept_in
+from memory.orchestrator.outbox import KEPT_VERSION, REPLICA, Outbox, OutboxRecord, kept_in
 from memory.orchestrator.placement import Placement
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Owed, Partition, Record
@@ -53,7 +53,7 @@ class Queued:
     it was to come.
     """
 
-    pending: Pending
+    pending: OutboxRecord
     place: int
     since: float
     size: int
@@ -95,7 +95,7 @@ class Deliveries:
         self._time: Callable[[], float] = lambda: 0.0
         self._context = Context()
         self.watcher: Watcher | None = None
-        self.beside: dict[str, Callable[[Pending], object]] = {}
+        self.beside: dict[str, Callable[[OutboxRecord], object]] = {}
         """Who hears, and never waits, of what owes a step of this name: it does that
         itself, in nobody's way.
         """
@@ -137,13 +137,13 @@ class Deliveries:
 
     # -- giving ------------------------------------------------------------------------
 
-    async def deliver(self, pending: Sequence[Pending], consistency: Consistency | None = None) -> None:
+    async def deliver(self, pending: Sequence[OutboxRecord], consistency: Consistency | None = None) -> None:
         """Do what these owe: behind the caller what may be done so, unless asked
         otherwise. While the queue is full the caller waits for room.
         """
         owing = [left for one in pending if (left := self._left_to_do(one)).owner.owed]
         waits = self._taking and (consistency or self._placement.settings.consistency) == "acknowledged"
-        now: list[Pending] = []
+        now: list[OutboxRecord] = []
         for one in owing:
             if waits and all(owed.step in BEHIND for owed in one.owner.owed):
                 await self._queue(one)
@@ -152,7 +152,7 @@ class Deliveries:
         if now:
             await self._outbox.finish_all(now)
 
-    def _left_to_do(self, one: Pending) -> Pending:
+    def _left_to_do(self, one: OutboxRecord) -> OutboxRecord:
         """The same without the steps that others do."""
         others = [self.beside[owed.step] for owed in one.owner.owed if owed.step in self.beside]
         for hears in others:
@@ -160,7 +160,7 @@ class Deliveries:
         owed = tuple(owed for owed in one.owner.owed if owed.step not in self.beside)
         return replace(one, owner=replace(one.owner, owed=owed)) if others else one
 
-    async def _queue(self, one: Pending) -> None:
+    async def _queue(self, one: OutboxRecord) -> None:
         about, size = (one.collection.name, one.owner.key), _size(one)
         if self._door.locked() or not self._has_room(size):
             await self._room(size)
@@ -311,7 +311,7 @@ class Deliveries:
             self._moved = asyncio.Event()
 
 
-def _size(pending: Pending) -> int:
+def _size(pending: OutboxRecord) -> int:
     """About how many bytes a record takes, with the versions that it owes."""
     owner = pending.owner
     if not isinstance(owner, Record):

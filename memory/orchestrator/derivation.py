@@ -28,11 +28,11 @@ from memory.orchestrator.entry_records import changed, entry_of, record_of
 from memory.orchestrator.erasure import DELETE, Erasure
 from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Pending, owed_by_writing
+from memory.orchestrator.outbox import OutboxRecord, owed_by_writing
 from memory.orchestrator.past import MADE_OF, oldest_in
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.record import Key, Owed, Record
@@ -98,7 +98,7 @@ class Derivation:
         the copy is deleted too, and `NotFound` is raised. The original is deleted only
         at the version that was copied, and only while its copy can be read.
         """
-        patience, asked = Patience(self._placement, entry_id), _digest(overrides or {})
+        patience, asked = RetryDeadline(self._placement, entry_id), _digest(overrides or {})
         while True:
             try:
                 source = await self._entries.live_record(tenant, entry_id)
@@ -350,7 +350,7 @@ class Derivation:
             if to_delete
             else []
         )
-        patience = Patience(self._placement, record.key.id)
+        patience = RetryDeadline(self._placement, record.key.id)
         while True:
             there = await self._placement.locate(ENTRIES, record.key, born_in=store)
             if there.record is not None:
@@ -382,7 +382,7 @@ class Derivation:
                 stored = replace(new, generation=outcome.generation)
                 await self._derivatives.confirm(born.store, stored, sources)
                 stored = replace(stored, owed=stored.owed[len(CONFIRMS) :])
-                await self._deliveries.deliver([Pending(ENTRIES, born.store, stored)], consistency)
+                await self._deliveries.deliver([OutboxRecord(ENTRIES, born.store, stored)], consistency)
                 return entry_of(stored)
             await patience.wait()
 

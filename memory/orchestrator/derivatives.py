@@ -22,7 +22,7 @@ from memory.orchestrator.collections import DERIVED_FROM, ENTRIES
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import changed
 from memory.orchestrator.erasure import DELETE, UNMAKE, Erasure, Unmakes
-from memory.orchestrator.outbox import Outbox, Pending, Until
+from memory.orchestrator.outbox import Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.partial_answers import BROWSED
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.relations import NOTE
@@ -92,8 +92,8 @@ class Derivatives:
         until that is known.
         """
         self.messages_stand: Stand | None = None
-        outbox.register(CONFIRM_SOURCES, self._confirm, Until.DELETED)
-        outbox.register(CONFIRM_NOTES, self._confirm_notes, Until.DELETED)
+        outbox.register(CONFIRM_SOURCES, self._confirm, StepLifetime.DELETED)
+        outbox.register(CONFIRM_NOTES, self._confirm_notes, StepLifetime.DELETED)
         outbox.register(UNMAKE, self._unmake)
         erasure.delete_derived = self._gone_with
 
@@ -113,7 +113,7 @@ class Derivatives:
         checks = self._checks.setdefault(stored.key, [])
         checks.append(check)
         try:
-            left = await self._outbox.finish(Pending(ENTRIES, store, stored), only=CONFIRM_SOURCES)
+            left = await self._outbox.finish(OutboxRecord(ENTRIES, store, stored), only=CONFIRM_SOURCES)
         finally:
             checks.remove(check)
             if not checks:
@@ -126,7 +126,7 @@ class Derivatives:
                 f"has entry {stored.key.id}, but its sources could not be read again; repeat the call",
             )
 
-    async def _confirm(self, pending: Pending, owed: Owed) -> bool:
+    async def _confirm(self, pending: OutboxRecord, owed: Owed) -> bool:
         entry = pending.owner
         if not isinstance(entry, Record):
             return True
@@ -175,7 +175,7 @@ class Derivatives:
             is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted
         )
 
-    async def _unmake(self, pending: Pending, owed: Owed) -> bool:
+    async def _unmake(self, pending: OutboxRecord, owed: Owed) -> bool:
         """An entry was deleted: so is what was made of it, or what was made of it
         automatically; notes about it say nothing any more.
         """
@@ -210,7 +210,7 @@ class Derivatives:
             return False
         return True
 
-    async def _confirm_notes(self, pending: Pending, owed: Owed) -> bool:
+    async def _confirm_notes(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Drop a note that was stored while an entry was deleted which the advisor had
         been shown.
         """

@@ -22,7 +22,7 @@ from memory.domain.time import micros, moment
 from memory.orchestrator.collections import SETTINGS
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.ports.query import And, Eq, Filter, Ge, Has, IsNull, Not, Or, all_of
 from memory.ports.record import Corrupt, Key, Record
 from memory.ports.writes import Absent, AtVersion, Put
@@ -110,7 +110,7 @@ class Distrusts:
     async def _change(self, tenant: str, change: Callable[[Said], Said]) -> None:
         archive, patience = (
             self._placement.topology.archive,
-            Patience(self._placement, f"what tenant '{tenant}' distrusts"),
+            RetryDeadline(self._placement, f"what tenant '{tenant}' distrusts"),
         )
         while True:
             before, known = await self._read(tenant)

@@ -34,9 +34,10 @@ from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Put,
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """An end that is owed. `until`: it takes no entries that are later; None where all
-    are the ended session's.
+class PendingSessionEnd:
+    """A session end that is still to be carried out.
+
+    It moves only entries written before `until`; None moves all entries of the session.
     """
 
     tenant: str
@@ -44,8 +45,8 @@ class Ending:
     until: datetime | None
 
 
-class Endings:
-    """Ends sessions, and carries out the ends that are owed."""
+class SessionClosing:
+    """Ends sessions, and carries out the pending session ends."""
 
     def __init__(
         self, placement: Placement, *, outbox: Outbox, sessions: SessionRecords, promotion: Promotion
@@ -157,9 +158,9 @@ class Endings:
                 LEAVE, await self._owing(ending.tenant, ending.scope)
             )
             waiting = (await self._promote(ending.tenant, ending.scope, ending.until, away)).waiting
-            waiting += ["what was said in it is not onward yet"] if leaving else []
+            waiting += ["messages that left its window are not handled yet"] if leaving else []
             if waiting:
-                raise EndWaits("; ".join(waiting))
+                raise SessionEndDeferred("; ".join(waiting))
         if "tenant" in owed.data and isinstance(
             owner, Record
         ):  # nothing is left of an operation that is over, which names the session
@@ -175,7 +176,7 @@ class Endings:
             await self._placement.write_one("end.over", self._placement.topology.archive, gone)
         return True
 
-    async def due(self, owner: Standing, owed: Owed) -> Ending | None:
+    async def due(self, owner: Standing, owed: Owed) -> PendingSessionEnd | None:
         """The end that this owes; None where it is not due any more: the session was
         deleted, or was resumed since, and its next end does all of it.
 
@@ -185,7 +186,7 @@ class Endings:
         if not isinstance(owner, Record):
             return None
         if "tenant" in owed.data:
-            return Ending(
+            return PendingSessionEnd(
                 owed.data["tenant"], Scope.session(owed.data["session_id"]), moment(owed.data["until"])
             )
         tenant, scope = owner.key.tenant, Scope.session(str(owner.fields["conversation_id"]))
@@ -197,7 +198,7 @@ class Endings:
         with suppress(NotFound):  # the event that resumed it may be damaged: then what is said since tells
             resumed = And((Eq("event", EventType.RESUMED.value), Gt("place", ended[0].place)))
             if (await log.load()).state.after.status != "active" and await log.first(resumed) is None:
-                return Ending(tenant, scope, None)
+                return PendingSessionEnd(tenant, scope, None)
         return None
 
 
@@ -205,7 +206,7 @@ def _that_owe(name: str, events: Sequence[Record]) -> list[Record]:
     return [event for event in events if any(owed.step == name for owed in event.owed)]
 
 
-class EndWaits(MemoryTiersError):
-    """What an end owes could not be done altogether; it is tried again."""
+class SessionEndDeferred(MemoryTiersError):
+    """A session end could not finish all its steps. It is tried again."""
 
     retryable = True

@@ -29,7 +29,7 @@ from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.derivatives import Derivatives
-from memory.orchestrator.endings import Endings
+from memory.orchestrator.endings import SessionClosing
 from memory.orchestrator.enriching import Enricher
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
@@ -37,7 +37,7 @@ from memory.orchestrator.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.graph import Graphs
 from memory.orchestrator.healing import Healing
-from memory.orchestrator.judging import Judging
+from memory.orchestrator.judging import RuleEvaluator
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.long_texts import LongTexts
@@ -46,8 +46,8 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.numbers import Numbers
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.planned import Plan, Planner, plan_of
-from memory.orchestrator.planned_due import PlannedDue
+from memory.orchestrator.planned import ForecastProvider, Plan, plan_of
+from memory.orchestrator.planned_due import DryRunDueWork
 from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.referrers import Referrers
@@ -69,9 +69,9 @@ from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.trust import Trust
-from memory.orchestrator.turns import Patience, Turns
+from memory.orchestrator.turns import KeyLocks, RetryDeadline
 from memory.orchestrator.word_indexes import WordIndexes
-from memory.policies.onward import Onward
+from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
@@ -103,7 +103,7 @@ class Engine:
         policies: Sequence[CustomRule] = (),
         random_bits: Randomness = secrets.randbits,
         kinds: Kinds = KINDS,
-        onward: Onward | Literal["elsewhere"] | None = None,
+        on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = None,
         passages: Where = "home",
         advisor: Advisor | None = None,
         reranker: Advisor | Reranker | None = None,
@@ -124,7 +124,7 @@ class Engine:
         self.deliveries = Deliveries(self.placement, self.outbox)
         self.meaning = Meaning(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
-        self.turns = Turns()
+        self.turns = KeyLocks()
         self.forms = Forms(self.placement)
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
         self.long_texts = LongTexts(
@@ -181,7 +181,7 @@ class Engine:
             artifact_quotas=self.quotas.of_artifacts,
             passages=passages,
             counter=counter,
-            onward=onward,
+            on_window_exit=on_window_exit,
             trust=self.trust,
         )
         sessions = self.conversations.sessions
@@ -195,7 +195,7 @@ class Engine:
             turns=self.turns,
             manifests=manifests,
         )
-        self.derivatives.messages_stand = self.conversations.onward.taught.stands
+        self.derivatives.messages_stand = self.conversations.window_exit.derived.stands
         self.referrers = Referrers(self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure)
         manifests.on_gone = self.referrers.clear
         self.scratchpads = Scratchpads(
@@ -264,11 +264,11 @@ class Engine:
         self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
-        self.judging = Judging(self.placement, self.conversations.counter, rules, policies)
+        self.judging = RuleEvaluator(self.placement, self.conversations.counter, rules, policies)
         self.promotion = Promotion(
             self.placement, self.tiering, self.accesses, self.derivation, self.judging, self._user_of
         )
-        self.endings = Endings(
+        self.endings = SessionClosing(
             self.placement, outbox=self.outbox, sessions=self.conversations.sessions, promotion=self.promotion
         )
         self.after_writes = AfterWrites(
@@ -283,7 +283,7 @@ class Engine:
             promotion=self.promotion,
             rules=retention,
         )
-        self.planners: list[Planner] = [self.retention, self.promotion]
+        self.planners: list[ForecastProvider] = [self.retention, self.promotion]
         """What acts by rules when maintenance is done, in the order it does."""
         self.maintenance = Maintenance(
             self.placement,
@@ -343,7 +343,7 @@ class Engine:
         try:
             await self.forms.close()
             await self.enricher.close()
-            await self.conversations.onward.close()
+            await self.conversations.window_exit.close()
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 await self.deliveries.close()
                 await self.conversations.sessions.catch_up()
@@ -355,18 +355,19 @@ class Engine:
             await self.topology.close()
 
     async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:
-        """One sweep, and behind it what `onward` and the advisor are asked: in the
-        report that is `still_owed`.
+        """Run one sweep, then call `on_window_exit` and the advisor for what it found.
+
+        The report counts those calls as `still_owed`.
         """
         report = await self.maintenance.sweep(allowance)
-        await self.conversations.onward.asked()
+        await self.conversations.window_exit.asked()
         await self.enricher.asked()
         return report
 
     async def end_session(
         self, tenant: str, scope: Scope, owing: Sequence[Record] | None = None
     ) -> PromotionReport:
-        """See `Endings.end`. What an advisor is asked about is waited for, up to the
+        """See `SessionClosing.end`. What an advisor is asked about is waited for, up to the
         deadline: such entries do not move.
         """
         await self.enricher.tried_in(
@@ -380,11 +381,11 @@ class Engine:
         """
         await self.deliveries.flush()
         await self.accesses.tell()
-        due = PlannedDue(
+        due = DryRunDueWork(
             self.placement,
             due=self.maintenance.due,
             erasure=self.erasure,
-            onward=self.conversations.onward,
+            window_exit=self.conversations.window_exit,
             endings=self.endings,
             promotion=self.promotion,
             not_foreseen=frozenset({ERASE_TENANT, TAKE_BACK}),
@@ -421,5 +422,5 @@ class Engine:
         if not is_id(entry_id):
             return DeletedEntry(0)
         key = Key(tenant, entry_id)
-        async with self.turns.take(ENTRIES, key, Patience(self.placement, entry_id)):
+        async with self.turns.take(ENTRIES, key, RetryDeadline(self.placement, entry_id)):
             return await self.derivatives.delete(key)

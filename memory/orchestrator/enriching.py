@@ -37,7 +37,7 @@ from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivatives import CONFIRM_NOTES
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import changed, entry_of, meaning_of
-from memory.orchestrator.outbox import Outbox, Pending, Until
+from memory.orchestrator.outbox import Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.relations import MADE_BY, NOTE, SUPERSEDES, Relations
 from memory.orchestrator.retrieval.searching import Searching
@@ -133,7 +133,7 @@ class Enricher:
         self._tasks = set[asyncio.Task[None]]()
         self._asked: OrderedDict[Key, _Asked] = OrderedDict()
         self.watcher: Watcher | None = None
-        outbox.register(ENRICH, self._found_owing, Until.DELETED)
+        outbox.register(ENRICH, self._found_owing, StepLifetime.DELETED)
         deliveries.beside[ENRICH] = self.hear
 
     def owed(self, wanted: Sequence[Pass]) -> tuple[Owed, ...]:
@@ -198,7 +198,7 @@ class Enricher:
 
     # -- what is to be done ------------------------------------------------------------
 
-    async def _found_owing(self, pending: Pending, owed: Owed) -> bool:
+    async def _found_owing(self, pending: OutboxRecord, owed: Owed) -> bool:
         """A sweep, or whoever wants the record to owe nothing, has found it: it goes on
         without the answer.
         """
@@ -207,7 +207,7 @@ class Enricher:
         self.hear(pending)
         return False
 
-    def hear(self, pending: Pending) -> None:
+    def hear(self, pending: OutboxRecord) -> None:
         """This entry owes its enrichment."""
         key, owner = pending.owner.key, pending.owner
         if (

@@ -23,11 +23,19 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import KEPT_VERSION, Outbox, Pending, Until, kept, no_room, owed_by_writing
+from memory.orchestrator.outbox import (
+    KEPT_VERSION,
+    Outbox,
+    OutboxRecord,
+    StepLifetime,
+    kept,
+    no_room,
+    owed_by_writing,
+)
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.trust import Trust
-from memory.orchestrator.turns import Patience, Turns
+from memory.orchestrator.turns import KeyLocks, RetryDeadline
 from memory.orchestrator.versions import kept_version, version_at
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
 from memory.ports.pace import paced
@@ -53,7 +61,7 @@ class Entries:
         generations: Generations,
         deliveries: Deliveries,
         id_reuse: IdReuse,
-        turns: Turns,
+        turns: KeyLocks,
         quotas: Admission,
         trust: Trust,
     ) -> None:
@@ -262,7 +270,7 @@ class Entries:
         stands; false where that is nothing, or there is no such entry. What is made of
         it may owe steps of its own, and `settles` names those that are done with it.
         """
-        patience = Patience(self._placement, key.id)
+        patience = RetryDeadline(self._placement, key.id)
         async with self._turns.take(ENTRIES, key, patience):
             return await self.rewrite_at_once(key, rewritten, settles=settles)
 
@@ -276,7 +284,7 @@ class Entries:
         """The same without waiting for this process's other changes of the entry: for
         steps, which one of them may be carrying out.
         """
-        patience = Patience(self._placement, key.id)
+        patience = RetryDeadline(self._placement, key.id)
         while True:
             home = (await self._placement.locate(ENTRIES, key)).home()
             new = None if home is None else await rewritten(home[0])
@@ -298,7 +306,7 @@ class Entries:
         """
         [draft] = await self.trust.let_in(tenant, [draft], changing=True)
         key = self.writer.pending(tenant, draft).record.key
-        patience = Patience(self._placement, key.id)
+        patience = RetryDeadline(self._placement, key.id)
         async with self._turns.take(ENTRIES, key, patience):
             while (entry := await self._upserted(key, draft, consistency)) is None:
                 await patience.wait()
@@ -373,7 +381,7 @@ class Entries:
         """
         if not ids.is_id(entry_id):
             raise NotFound(entry_id)
-        key, patience = Key(tenant, entry_id), Patience(self._placement, entry_id)
+        key, patience = Key(tenant, entry_id), RetryDeadline(self._placement, entry_id)
         async with self._turns.take(ENTRIES, key, patience):
             while (stored := await self._attempt(key, change, consistency)) is None:
                 await patience.wait()
@@ -407,7 +415,8 @@ class Entries:
         new, writes = self.replacing(store, old, new, settles)
         if (full := no_room(new, self._placement.topology.archive)) is not None:
             if any(
-                owed.step == KEPT_VERSION for owed in await self._outbox.finish(Pending(ENTRIES, store, old))
+                owed.step == KEPT_VERSION
+                for owed in await self._outbox.finish(OutboxRecord(ENTRIES, store, old))
             ):
                 raise full
             return None
@@ -420,7 +429,7 @@ class Entries:
         if not all(o.applied for o in outcomes):
             return None
         await self._cache.invalidate(ENTRIES, old.key)
-        await self._deliveries.deliver([Pending(ENTRIES, store, new)], consistency)
+        await self._deliveries.deliver([OutboxRecord(ENTRIES, store, new)], consistency)
         return new
 
     def replacing(
@@ -432,7 +441,9 @@ class Entries:
         replaced = kept_version(old, new.version)
         beside = store is self._placement.topology.archive and store.capabilities.atomic
         keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
-        carried = [owed for owed in self._outbox.carried(old, past=Until.EDITED) if owed.step not in settles]
+        carried = [
+            owed for owed in self._outbox.carried(old, past=StepLifetime.EDITED) if owed.step not in settles
+        ]
         owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep, *new.owed)
         new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
         writes = [
@@ -440,7 +451,7 @@ class Entries:
                 ENTRIES,
                 new,
                 AtVersion(old.version, tier=old.tier),
-                settles=self._outbox.settled(Until.EDITED) | settles,
+                settles=self._outbox.settled(StepLifetime.EDITED) | settles,
             )
         ]
         if beside:

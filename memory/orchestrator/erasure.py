@@ -42,12 +42,20 @@ from memory.orchestrator.generations import (
 from memory.orchestrator.holds import Holds
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.lease import Hold
-from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in, passages_left
+from memory.orchestrator.outbox import (
+    Outbox,
+    OutboxRecord,
+    StepLifetime,
+    elsewhere,
+    hanging_on,
+    kept_in,
+    passages_left,
+)
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.sources import CONFIRM_SOURCES
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, Lt, Query, within
 from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
@@ -109,7 +117,7 @@ class Erasure:
         newer does without: it takes what was made of older records by the version that
         these carry (see `tenants.py`).
         """
-        outbox.register(DELETE, self._delete_noted, Until.DONE)
+        outbox.register(DELETE, self._delete_noted, StepLifetime.DONE)
         outbox.register(ERASE_SCOPE, self._erase_noted)
 
     # -- one record --------------------------------------------------------------------
@@ -153,7 +161,7 @@ class Erasure:
         unmake: Unmakes | None,
         drops: frozenset[str],
     ) -> bool:
-        patience = Patience(self._placement, key.id)
+        patience = RetryDeadline(self._placement, key.id)
         while True:
             try:
                 located = await self._placement.locate(collection, key)
@@ -175,7 +183,7 @@ class Erasure:
             outcome = await self._placement.write_one("delete.home", store, deletion)
             if outcome.applied:
                 await self._outbox.finish(
-                    Pending(collection, store, Tombstone(key, deletion.version, deletion.owed))
+                    OutboxRecord(collection, store, Tombstone(key, deletion.version, deletion.owed))
                 )
                 return True
             if (error := refused(store, outcome)) is not None:
@@ -242,7 +250,7 @@ class Erasure:
         gone = [deletion for deletion, outcome in zip(deletions, outcomes, strict=True) if outcome.applied]
         tombstones = [Tombstone(deletion.key, deletion.version, deletion.owed) for deletion in gone]
         await self._outbox.finish_all(
-            [Pending(collection, store, tombstone) for tombstone in tombstones], away
+            [OutboxRecord(collection, store, tombstone) for tombstone in tombstones], away
         )
         refusals = (
             (deletion.key, refused(store, outcome))
@@ -294,7 +302,7 @@ class Erasure:
         kind = self._placement.kinds.of(collection)
         hanging = (*hanging_on(kind, known or None), *passages_left(kind, record))
         owed = (
-            *self._outbox.carried(record, past=Until.DELETED),
+            *self._outbox.carried(record, past=StepLifetime.DELETED),
             *elsewhere(self._placement, store),
             *hanging,
         )
@@ -305,7 +313,7 @@ class Erasure:
             when=AtVersion(record.version),
             owed=owed,
             discard_at=None if owed else self._placement.tombstone_until(),
-            settles=self._outbox.settled(Until.DELETED),
+            settles=self._outbox.settled(StepLifetime.DELETED),
         )
 
     async def _delete_unreadable(
@@ -326,7 +334,7 @@ class Erasure:
             *also,
         )
         await self._outbox.finish(
-            Pending(collection, store, await self._overwrite(collection, key, store, owed))
+            OutboxRecord(collection, store, await self._overwrite(collection, key, store, owed))
         )
         return True
 
@@ -349,7 +357,7 @@ class Erasure:
             stands = outcome.version or stands
         raise StoreUnavailable(store.name, f"record {key.id} keeps changing; try again")
 
-    async def _delete_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _delete_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Delete the records noted, each only at the version noted: one that changed
         since, or is held, is left alone.
         """
@@ -609,7 +617,7 @@ class Erasure:
             rows = await store.get(collection, keys)
         return [row.key for row in rows if isinstance(row, Record)]
 
-    async def _erase_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _erase_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         """An erasure that a crash cut short."""
         if isinstance(pending.owner, Record):
             await self._carry_out(pending.owner)
@@ -624,7 +632,7 @@ class Erasure:
             operation, WATCHED if needs_watch else REMEMBERED, ended=micros(self._placement.now())
         )
         if ended.owed:
-            await self._outbox.finish(Pending(OPERATIONS, self._placement.topology.archive, ended))
+            await self._outbox.finish(OutboxRecord(OPERATIONS, self._placement.topology.archive, ended))
 
     async def _becomes(self, operation: Record, kind: str, **noted: int) -> Record:
         version = self._placement.next_version(operation.version)

@@ -47,7 +47,7 @@ class Keeps:
     size: Callable[[Record], int | None] | None
 
 
-class Foreseen:
+class DryRunState:
     """The records that will be gone, in another tier, or new."""
 
     def __init__(self, topology: Topology, keeps: Keeps) -> None:
@@ -185,7 +185,7 @@ class Walk:
     """Pages of a walk over what a store holds, oldest first, as they will be."""
 
     def __init__(
-        self, ahead: Foreseen, collection: Collection, where: Where, store: Store, tier: str
+        self, ahead: DryRunState, collection: Collection, where: Where, store: Store, tier: str
     ) -> None:
         self._ahead = ahead
         self._about = (collection, where, store, tier)

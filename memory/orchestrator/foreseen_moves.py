@@ -13,7 +13,7 @@ from memory.orchestrator.outbox import CACHE, DELIVER
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.planned import Planning
 from memory.orchestrator.steps import step
-from memory.policies.routing import is_onward
+from memory.policies.routing import is_later_tier
 from memory.ports.base import record_bytes
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Mark, Owed, Stored, Tombstone
@@ -29,7 +29,7 @@ class Stay:
     waits: bool = False
 
 
-class ForeseenMoves:
+class DryRunMoves:
     """Foresees what becomes of moves."""
 
     def __init__(self, placement: Placement) -> None:
@@ -66,7 +66,7 @@ class ForeseenMoves:
         if located.record is None:
             return Stay("there is no such record")
         record, target = located.record, self._placement.topology.home(to)
-        if not is_onward(tier or record.tier, to):
+        if not is_later_tier(tier or record.tier, to):
             return Stay("it is there or further already")
         for owed in record.owed:
             if await self._lasts(owed, planning):

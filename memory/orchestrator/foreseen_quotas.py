@@ -10,7 +10,7 @@ from typing import Any
 
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.erasure import Came
-from memory.orchestrator.foreseen import Counted, Foreseen
+from memory.orchestrator.foreseen import Counted, DryRunState
 from memory.orchestrator.quotas import Place, Quotas, _sort_key
 from memory.policies.quotas import Quota
 from memory.ports.heads import head_of
@@ -37,12 +37,12 @@ class _Listed:
             self.is_whole = True
 
 
-class ForeseenQuotas(Quotas):
+class DryRunQuotas(Quotas):
     """Admits new_entries as a sweep run now would; nobody goes, but `ahead` learns who
     would.
     """
 
-    def __init__(self, quotas: Quotas, ahead: Foreseen) -> None:
+    def __init__(self, quotas: Quotas, ahead: DryRunState) -> None:
         super().__init__(quotas._placement, quotas._erasure, quotas.quotas, quotas._rules)
         self._ahead = ahead
         self._rooms = {

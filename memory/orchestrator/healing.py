@@ -23,7 +23,7 @@ from memory.orchestrator.dangling import parents_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.kinds import Kind
-from memory.orchestrator.outbox import Outbox, Pending, Until, hanging_on, kept, owed_by_writing
+from memory.orchestrator.outbox import Outbox, OutboxRecord, StepLifetime, hanging_on, kept, owed_by_writing
 from memory.orchestrator.past import same_life
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.remaking import Remaking
@@ -279,7 +279,7 @@ class Healing:
         for one in some:
             writes.append(await self._write(kind, one, work))
         outcomes = await self._placement.write("heal.write", store, *writes)
-        owing: list[Pending] = []
+        owing: list[OutboxRecord] = []
         for one, write, outcome in zip(some, writes, outcomes, strict=True):
             stands = outcome.stored
             if (error := refused(store, outcome)) is not None:
@@ -289,12 +289,14 @@ class Healing:
                 and isinstance(stands, Record | Mark | Tombstone)
                 and stands.owed
             ):
-                owing.append(Pending(kind.collection, store, stands))  # the next round finds it gone
+                owing.append(OutboxRecord(kind.collection, store, stands))  # the next round finds it gone
             elif outcome.applied and isinstance(write, Delete) and write.owed:
-                owing.append(Pending(kind.collection, store, Tombstone(write.key, write.version, write.owed)))
+                owing.append(
+                    OutboxRecord(kind.collection, store, Tombstone(write.key, write.version, write.owed))
+                )
             elif outcome.applied and isinstance(write, Put) and write.record.owed:
                 owing.append(
-                    Pending(kind.collection, store, replace(write.record, generation=outcome.generation))
+                    OutboxRecord(kind.collection, store, replace(write.record, generation=outcome.generation))
                 )
         await self._outbox.finish_all(owing)
         for one in some:
@@ -303,7 +305,7 @@ class Healing:
 
     async def _write(self, kind: Kind, one: Difference, work: _Work) -> Step:
         collection, stands, now = kind.collection, one.standing, self._placement.now()
-        edited = self._outbox.settled(Until.EDITED)
+        edited = self._outbox.settled(StepLifetime.EDITED)
         if isinstance(stands, Record):
             match one.differs, one.against:
                 case Differs.BACK, Tombstone(version=version):
@@ -346,7 +348,7 @@ class Healing:
     def _deletion(self, kind: Kind, record: Record, store: Store, version: int) -> Delete:
         if record.role is Role.HOME:
             return self._erasure.deletion(kind.collection, record, store, version)
-        until, drops = self._placement.tombstone_until(), self._outbox.settled(Until.DELETED)
+        until, drops = self._placement.tombstone_until(), self._outbox.settled(StepLifetime.DELETED)
         return Delete(
             kind.collection,
             record.key,
@@ -360,7 +362,7 @@ class Healing:
         """What a replica says, put home; the version that stood there is kept where it
         is one of the same life.
         """
-        owed: tuple[Owed, ...] = self._outbox.carried(home, past=Until.EDITED)
+        owed: tuple[Owed, ...] = self._outbox.carried(home, past=StepLifetime.EDITED)
         if not same_life(home, copy) or kind.versions is None:
             previous, owed = None, (*owed, *hanging_on(kind, []))
         else:
@@ -377,7 +379,7 @@ class Healing:
             accessed_at=home.accessed_at,
         )
         when = AtVersion(home.version, Role.HOME, home.tier)
-        return Put(kind.collection, new, when, settles=self._outbox.settled(Until.EDITED))
+        return Put(kind.collection, new, when, settles=self._outbox.settled(StepLifetime.EDITED))
 
     async def _previous(self, kind: Kind, record: Record) -> int | None:
         """The version that a record replaced, where it is kept."""
@@ -493,11 +495,11 @@ class Healing:
         )
         again = replace(again, owed=owed_by_writing(self._placement, kind.collection, again, store))
         when = Newer() if home is None else AtVersion(home.version, Role.HOME, home.tier)
-        put = Put(kind.collection, again, when, settles=self._outbox.settled(Until.EDITED))
+        put = Put(kind.collection, again, when, settles=self._outbox.settled(StepLifetime.EDITED))
         outcome = await self._placement.write_one("heal.write", store, put)
         if outcome.applied:
             await self._outbox.finish(
-                Pending(kind.collection, store, replace(again, generation=outcome.generation))
+                OutboxRecord(kind.collection, store, replace(again, generation=outcome.generation))
             )
 
     # -- what others name --------------------------------------------------------------

@@ -22,7 +22,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.session_keys import session_key
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.ports.query import Eq, Filter, Head, Query, within
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record
 from memory.ports.writes import Absent, AtVersion, Delete, Put
@@ -99,7 +99,7 @@ class Holds:
         archive, key, patience = (
             self._placement.topology.archive,
             _key(tenant, over, of),
-            Patience(self._placement, f"the hold over {over} {of}"),
+            RetryDeadline(self._placement, f"the hold over {over} {of}"),
         )
         while True:
             with step("hold.read"):

@@ -13,7 +13,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.entry_records import entry_of
-from memory.orchestrator.foreseen import Foreseen, Walk
+from memory.orchestrator.foreseen import DryRunState, Walk
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.policies.facts import Fields, Rank, RecordFacts
@@ -49,8 +49,8 @@ policy is asked.
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A record and what the rules decide about it."""
+class RuleMatch:
+    """A record and what the rules decided about it."""
 
     row: Head | Record
     decision: Decision
@@ -69,9 +69,11 @@ class Judged:
 
 
 @dataclass(slots=True)
-class Missed:
-    """What could not be asked about: stores that did not answer, records that cannot be
-    read, and policies that failed on one.
+class EvaluationGaps:
+    """What could not be evaluated.
+
+    These are stores that did not answer, damaged records and records on which a policy
+    failed.
     """
 
     stores: list[str]
@@ -81,8 +83,8 @@ class Missed:
     """The names of the stores that did not answer."""
 
 
-class Judging:
-    """The rules, asked."""
+class RuleEvaluator:
+    """Asks the rules and the policies about records."""
 
     def __init__(
         self,
@@ -113,8 +115,8 @@ class Judging:
         return [rule for rule in self.of_tier(tier) if rule.answers(event)]
 
     async def everywhere(
-        self, now: datetime, missed: Missed, ahead: Foreseen | None = None
-    ) -> AsyncIterator[tuple[Collection, list[Judged]]]:
+        self, now: datetime, missed: EvaluationGaps, ahead: DryRunState | None = None
+    ) -> AsyncIterator[tuple[Collection, list[RuleMatch]]]:
         """What a sweep is to do with the records of every tenant. The last tier comes
         first: what goes into a tier is not asked about again there.
         """
@@ -137,10 +139,10 @@ class Judging:
         where: Where,
         stores: Sequence[Store],
         now: datetime,
-        missed: Missed,
+        missed: EvaluationGaps,
         tier: str = "",
-        ahead: Foreseen | None = None,
-    ) -> AsyncIterator[tuple[Collection, list[Judged]]]:
+        ahead: DryRunState | None = None,
+    ) -> AsyncIterator[tuple[Collection, list[RuleMatch]]]:
         """Every record once, page by page; with a tier, those that some rule takes from
         it. With `ahead`, as they will be then.
 
@@ -168,10 +170,10 @@ class Judging:
         where: Where,
         store: Store,
         now: datetime,
-        missed: Missed,
+        missed: EvaluationGaps,
         tier: str,
-        ahead: Foreseen | None,
-    ) -> AsyncIterator[list[Judged]]:
+        ahead: DryRunState | None,
+    ) -> AsyncIterator[list[RuleMatch]]:
         """Page by page."""
         asked = self.of(event, tier)
         measures = frozenset().union(*(rule.measures for rule in asked))
@@ -200,7 +202,7 @@ class Judging:
         where: Where,
         store: Store,
         condition: Filter | None,
-        missed: Missed,
+        missed: EvaluationGaps,
         walk: Walk | None,
         *,
         texts: bool,
@@ -215,7 +217,7 @@ class Judging:
         store: Store,
         ranks: Ranks,
         least: int,
-        missed: Missed,
+        missed: EvaluationGaps,
         tier: str,
         walk: Walk | None,
         *,
@@ -242,13 +244,13 @@ class Judging:
         row: Head | Record,
         rank: Rank | None,
         now: datetime,
-        missed: Missed,
-    ) -> Judged:
+        missed: EvaluationGaps,
+    ) -> RuleMatch:
         facts = facts_of(row, rank)
         decision, copies = decide(self.rules, event, facts, now), tuple(copied(self.rules, event, facts, now))
         if decision.target is None and isinstance(row, Record):
             decision = self._by_policies(asked, entry_of(row), facts, now, decision, missed)
-        return Judged(row, decision, copies)
+        return RuleMatch(row, decision, copies)
 
     def _by_policies(
         self,
@@ -257,7 +259,7 @@ class Judging:
         facts: RecordFacts,
         now: datetime,
         decision: Decision,
-        missed: Missed,
+        missed: EvaluationGaps,
     ) -> Decision:
         """What the first policy says that says something. One that fails costs this
         record.
@@ -280,7 +282,7 @@ class Judging:
         where: Where,
         store: Store,
         condition: Filter | None,
-        missed: Missed,
+        missed: EvaluationGaps,
         *,
         texts: bool,
     ) -> AsyncIterator[Page]:

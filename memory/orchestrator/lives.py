@@ -14,7 +14,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.past import BORN_IN, LIFE
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.steps import step
@@ -74,7 +74,7 @@ class IdReuse:
             if (
                 isinstance(row, Tombstone)
                 and row.owed
-                and (left := await self._outbox.finish(Pending(ENTRIES, store, row)))
+                and (left := await self._outbox.finish(OutboxRecord(ENTRIES, store, row)))
             ):
                 undone = ", ".join(owed.step for owed in left)
                 raise StoreUnavailable(

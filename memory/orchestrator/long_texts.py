@@ -16,7 +16,15 @@ from math import inf
 from memory.orchestrator.collections import SAID
 from memory.orchestrator.entry_records import parts_before, parts_in, said_at
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import FORGET_PASSAGES, MAKE_PASSAGES, Came, Item, Outbox, Pending, Until
+from memory.orchestrator.outbox import (
+    FORGET_PASSAGES,
+    MAKE_PASSAGES,
+    Came,
+    Item,
+    Outbox,
+    OutboxRecord,
+    StepLifetime,
+)
 from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.passages import LOOKED_FOR, Form, Making, Part, by_record
 from memory.orchestrator.placement import Placement
@@ -54,7 +62,7 @@ class LongTexts:
             for kind in placement.kinds
             if kind.passages is not None
         }
-        outbox.register_together(MAKE_PASSAGES, self._make, Until.DELETED)
+        outbox.register_together(MAKE_PASSAGES, self._make, StepLifetime.DELETED)
         outbox.register(FORGET_PASSAGES, self._forget)
 
     @property
@@ -73,7 +81,7 @@ class LongTexts:
             return [False] * len(items)
         return await self.making[items[0][0].collection].make(items, self.tier)
 
-    async def _forget(self, pending: Pending, owed: Owed) -> bool:
+    async def _forget(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Of every store that may have some: all that there ever were of the one in
         use, and what stands in one that was once. Of a record that nobody could read
         some may be on their way: so many more.

@@ -25,7 +25,7 @@ from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lease import Hold, Lease, NotHeld
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.reindexing import Reindexing
@@ -422,7 +422,7 @@ class Maintenance:
             found = await store.get(collection, [row.key for row in rows])
         owners = [owner for owner in found if isinstance(owner, Record | Mark | Tombstone) and owner.owed]
         for left in await self._outbox.finish_all(
-            [Pending(collection, store, owner) for owner in owners], away
+            [OutboxRecord(collection, store, owner) for owner in owners], away
         ):
             report.still_owed += bool(left)
             report.finished += not left

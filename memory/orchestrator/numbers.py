@@ -20,10 +20,10 @@ from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import COUNTERS, ENTRIES, MANIFESTS, NUMBERS
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience, Turns
+from memory.orchestrator.turns import KeyLocks, RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.ports.query import In, Query, Tenant
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
@@ -80,7 +80,7 @@ class Numbers:
         *,
         generations: Generations,
         outbox: Outbox,
-        turns: Turns,
+        turns: KeyLocks,
         manifests: NumberedManifests,
     ) -> None:
         self._placement = placement
@@ -172,7 +172,7 @@ class Numbers:
                 elif isinstance(
                     there, Tombstone
                 ):  # of an earlier life of the thing, or of one that has ended since it was found
-                    if await self._outbox.finish(Pending(NUMBERS, archive, there)):
+                    if await self._outbox.finish(OutboxRecord(NUMBERS, archive, there)):
                         continue  # its end is not over: the id names it until then
                     for now in await self._now(thing.key):
                         record = self._put(now[0], _number(put.record)).record
@@ -256,7 +256,7 @@ class Numbers:
             self._placement.topology.archive,
             Key(tenant, ids.derived_id(tenant, COUNTERS_SCOPE, "numbers")),
         )
-        patience = Patience(self._placement, key.id)
+        patience = RetryDeadline(self._placement, key.id)
         async with self._turns.take(COUNTERS, key, patience):
             while True:
                 with step("number.count"):

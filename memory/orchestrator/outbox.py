@@ -7,7 +7,7 @@ refuses it, or nobody here knows it, stays owed and costs nothing but itself.
 
 Built in are `deliver`, a write to the store of a tier or to the cache, and `erase`,
 tombstones for what names a deleted record. What a step is for follows behind a point
-(`deliver.replica`): that decides how long it lasts (`Until`), and who knows `deliver`
+(`deliver.replica`): that decides how long it lasts (`StepLifetime`), and who knows `deliver`
 knows it.
 """
 
@@ -74,9 +74,11 @@ edited no more until the archive is back.
 PROBLEMS_REMEMBERED = 1_000
 
 
-class Until(IntEnum):
-    """What a step does not outlast, done or not: that the record gets another version,
-    is deleted, its scope is erased; or it lasts until done.
+class StepLifetime(IntEnum):
+    """The event that ends a pending step, even one that was not carried out.
+
+    That is the next version of its record, the record's deletion or the erasure of its
+    scope. A step with `DONE` ends only once it is carried out.
     """
 
     EDITED = 1
@@ -86,8 +88,8 @@ class Until(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pending:
-    """An owner of steps, where it stands."""
+class OutboxRecord:
+    """A record with pending steps, and the store and collection that hold it."""
 
     collection: Collection
     store: Store
@@ -95,9 +97,10 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a step could not be done when it was last tried here. `waits` where trying
-    again may help; else somebody must do something.
+class StepFailure:
+    """Why this process could not do a step at its last attempt.
+
+    `waits` is true where another attempt may succeed; otherwise somebody must act.
     """
 
     step: str
@@ -107,13 +110,13 @@ class Problem:
     waits: bool
 
 
-Item: TypeAlias = tuple[Pending, Owed]
+Item: TypeAlias = tuple[OutboxRecord, Owed]
 T = TypeVar("T")
 Came: TypeAlias = "bool | Exception"
 """Of a step: done or no longer due; not yet, as trying again will show; why it cannot
 be done.
 """
-Handler: TypeAlias = Callable[[Pending, Owed], Awaitable[bool]]
+Handler: TypeAlias = Callable[[OutboxRecord, Owed], Awaitable[bool]]
 Together: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Came]]]
 """Carries out a step of several owners in one go."""
 Delivery: TypeAlias = Put | Delete | Annotate
@@ -128,14 +131,18 @@ class Outbox:
         self._placement = placement
         self._generations = generations
         self._cache = cache
-        self._problems: OrderedDict[tuple[str, Key, str], tuple[Pending, Problem]] = OrderedDict()
+        self._problems: OrderedDict[tuple[str, Key, str], tuple[OutboxRecord, StepFailure]] = OrderedDict()
         self._handlers: dict[str, Handler] = {}
         self._together: dict[str, Together] = {}
         self._last: set[str] = set()
-        self._until = {REPLICA: Until.EDITED, KEPT_VERSION: Until.DELETED, ARRIVAL: Until.DELETED}
+        self._until = {
+            REPLICA: StepLifetime.EDITED,
+            KEPT_VERSION: StepLifetime.DELETED,
+            ARRIVAL: StepLifetime.DELETED,
+        }
         self.register(ERASE, self._erase)
 
-    def register(self, name: str, handler: Handler, until: Until = Until.ERASED) -> None:
+    def register(self, name: str, handler: Handler, until: StepLifetime = StepLifetime.ERASED) -> None:
         """Who carries out the steps of this name, and what these do not outlast.
 
         A handler returns true when done or no longer due, false to leave it for later;
@@ -144,11 +151,16 @@ class Outbox:
         """
         self._handlers[name] = handler
         self._until[name] = until
-        if until is Until.DONE:
+        if until is StepLifetime.DONE:
             self._generations.carried |= {name}
 
     def register_together(
-        self, name: str, handler: Together, until: Until = Until.ERASED, *, is_last: bool = False
+        self,
+        name: str,
+        handler: Together,
+        until: StepLifetime = StepLifetime.ERASED,
+        *,
+        is_last: bool = False,
     ) -> None:
         """The same for a step that is carried out for several owners of one collection
         in one go. The handler says of each what came of it. `is_last`: once what else
@@ -159,24 +171,24 @@ class Outbox:
         self._together[name] = handler
         self._until[name] = until
 
-    def carried(self, owner: Standing, past: Until) -> tuple[Owed, ...]:
+    def carried(self, owner: Standing, past: StepLifetime) -> tuple[Owed, ...]:
         """What is owed still when this has happened to the owner."""
-        return tuple(owed for owed in owner.owed if self._until.get(owed.step, Until.ERASED) > past)
+        return tuple(owed for owed in owner.owed if self._until.get(owed.step, StepLifetime.ERASED) > past)
 
-    def settled(self, by: Until) -> frozenset[str]:
+    def settled(self, by: StepLifetime) -> frozenset[str]:
         """The steps that this settles wherever it comes to."""
         return frozenset(name for name, until in self._until.items() if until <= by)
 
     # -- what could not be done --------------------------------------------------------
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[StepFailure, ...]:
         """What this process tried last and could not do, the newest last; at most a
         thousand.
         """
         return tuple(problem for _, problem in self._problems.values())
 
-    async def still_owed(self) -> tuple[Problem, ...]:
+    async def still_owed(self) -> tuple[StepFailure, ...]:
         """`problems`, once those are forgotten whose step has been done since, or is
         not due any more: by another process, or for a deletion.
         """
@@ -203,7 +215,7 @@ class Outbox:
                         del self._problems[about]
         return self.problems
 
-    def _note(self, pending: Pending, owed: Owed, came: Came) -> None:
+    def _note(self, pending: OutboxRecord, owed: Owed, came: Came) -> None:
         key = pending.owner.key
         about = (pending.collection.name, key, owed.id)
         if came is not False:
@@ -211,24 +223,24 @@ class Outbox:
         if isinstance(came, Exception):
             waits = bool(getattr(came, "retryable", False))
             log.warning("%s of %s %s: %s", owed.step, key.id, "waits" if waits else "cannot be done", came)
-            self._problems[about] = pending, Problem(owed.step, key.tenant, key.id, str(came), waits)
+            self._problems[about] = pending, StepFailure(owed.step, key.tenant, key.id, str(came), waits)
             if len(self._problems) > PROBLEMS_REMEMBERED:
                 self._problems.popitem(last=False)
 
     # -- carrying out ------------------------------------------------------------------
 
     async def finish(
-        self, pending: Pending, away: set[str] | None = None, *, only: str | None = None
+        self, pending: OutboxRecord, away: set[str] | None = None, *, only: str | None = None
     ) -> tuple[Owed, ...]:
         """Do what one owner owes. See `finish_all`."""
         return (await self.finish_all([pending], away, only=only))[0]
 
-    async def settle(self, pending: Pending, *steps: Owed) -> None:
+    async def settle(self, pending: OutboxRecord, *steps: Owed) -> None:
         """Take steps away from what owes them: somebody has done them otherwise."""
         await self._settle([(pending, steps)], set())
 
     async def finish_all(
-        self, pending: Sequence[Pending], away: set[str] | None = None, *, only: str | None = None
+        self, pending: Sequence[OutboxRecord], away: set[str] | None = None, *, only: str | None = None
     ) -> list[tuple[Owed, ...]]:
         """Do what these owe and take it away; what of each stays owed. Deliveries that
         go the same way are one call. Nothing is raised.
@@ -246,12 +258,12 @@ class Outbox:
             done.setdefault(one, []).extend(steps)
         return [tuple(owed for owed in one.owner.owed if owed not in done.get(one, ())) for one in pending]
 
-    async def _finish_some(self, some: Sequence[Item], away: set[str]) -> dict[Pending, list[Owed]]:
+    async def _finish_some(self, some: Sequence[Item], away: set[str]) -> dict[OutboxRecord, list[Owed]]:
         """What was done of these steps, and settled."""
         routes: dict[object, list[Item]] = {}
         for one, owed in some:
             routes.setdefault(self._route(one, owed), []).append((one, owed))
-        done: dict[Pending, list[Owed]] = {}
+        done: dict[OutboxRecord, list[Owed]] = {}
         for items in routes.values():
             for (one, owed), came in zip(items, await self._each(items, self._carry_out, away), strict=True):
                 self._note(one, owed, came)
@@ -266,7 +278,7 @@ class Outbox:
                         self._note(one, owed, came)
         return done
 
-    def _route(self, pending: Pending, owed: Owed) -> object:
+    def _route(self, pending: OutboxRecord, owed: Owed) -> object:
         """What steps have in common that can be carried out by one call."""
         if owed.step in self._together:
             return owed.step, pending.collection
@@ -300,14 +312,16 @@ class Outbox:
             return await self._deliver(owed.step, owed.data["to"], items, away)
         raise MemoryTiersError("this version of the library does not know the step; a newer one left it")
 
-    async def _settle(self, done: list[tuple[Pending, tuple[Owed, ...]]], away: set[str]) -> Sequence[Came]:
+    async def _settle(
+        self, done: list[tuple[OutboxRecord, tuple[Owed, ...]]], away: set[str]
+    ) -> Sequence[Came]:
         """Take the steps away from what owes them, all in one store."""
         await self._placement.write(
             "owed.settle", done[0][0].store, *[self._settled(pending, steps) for pending, steps in done]
         )
         return [True] * len(done)
 
-    def _settled(self, pending: Pending, steps: tuple[Owed, ...]) -> Annotate:
+    def _settled(self, pending: OutboxRecord, steps: tuple[Owed, ...]) -> Annotate:
         """Marks and tombstones get their time each time: others may do the other steps,
         and nobody knows who is last.
         """
@@ -359,7 +373,7 @@ class Outbox:
                 came.append(error)
         return came
 
-    def _write(self, pending: Pending, owed: Owed) -> Delivery | bool:
+    def _write(self, pending: OutboxRecord, owed: Owed) -> Delivery | bool:
         """The write that a delivery says; or true where it is not due any more, false
         where not yet.
         """
@@ -372,7 +386,7 @@ class Outbox:
                     owner, Record
                 )  # deleted meanwhile; an arriving copy sends nothing until it is home
             case {"delete": "self"}:
-                until, drops = self._placement.tombstone_until(), self.settled(Until.DELETED)
+                until, drops = self._placement.tombstone_until(), self.settled(StepLifetime.DELETED)
                 return Delete(
                     pending.collection,
                     owner.key,
@@ -401,7 +415,7 @@ class Outbox:
         )
 
     async def is_settled(
-        self, pending: Pending, store: Store, write: Delivery, outcome: Outcome, away: set[str]
+        self, pending: OutboxRecord, store: Store, write: Delivery, outcome: Outcome, away: set[str]
     ) -> bool:
         """Whether a step's write has done what it was for: applied, there already, or
         something newer is. Raises where it is refused.
@@ -424,24 +438,26 @@ class Outbox:
                 store.name, f"a damaged record stands where a write for {pending.owner.key.id} belongs"
             )
         if (older := in_the_way(outcome, _version(write))) is not None:
-            await self.finish(Pending(write.collection, store, older), away)  # the next look finds it gone
+            await self.finish(
+                OutboxRecord(write.collection, store, older), away
+            )  # the next look finds it gone
             return False
         return True
 
     # -- erasing -----------------------------------------------------------------------
 
-    async def _erase(self, pending: Pending, owed: Owed) -> bool:
+    async def _erase(self, pending: OutboxRecord, owed: Owed) -> bool:
         return await self.erase(pending, owed.data)
 
     async def erase_children(self, collection: Collection, key: Key) -> None:
         """Delete the children of a record, by whichever field they name it."""
-        gone = Pending(
+        gone = OutboxRecord(
             collection, self._placement.topology.archive, Tombstone(key, self._placement.next_version())
         )
         for owed in hanging_on(self._placement.kinds.of(collection), None):
             await self.erase(gone, owed.data)
 
-    async def erase(self, pending: Pending, data: Mapping[str, JsonValue]) -> bool:
+    async def erase(self, pending: OutboxRecord, data: Mapping[str, JsonValue]) -> bool:
         """Leave a tombstone for everything in a collection of the archive that names
         the owner in one of these fields.
 
@@ -477,7 +493,7 @@ class Outbox:
 
     async def _leave_tombstones(
         self,
-        pending: Pending,
+        pending: OutboxRecord,
         archive: Store,
         collection: Collection,
         found: Mapping[Key, int],

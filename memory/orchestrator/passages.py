@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from memory.domain import ids
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Came, Item, Outbox, Pending
+from memory.orchestrator.outbox import Came, Item, Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.ports.candidates import Measured
@@ -74,7 +74,7 @@ class Making:
             came += await self._written(store, pending, [writes.get(one.owner.key, []) for one in pending])
         return came
 
-    async def end(self, pending: Pending, stores: Mapping[Store, int | None]) -> bool:
+    async def end(self, pending: OutboxRecord, stores: Mapping[Store, int | None]) -> bool:
         """Those of an owner in these stores: of each so many or, where nobody knows how
         many there are, those that stand.
         """
@@ -236,7 +236,7 @@ class Making:
             yield Delete(self.form.collection, part_key(owner, number), version, Newer(), discard_at=until)
 
     async def _written(
-        self, store: Store, pending: Sequence[Pending], writes: Sequence[Sequence[Put | Delete]]
+        self, store: Store, pending: Sequence[OutboxRecord], writes: Sequence[Sequence[Put | Delete]]
     ) -> list[Came]:
         """What came of the writes for each of these. What is there already, or newer,
         is as good as written.

@@ -12,8 +12,8 @@ from typing import Protocol
 from memory.domain.errors import StoreError
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import ENTRIES, LEASES
-from memory.orchestrator.foreseen import Foreseen, Keeps
-from memory.orchestrator.foreseen_quotas import ForeseenQuotas
+from memory.orchestrator.foreseen import DryRunState, Keeps
+from memory.orchestrator.foreseen_quotas import DryRunQuotas
 from memory.orchestrator.judging import LOOKED_AT
 from memory.orchestrator.lease import lease_key
 from memory.orchestrator.placement import Placement
@@ -45,7 +45,7 @@ class Planned(_Act):
 
     `action`: move, copy, delete or end by `rule`; delete, by none, of what was made of
     a session that is gone; evict, for the quota that `rule` names; expire, by no rule;
-    make, from what a callback of `onward` has answered. `depends` says what decides at
+    make, from what `on_window_exit` has answered. `depends` says what decides at
     the time besides, and is not asked by a plan: the write gate; which slice of the
     kept versions it is.
     """
@@ -60,7 +60,7 @@ class Planned(_Act):
 class Stays(_Act):
     """One thing that a sweep would do but for what `because` says: a quota that has no
     room (`quota` is its name), a legal hold, a store that is away, messages that have
-    yet to go onward. `action`, `rule` and `tier` are as `Planned` has them; `to` is the
+    still to be handled. `action`, `rule` and `tier` are as `Planned` has them; `to` is the
     tier, or the scope as the rule names it.
     """
 
@@ -92,8 +92,8 @@ class Planning:
     """
 
     plan: Plan
-    ahead: Foreseen
-    quotas: ForeseenQuotas
+    ahead: DryRunState
+    quotas: DryRunQuotas
     asked: dict[Store, bool] = field(default_factory=dict)
     """Which stores answer, as far as that was asked."""
 
@@ -170,12 +170,12 @@ class Planning:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Outlook(Shown):
-    """What one rule will do with a record that stays as it is. `when`: the first
-    moment, None where it will not or where an event decides it.
+class Forecast(Shown):
+    """What one rule will do with a record that is not edited meanwhile.
 
-    `because` is why, or why not; `depends` says on what else than time and edits that
-    depends.
+    `when` is the first moment at which the rule acts. It is None where the rule never
+    acts or an event decides. `because` gives the reason. `depends` lists what decides
+    besides time and edits.
     """
 
     rule: str
@@ -188,24 +188,24 @@ class Outlook(Shown):
     depends: tuple[str, ...] = ()
 
 
-class Forecaster(Protocol):
-    """Something that acts when maintenance is done, and can tell beforehand."""
+class PlanProvider(Protocol):
+    """A part of maintenance that can also tell what it would do."""
 
     async def plan(self, planning: Planning) -> None:
-        """Say what a sweep would have it do, and have what comes behind meet it so."""
+        """Add what a sweep would do to the plan, for the providers behind it to see."""
         ...
 
 
-class Planner(Forecaster, Protocol):
-    """One that tells of single records besides."""
+class ForecastProvider(PlanProvider, Protocol):
+    """A `PlanProvider` that also forecasts what happens to a single record."""
 
-    async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
-        """What its rules will do with this record, rule by rule."""
+    async def forecast(self, record: Record, store: Store, now: datetime) -> list[Forecast]:
+        """Forecast what each rule will do with this record."""
         ...
 
 
 async def plan_of(
-    placement: Placement, planners: Sequence[Forecaster], quotas: Quotas, *, reads_texts: bool = True
+    placement: Placement, planners: Sequence[PlanProvider], quotas: Quotas, *, reads_texts: bool = True
 ) -> Plan:
     """What all of them would do now, one after the other: each meets records as those
     before it leave them. Nothing without the archive, which says whose turn it is to do
@@ -221,8 +221,8 @@ async def plan_of(
 
     counts_bytes = any(quota.measure == "bytes" for quota in quotas.quotas)
     keeps = Keeps(reads_texts, LOOKED_AT, size if quotas.quotas else None)
-    plan, ahead = Plan(placement.now()), Foreseen(placement.topology, keeps)
-    planning = Planning(plan, ahead, ForeseenQuotas(quotas, ahead))
+    plan, ahead = Plan(placement.now()), DryRunState(placement.topology, keeps)
+    planning = Planning(plan, ahead, DryRunQuotas(quotas, ahead))
     try:
         with step("plan.archive"):
             await placement.topology.archive.get(LEASES, [lease_key()])

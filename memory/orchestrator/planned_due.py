@@ -10,10 +10,10 @@ from memory.domain.errors import QuotaExceeded, StoreError, StoreUnavailable
 from memory.domain.time import in_words
 from memory.orchestrator.admission import NewEntry
 from memory.orchestrator.collections import ENTRIES, SESSIONS
-from memory.orchestrator.conversations.onward import LEAVE, Onward
+from memory.orchestrator.conversations.onward import LEAVE, WindowExitHandler
 from memory.orchestrator.conversations.redaction import ERASE_USER, REDACT
-from memory.orchestrator.conversations.sessions import END, UNLEARN
-from memory.orchestrator.endings import Endings
+from memory.orchestrator.conversations.sessions import DELETE_DERIVED, END
+from memory.orchestrator.endings import SessionClosing
 from memory.orchestrator.erasure import DELETE, ERASE_SCOPE, Erasure
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Planning
@@ -34,8 +34,8 @@ left undone.
 READ_AT_ONCE = 50
 
 
-class PlannedDue:
-    """Foresees what is due, in the order that a sweep takes it up."""
+class DryRunDueWork:
+    """Plans the work that is due, in the order in which a sweep does it."""
 
     def __init__(
         self,
@@ -43,15 +43,15 @@ class PlannedDue:
         *,
         due: Callable[[Store], AsyncIterator[Due]],
         erasure: Erasure,
-        onward: Onward,
-        endings: Endings,
+        window_exit: WindowExitHandler,
+        endings: SessionClosing,
         promotion: Promotion,
         not_foreseen: frozenset[str],
     ) -> None:
         self._placement = placement
         self._due = due
         self._erasure = erasure
-        self._onward = onward
+        self._window_exit = window_exit
         self._endings = endings
         self._promotion = promotion
         self._not_foreseen = NOT_FORESEEN | not_foreseen
@@ -96,10 +96,10 @@ class PlannedDue:
                 for owed in owner.owed:
                     if owed.step == LEAVE and isinstance(owner, Record):
                         await self._plan_leaving(owner, owed, planning)
-                    elif owed.step == UNLEARN:
+                    elif owed.step == DELETE_DERIVED:
                         data = owed.data
                         direct = bool(data.get("expired"))
-                        await self._plan_unlearning(
+                        await self._plan_derived_deletion(
                             data["tenant"], data["session_id"], "delete", "is gone", planning, direct=direct
                         )
                     elif owed.step in self._not_foreseen:
@@ -113,11 +113,11 @@ class PlannedDue:
     async def _plan_leaving(self, owner: Record, owed: Owed, planning: Planning) -> None:
         session = str(owner.fields["conversation_id"])
         try:
-            fresh = await self._onward.foreseen(owner, owed)
+            fresh = await self._window_exit.foreseen(owner, owed)
             if fresh is None:
-                if self._onward.is_to_ask(owner):
+                if self._window_exit.is_to_ask(owner):
                     planning.waits(
-                        f"the callback of onward is asked about messages of session '{session}': what it makes of them is not foreseen"
+                        f"on_window_exit is called for messages of session '{session}': its entries cannot be foreseen"
                     )
                 return
             async with planning.quotas.admitted(
@@ -210,18 +210,18 @@ class PlannedDue:
                 if all(
                     [await planning.answers(store) for store in self._placement.topology.stores]
                 ):  # else it is done once they do
-                    await self._plan_unlearning(
+                    await self._plan_derived_deletion(
                         record.key.tenant, str(record.fields["session_id"]), "expire", "has expired", planning
                     )
 
-    async def _plan_unlearning(
+    async def _plan_derived_deletion(
         self, tenant: str, session_id: str, action: str, why: str, planning: Planning, *, direct: bool = True
     ) -> None:
         """Say that what was made of a session goes with it; not copies of that, where
         it is `direct`.
         """
         try:
-            async for entry in self._onward.taught.outlived(tenant, session_id, direct=direct):
+            async for entry in self._window_exit.derived.outlived(tenant, session_id, direct=direct):
                 if planning.ahead.knows(ENTRIES, entry.key):
                     continue
                 if entry.key in await self._erasure.holds.over([entry]):

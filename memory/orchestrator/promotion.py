@@ -27,11 +27,11 @@ from memory.orchestrator.admission import NewEntry
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entry_records import entry_of
-from memory.orchestrator.foreseen_moves import ForeseenMoves, Stay
-from memory.orchestrator.judging import Judged, Judging, Missed
+from memory.orchestrator.foreseen_moves import DryRunMoves, Stay
+from memory.orchestrator.judging import EvaluationGaps, RuleEvaluator, RuleMatch
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.planned import Outlook, Planning
+from memory.orchestrator.planned import Forecast, Planning
 from memory.orchestrator.tiering import MOST_AT_ONCE, MoveResult, Tiering
 from memory.policies.conditions import first_moment
 from memory.policies.facts import RecordFacts
@@ -71,19 +71,18 @@ class Copied(Shown):
 
 @dataclass(slots=True, repr=False)
 class PromotionReport(Shown):
-    """What went onward and by which rule, and what was copied into another scope; what
-    stayed and why.
+    """Which entries moved or were copied, by which rule, and which stayed and why.
 
-    `waiting` names stores that did not answer: whose entries stayed unlooked at, or to
-    which others were to go. Of a session that has ended: `onward` has the ids of the
-    entries that were made now of what was said in it, and `waiting` why others were not
-    yet, and names entries that are to go and still owe a step.
+    `waiting` names stores that did not answer: their entries were not looked at, or
+    entries could not move to them. At the end of a session `derived` lists the ids of
+    the entries that this call made of the session's messages. `waiting` then also says
+    why others were not made yet, and names entries with a pending step.
     """
 
     moved: list[Moved] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
-    onward: list[str] = field(default_factory=list)
+    derived: list[str] = field(default_factory=list)
     copied: list[Copied] = field(default_factory=list)
 
 
@@ -100,7 +99,7 @@ class Promotion:
         tiering: Tiering,
         accesses: Accesses,
         derivation: Derivation,
-        judging: Judging,
+        judging: RuleEvaluator,
         user_of: UserOf,
     ) -> None:
         self._placement = placement
@@ -109,7 +108,7 @@ class Promotion:
         self._derivation = derivation
         self._judging = judging
         self._user_of = user_of
-        self._moves_ahead = ForeseenMoves(placement)
+        self._moves_ahead = DryRunMoves(placement)
 
     async def end_session(
         self, tenant: str, scope: Scope, until: datetime | None = None, silent: set[str] | None = None
@@ -120,7 +119,7 @@ class Promotion:
         """
         await self._accesses.tell()
         silent = set() if silent is None else silent
-        report, missed, away = PromotionReport(), Missed([], [], silent), set[str]()
+        report, missed, away = PromotionReport(), EvaluationGaps([], [], silent), set[str]()
         where, now = within(Partition(tenant, scope.text)), self._placement.now()
         async for collection, page in self._judging.judged(
             "session_end", where, self._placement.topology.homes, now, missed
@@ -137,7 +136,7 @@ class Promotion:
         """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move`
         has it. `report` has what was done where `hold` ends it.
         """
-        report, missed = report or PromotionReport(), Missed([], [])
+        report, missed = report or PromotionReport(), EvaluationGaps([], [])
         try:
             async for collection, judged in self._judging.everywhere(self._placement.now(), missed):
                 if taken := sum(not one.is_left for one in judged):
@@ -149,7 +148,7 @@ class Promotion:
 
     async def plan(self, planning: Planning) -> None:
         """Say what `by_sweep` would move."""
-        missed = Missed([], [])
+        missed = EvaluationGaps([], [])
         async for collection, judged in self._judging.everywhere(planning.now, missed, planning.ahead):
             await self._plan_moves(collection, judged, planning, is_last=True)
         planning.waits(*missed.stores, *_stay(missed))
@@ -167,7 +166,7 @@ class Promotion:
         """
         silent = set() if silent is None else silent
         missed, where, away, homes = (
-            Missed([], [], silent),
+            EvaluationGaps([], [], silent),
             within(Partition(tenant, scope.text)),
             list[str](),
             self._placement.topology.homes,
@@ -221,7 +220,12 @@ class Promotion:
                 )
 
     async def _plan_moves(
-        self, collection: Collection, judged: Sequence[Judged], planning: Planning, *, is_last: bool = False
+        self,
+        collection: Collection,
+        judged: Sequence[RuleMatch],
+        planning: Planning,
+        *,
+        is_last: bool = False,
     ) -> list[str]:
         """What `_move` would move; what has others wait. `is_last`: no walk comes to
         the tiers to which these go.
@@ -247,16 +251,16 @@ class Promotion:
             waits += [why.because] if why.waits else []
         return waits
 
-    async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
+    async def forecast(self, record: Record, store: Store, now: datetime) -> list[Forecast]:
         """What each rule will do with this record, as it is now."""
         facts = await self._judging.facts(record, store)
-        return [_outlook(rule, entry_of(record), facts, now) for rule in self._judging.of_tier("")]
+        return [_forecast(rule, entry_of(record), facts, now) for rule in self._judging.of_tier("")]
 
     async def after_writing(self, tenant: str, scope: str, tier: str) -> PromotionReport:
         """What the rules for `write` take of a scope's records in the tier that was
         written to.
         """
-        report, missed, away = PromotionReport(), Missed([], []), set[str]()
+        report, missed, away = PromotionReport(), EvaluationGaps([], []), set[str]()
         stores, now = [self._placement.topology.home(tier)], self._placement.now()
         async for collection, judged in self._judging.judged(
             "write", within(Partition(tenant, scope)), stores, now, missed, tier
@@ -283,7 +287,7 @@ class Promotion:
         return report
 
     async def _copy(
-        self, judged: Sequence[Judged], session: Scope, silent: set[str], report: PromotionReport
+        self, judged: Sequence[RuleMatch], session: Scope, silent: set[str], report: PromotionReport
     ) -> None:
         """Copy what is to be copied into broader scopes, once. What cannot be copied is
         told, and costs nothing else.
@@ -317,7 +321,7 @@ class Promotion:
     async def _move(
         self,
         collection: Collection,
-        judged: Sequence[Judged],
+        judged: Sequence[RuleMatch],
         away: set[str],
         report: PromotionReport,
         *,
@@ -377,7 +381,7 @@ _KEPT_BECAUSE = {
 }
 
 
-def _of_then(judged: Sequence[Judged], until: datetime | None) -> Sequence[Judged]:
+def _of_then(judged: Sequence[RuleMatch], until: datetime | None) -> Sequence[RuleMatch]:
     return judged if until is None else [one for one in judged if one.created_at <= until]
 
 
@@ -386,7 +390,7 @@ def _wait(report: PromotionReport, error: Exception) -> None:
         report.waiting.append(str(error))
 
 
-def _with(missed: Missed, report: PromotionReport) -> PromotionReport:
+def _with(missed: EvaluationGaps, report: PromotionReport) -> PromotionReport:
     """The report, with what could not be asked about."""
     told = {kept.entry_id for kept in report.kept}
     report.kept += [
@@ -396,14 +400,14 @@ def _with(missed: Missed, report: PromotionReport) -> PromotionReport:
     return report
 
 
-def _stay(missed: Missed) -> list[str]:
+def _stay(missed: EvaluationGaps) -> list[str]:
     return [f"{key.id} stays: {problem}" for key, _, problem in missed.records]
 
 
-def _outlook(rule: Rule, entry: Entry, facts: RecordFacts, now: datetime) -> Outlook:
+def _forecast(rule: Rule, entry: Entry, facts: RecordFacts, now: datetime) -> Forecast:
     copies = isinstance(rule, PromotionRule) and rule.copies
     to = (rule.to_scope or rule.target) if isinstance(rule, PromotionRule) else ""
-    says = Outlook(rule.name, "copy" if copies else "move", rule.on, to, takes=False, when=None, because="")
+    says = Forecast(rule.name, "copy" if copies else "move", rule.on, to, takes=False, when=None, because="")
     if rule.source != facts.tier:
         return replace(says, because=f"it takes from '{rule.source}', and this is in '{facts.tier}'")
     if isinstance(rule, CustomRule):
@@ -417,7 +421,9 @@ def _outlook(rule: Rule, entry: Entry, facts: RecordFacts, now: datetime) -> Out
     return replace(says, takes=holds, when=when, because=because, depends=depends)
 
 
-def _asked_now(says: Outlook, policy: CustomRule, entry: Entry, facts: RecordFacts, now: datetime) -> Outlook:
+def _asked_now(
+    says: Forecast, policy: CustomRule, entry: Entry, facts: RecordFacts, now: datetime
+) -> Forecast:
     """What a policy says of an entry now: what it will say nobody knows."""
     says = replace(says, depends=("what the policy says when it is asked",))
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memory.orchestrator.entry_records import said_by
-from memory.orchestrator.foreseen import Foreseen, Walk
+from memory.orchestrator.foreseen import DryRunState, Walk
 from memory.orchestrator.placement import Placement
 from memory.policies.facts import Measure, Rank
 from memory.ports.collections import Collection
@@ -33,7 +33,7 @@ class Ranks:
         collection: Collection,
         store: Store,
         measures: frozenset[Measure],
-        ahead: Foreseen | None = None,
+        ahead: DryRunState | None = None,
     ) -> None:
         self._placement = placement
         self._counter = counter

@@ -15,10 +15,10 @@ from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.taught import SAID_IN
 from memory.orchestrator.entry_records import PIN, UNPINNED, pinned_at
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.outbox import REPLICA, Outbox, Pending
+from memory.orchestrator.outbox import REPLICA, Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import CONVERSATION
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.ports.query import Eq, Query, Tenant
 from memory.ports.record import Partition, Record, Role
 from memory.ports.store import Store
@@ -77,7 +77,7 @@ class Referrers:
         asked = Query(
             ENTRIES, Tenant(tenant), Eq(fields[0], value), limit=self._placement.settings.page, roles=COPIES
         )
-        patience = Patience(self._placement, value)
+        patience = RetryDeadline(self._placement, value)
         while True:
             found = cleared = 0
             for store in self._placement.topology.homes:
@@ -109,7 +109,7 @@ class Referrers:
         left, away = [tuple(owed for owed in row.owed if owed.step == REPLICA) for row in homes], set[str]()
         for _ in range(2):  # what is in the way at the first is gone at the second
             owing = [
-                Pending(ENTRIES, store, replace(row, owed=owed))
+                OutboxRecord(ENTRIES, store, replace(row, owed=owed))
                 for row, owed in zip(homes, left, strict=True)
             ]
             left = await self._outbox.finish_all(owing, away)

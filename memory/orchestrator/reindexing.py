@@ -23,7 +23,7 @@ from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import DELIVER, Outbox, Pending
+from memory.orchestrator.outbox import DELIVER, Outbox, OutboxRecord
 from memory.orchestrator.passages import Making
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -204,7 +204,7 @@ class Reindexing:
     async def _deliver(
         self, store: Store, collection: Collection, rows: Sequence[Record], work: _Work
     ) -> None:
-        owing = [Pending(collection, store, row) for row in rows if row.owed and row.role is Role.HOME]
+        owing = [OutboxRecord(collection, store, row) for row in rows if row.owed and row.role is Role.HOME]
         for left in await self._outbox.finish_all(owing, work.away) if owing else ():
             if any(owed.step.startswith(DELIVER) for owed in left):
                 work.waiting["copies are still owed to a store; `memory doctor` tells why"] = None

@@ -15,7 +15,7 @@ from memory.orchestrator.dangling import parents_of, standing
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.ports.query import Eq, Order, Query, Tenant, all_of
 from memory.ports.record import JsonValue, Key, Record, Tombstone
@@ -180,7 +180,7 @@ class Relations:
             else:
                 tombstone = outcome.version
                 if isinstance(outcome.stored, Tombstone) and await self._outbox.finish(
-                    Pending(RELATIONS, archive, outcome.stored)
+                    OutboxRecord(RELATIONS, archive, outcome.stored)
                 ):
                     raise StoreUnavailable(
                         archive.name,

@@ -16,7 +16,7 @@ from memory.orchestrator.collections import MODEL
 from memory.orchestrator.conversations.passages import EMBED, Passages
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import MAKE_PASSAGES, Outbox, Pending
+from memory.orchestrator.outbox import MAKE_PASSAGES, Outbox, OutboxRecord
 from memory.orchestrator.passages import Making
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -90,7 +90,11 @@ class Remaking:
                     ]  # who edits meanwhile owes them
                     put = await self._written(store, puts)
                     await self._outbox.finish_all(
-                        [Pending(of, store, row) for row, applied in zip(owing, put, strict=True) if applied]
+                        [
+                            OutboxRecord(of, store, row)
+                            for row, applied in zip(owing, put, strict=True)
+                            if applied
+                        ]
                     )
         return differ
 

@@ -24,11 +24,11 @@ from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.onward import LEAVE
 from memory.orchestrator.conversations.sessions import END, SessionDraft
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.foreseen import Foreseen, Walk
+from memory.orchestrator.foreseen import DryRunState, Walk
 from memory.orchestrator.judging import LOOKED_AT, facts_of, fields_of
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.planned import Outlook, Planning
+from memory.orchestrator.planned import Forecast, Planning
 from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.orchestrator.rounds import Round
@@ -182,8 +182,8 @@ class Retention:
         report.waiting += [str(one) for one in came.values() if isinstance(one, StoreError)]
 
     async def _with_session(self, one: Goes, report: RetentionReport) -> None:
-        """End a session, or delete one that has ended and of which nothing is to be
-        carried onward any more: one that has not is ended first. Entries have rules of
+        """End a session, or delete one that has ended and of which nothing
+        is pending any more: one that has not is ended first. Entries have rules of
         their own.
         """
         tenant, session_id = one.row.key.tenant, str(one.row.fields["session_id"])
@@ -211,7 +211,7 @@ class Retention:
         return []
 
     async def _leaves(self, partition: Partition, settled: Set[tuple[Key, str]] = frozenset()) -> bool:
-        """Whether messages of a session have yet to go onward, for which its text is
+        """Whether messages of a session have still to be handled, for which its text is
         needed, or entries, for which its end is. `settled`: what will have been done.
         """
         query = Query(MESSAGES, within(partition), Eq("owing", True), limit=self._placement.settings.page)
@@ -262,7 +262,7 @@ class Retention:
                 planning.waits(*away)
                 return "its entries cannot go where they are to: " + "; ".join(dict.fromkeys(away))
         elif what == "sessions" and await self._leaves(row.partition, ahead.settled):
-            return "messages or entries of it have yet to go onward"
+            return "its messages or entries have still to be handled"
         if what == "entries":
             ahead.goes(ENTRIES, row)
         planning.does(
@@ -281,7 +281,7 @@ class Retention:
         a_slice = self._placement.settings.page
         return () if there <= a_slice else (f"when a sweep comes round to it: each goes through {a_slice:,}",)
 
-    async def outlook(self, record: Record, store: Store, now: datetime) -> list[Outlook]:
+    async def forecast(self, record: Record, store: Store, now: datetime) -> list[Forecast]:
         """What each rule for entries will do with this one, as it is now."""
         rules = [rule for rule in self.rules if rule.what == "entries"]
         measures = frozenset().union(*(rule.measures for rule in rules))
@@ -290,7 +290,7 @@ class Retention:
             if measures
             else None
         )
-        facts, found = facts_of(record, rank), list[Outlook]()
+        facts, found = facts_of(record, rank), list[Forecast]()
         for number, rule in enumerate(rules):
             when = now if rule.condition is None else first_moment(rule.condition, facts, now)
             holds, because = rule.judged(facts, now if when is None else when)
@@ -299,7 +299,7 @@ class Retention:
                 holds, when, because = False, None, f"rule '{first.rule}' comes first"
             depends = () if rule.condition is None else tuple(sorted(rule.condition.depends()))
             found.append(
-                Outlook(
+                Forecast(
                     rule.name, rule.then, "sweep", "", holds and rule.then == "delete", when, because, depends
                 )
             )
@@ -312,7 +312,7 @@ class Retention:
         now: datetime,
         waiting: list[str],
         versions: Callable[[datetime], AsyncIterator[Page]],
-        ahead: Foreseen | None = None,
+        ahead: DryRunState | None = None,
     ) -> AsyncIterator[Portion]:
         """What the rules take, some at a time; with `ahead`, as it will be then, and it
         is not noted whose turn it is next. A store that fails costs its own.
@@ -356,7 +356,12 @@ class Retention:
         ]
 
     async def _entries(
-        self, rule: RetentionRule, store: Store, now: datetime, served: dict[str, str], ahead: Foreseen | None
+        self,
+        rule: RetentionRule,
+        store: Store,
+        now: datetime,
+        served: dict[str, str],
+        ahead: DryRunState | None,
     ) -> AsyncIterator[Portion]:
         known = fields_of(ENTRIES)
         measures = frozenset().union(*(other.measures for other in self.rules if other.what == "entries"))

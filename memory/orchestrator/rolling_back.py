@@ -27,7 +27,7 @@ from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import RESTATED, TAKEN_BACK, changed, without, writer_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.partial_answers import BROWSED
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
@@ -144,7 +144,7 @@ class RollingBack:
         await self._end(operation)
         return RolledBack(wanted.origins, False, done)
 
-    async def _take_back_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _take_back_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         if isinstance(pending.owner, Record):
             data = owed.data
             wanted = Wanted(

@@ -33,11 +33,11 @@ from memory.domain.shown import Shown
 from memory.orchestrator.collections import SCRATCHPADS
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import SCRATCHPAD
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience, Turns
+from memory.orchestrator.turns import KeyLocks, RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Gt, Head, IsNull, Le, Order, Query, Tenant, within
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Tombstone
@@ -100,7 +100,7 @@ class Scratchpads:
         placement: Placement,
         *,
         outbox: Outbox,
-        turns: Turns,
+        turns: KeyLocks,
         erasure: Erasure,
         generations: Generations,
     ) -> None:
@@ -167,7 +167,7 @@ class Scratchpads:
             return {"cleared": upto, "bytes": 0, "size": await self._size_behind(partition, upto)}
 
         row = await self._put(partition, self._placement.nonce(), cleared)
-        await self._outbox.finish(Pending(SCRATCHPADS, self._placement.topology.archive, row))
+        await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
         return True
 
     async def read(self, tenant: str, agent: str | None) -> Scratchpad:
@@ -221,7 +221,7 @@ class Scratchpads:
     async def _put(self, partition: Partition, nonce: str, of: Says) -> Record:
         """Put a row behind the last; asked again what it says where others were first."""
         archive = self._placement.topology.archive
-        patience = Patience(self._placement, partition.scope)
+        patience = RetryDeadline(self._placement, partition.scope)
         async with self._turns.take(SCRATCHPADS, Key(partition.tenant, partition.scope), patience):
             while True:
                 end = await self._end(partition)
@@ -423,7 +423,7 @@ class Scratchpads:
             size += sum(_number(head, "bytes") for head in page.heads)
         return size
 
-    async def _drop_cleared(self, pending: Pending, owed: Owed) -> bool:
+    async def _drop_cleared(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Delete the rows that a clearing took, their parts before them: later, where
         the tenant is held meanwhile.
         """
@@ -470,9 +470,9 @@ class Scratchpads:
             }
 
         row = await self._put(partition, self._placement.nonce(), cleared)
-        await self._outbox.finish(Pending(SCRATCHPADS, self._placement.topology.archive, row))
+        await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
 
-    async def _look_for_row(self, pending: Pending, owed: Owed) -> bool:
+    async def _look_for_row(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Of a part: whether its row stands. Where none has come within `mark_life` the
         part goes.
         """

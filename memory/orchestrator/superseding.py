@@ -28,10 +28,10 @@ from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entries import Entries, retired_at
 from memory.orchestrator.entry_records import TAKEN_BACK, changed, entry_of
-from memory.orchestrator.outbox import Outbox, Pending, Until
+from memory.orchestrator.outbox import Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.relations import SUPERSEDES, Relations
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.record import Key, Owed, Record
@@ -108,7 +108,7 @@ class SupersedeWriter:
         self._relations = relations
         self._deliveries = deliveries
         self._cache = cache
-        outbox.register(SUPERSEDE, self._supersede, Until.DELETED)
+        outbox.register(SUPERSEDE, self._supersede, StepLifetime.DELETED)
 
     async def write(
         self,
@@ -143,7 +143,7 @@ class SupersedeWriter:
             await writer.embed([one])
             for each in steps:
                 one.owe(each)
-            patience = Patience(self._placement, one.record.key.id)
+            patience = RetryDeadline(self._placement, one.record.key.id)
             while (entry := one.entry) is None:
                 await self._attempt(write)
                 if one.conflict is not None:
@@ -232,7 +232,7 @@ class SupersedeWriter:
     async def _write_at_once(self, write: _Write, store: Store, olds: Sequence[Record]) -> None:
         one, now = write.one, self._placement.now()
         puts = [Put(ENTRIES, one.record, Absent())]
-        retired, origins = list[Pending](), all_in(one.record.fields)
+        retired, origins = list[OutboxRecord](), all_in(one.record.fields)
         for old in olds:
             gone = changed(old, retired_at(old, write.at, origins), version=version_at(now, old.version))
             new, replacing = self._entries.replacing(store, old, gone)
@@ -244,7 +244,7 @@ class SupersedeWriter:
                     Absent(),
                 ),
             ]
-            retired.append(Pending(ENTRIES, store, new))
+            retired.append(OutboxRecord(ENTRIES, store, new))
         await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
         outcomes = await self._placement.write("supersede.home", store, *puts, together=True)
         for outcome in outcomes:
@@ -258,7 +258,7 @@ class SupersedeWriter:
             born = self._entries.writer.born(one, store, outcomes[0])
             await self._deliveries.deliver([born, *retired], write.consistency)
 
-    async def _supersede(self, pending: Pending, owed: Owed) -> bool:
+    async def _supersede(self, pending: OutboxRecord, owed: Owed) -> bool:
         """What an entry owes that was stored alone."""
         owner, key, data = pending.owner, pending.owner.key, owed.data
         if isinstance(owner, Record) and TAKEN_BACK in owner.body:

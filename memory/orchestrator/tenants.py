@@ -20,7 +20,7 @@ from memory.orchestrator.collections import ENTRIES, OPERATIONS, SESSIONS, SYSTE
 from memory.orchestrator.conversations.sessions import SessionRecords, is_of_before
 from memory.orchestrator.erasure import Erased, Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.past import is_older
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import CONVERSATION
@@ -131,7 +131,7 @@ class Tenants:
                 return begun.stored  # another call's, of a later moment
             version = self._placement.next_version(begun.version or 0)
 
-    async def _erase_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _erase_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         if not isinstance(pending.owner, Record):
             return True
         done = _Done()

@@ -26,11 +26,11 @@ from memory.domain.errors import InvalidInput, StoreError, StoreUnavailable
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import DIGEST, MODEL
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.outbox import Outbox, Pending, Until, arrival, in_the_way, replicas
+from memory.orchestrator.outbox import Outbox, OutboxRecord, StepLifetime, arrival, in_the_way, replicas
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import refuse_away
-from memory.policies.routing import TIERS, is_onward
+from memory.policies.routing import TIERS, is_later_tier
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
@@ -144,17 +144,17 @@ class Tiering:
         if home is None:
             return Step(MoveResult.GONE)
         record, source = home
-        if not is_onward(record.tier, to):
+        if not is_later_tier(record.tier, to):
             return Step(MoveResult.ALREADY)
         refuse_away(self._placement.topology.home(to), away)
         if located.mark is not None and located.marked_in is not None and located.mark.owed:
             await self._outbox.finish(
-                Pending(collection, located.marked_in, located.mark), away
+                OutboxRecord(collection, located.marked_in, located.mark), away
             )  # an earlier move has yet to arrive
             if record.role is Role.ARRIVING:
                 return AGAIN
         if record.owed:
-            left = await self._outbox.finish(Pending(collection, source, record), away)
+            left = await self._outbox.finish(OutboxRecord(collection, source, record), away)
             return Step(MoveResult.POSTPONED) if left else AGAIN
         return None
 
@@ -199,7 +199,7 @@ class Tiering:
             await self._cache.invalidate(
                 collection, *[m.key for m in there]
             )  # a reader in between may have filled it with the tier before
-            await self._outbox.finish_all([Pending(collection, store, m) for m in there], away)
+            await self._outbox.finish_all([OutboxRecord(collection, store, m) for m in there], away)
         return dict.fromkeys([m.key for m in moved], AGAIN) | dict.fromkeys(
             [m.key for m in there], Step(MoveResult.MOVED)
         )
@@ -232,7 +232,7 @@ class Tiering:
         version stands in the target.
         """
         puts = [
-            Put(collection, copy, Newer(), settles=self._outbox.settled(Until.EDITED))
+            Put(collection, copy, Newer(), settles=self._outbox.settled(StepLifetime.EDITED))
             for copy in copies.values()
         ]
         outcomes = await self._placement.write("move.copy", target, *puts)
@@ -274,7 +274,7 @@ class Tiering:
         if (older := in_the_way(outcome, copy.version)) is not None:
             return (
                 Step(MoveResult.POSTPONED)
-                if await self._outbox.finish(Pending(collection, target, older))
+                if await self._outbox.finish(OutboxRecord(collection, target, older))
                 else AGAIN
             )
         return await self._meet(collection, copy, to, outcome)
@@ -300,7 +300,7 @@ class Tiering:
         """Another mover brought the copy, perhaps for a tier that comes before this one
         in the same store.
         """
-        if not is_onward(copy.tier, to):
+        if not is_later_tier(copy.tier, to):
             return None
         return Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, tier=to)
 
@@ -344,13 +344,15 @@ class Tiering:
                 await self.drop_arriving(collection, mark.key, mark.version, target, outcome)
         if moved:
             await self._cache.invalidate(collection, *[mark.key for mark in moved])
-            left = await self._outbox.finish_all([Pending(collection, source, mark) for mark in moved], away)
+            left = await self._outbox.finish_all(
+                [OutboxRecord(collection, source, mark) for mark in moved], away
+            )
             homes = [
                 replace(copies[mark.key], role=Role.HOME)
                 for mark, owed in zip(moved, left, strict=True)
                 if not owed
             ]
-            await self._outbox.finish_all([Pending(collection, target, home) for home in homes], away)
+            await self._outbox.finish_all([OutboxRecord(collection, target, home) for home in homes], away)
         return steps
 
     async def drop_arriving(
@@ -365,7 +367,11 @@ class Tiering:
         if released is not None and isinstance(released.stored, Mark):
             return False  # another mover released it: the copy is home
         forget = Purge(
-            collection, key, at=version, role_is=Role.ARRIVING, settles=self._outbox.settled(Until.EDITED)
+            collection,
+            key,
+            at=version,
+            role_is=Role.ARRIVING,
+            settles=self._outbox.settled(StepLifetime.EDITED),
         )
         return (await self._placement.write_one("move.abort", target, forget)).applied
 

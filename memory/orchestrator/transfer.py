@@ -36,7 +36,7 @@ from memory.orchestrator.entry_records import PARTS, entry_of, record_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.kinds import Kind, Kinds
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Pending, owed_by_writing
+from memory.orchestrator.outbox import OutboxRecord, owed_by_writing
 from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.sources import with_notes, with_sources
@@ -251,7 +251,7 @@ class Transfer:
             born = [
                 replace(record, generation=outcome.generation) for record, outcome in met if outcome.applied
             ]
-            await self._deliveries.deliver([Pending(ENTRIES, store, record) for record in born])
+            await self._deliveries.deliver([OutboxRecord(ENTRIES, store, record) for record in born])
             for record, outcome in met:
                 if outcome.applied:
                     fates[record.key] = WRITTEN
@@ -387,7 +387,7 @@ class Transfer:
         if not outcome.applied:
             return await self.restore(tenant, kind, record, as_it_was=True) if as_it_was else THERE
         await self._deliveries.deliver(
-            [Pending(kind.collection, store, replace(fresh, generation=outcome.generation))]
+            [OutboxRecord(kind.collection, store, replace(fresh, generation=outcome.generation))]
         )
         return WRITTEN
 

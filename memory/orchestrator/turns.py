@@ -19,9 +19,10 @@ from memory.ports.record import Key
 Place: TypeAlias = tuple[asyncio.AbstractEventLoop, str, Key]
 
 
-class Patience:
-    """How long one call goes on trying where others are faster: until the engine's
-    deadline, waiting longer and less evenly each time.
+class RetryDeadline:
+    """The deadline of one call that retries because other writers were faster.
+
+    Each wait is longer than the one before, and random.
     """
 
     SHORTEST, LONGEST = timedelta(milliseconds=2), timedelta(milliseconds=250)
@@ -51,16 +52,17 @@ class _Turn:
     users: int = 0
 
 
-class Turns:
-    """A queue for each record that somebody of this process is changing, and none for
-    any other. Event loops never wait for each other.
+class KeyLocks:
+    """A lock for each record that this process is changing, first come first served.
+
+    Event loops never wait for each other.
     """
 
     def __init__(self) -> None:
         self._turns: dict[Place, _Turn] = {}
 
     @asynccontextmanager
-    async def take(self, collection: Collection, key: Key, patience: Patience) -> AsyncIterator[None]:
+    async def take(self, collection: Collection, key: Key, patience: RetryDeadline) -> AsyncIterator[None]:
         """Wait for the record's turn and hold it; raises `TooMuchContention` where patience
         ends first.
         """
@@ -110,7 +112,7 @@ class CallOrder:
         self._last |= dict.fromkeys(keys, mine)
         try:
             if before:
-                patience = Patience(placement, ", ".join(str(name) for _, name in keys[:3]))
+                patience = RetryDeadline(placement, ", ".join(str(name) for _, name in keys[:3]))
                 _, late = await asyncio.wait(before, timeout=patience.until - loop.time())
                 if late:
                     raise patience.over()

@@ -28,8 +28,8 @@ OPENING = "Extract facts from the following transcript:"
 
 
 @dataclass(frozen=True, slots=True)
-class Extracted:
-    """One thing that was learnt from what was said."""
+class ExtractedFact:
+    """A fact that was extracted from messages."""
 
     content: str
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def prompt_of(messages: Sequence[Message], system: str = SYSTEM) -> Prompt:
     )
 
 
-def read_facts(reply: object) -> list[Extracted]:
+def read_facts(reply: object) -> list[ExtractedFact]:
     """What a model's answer holds: the objects of its first array with a content that
     is text, whatever stands around it (E83, E84).
     """
@@ -122,7 +122,7 @@ def read_facts(reply: object) -> list[Extracted]:
     return [one for fact in read if (one := _keepable(fact)) is not None]
 
 
-def _keepable(fact: Extracted) -> Extracted | None:
+def _keepable(fact: ExtractedFact) -> ExtractedFact | None:
     """A fact without metadata that nobody may keep, None where its content is such:
     refused once it would be refused for ever, and whatever was said behind it would
     never be learnt.
@@ -133,23 +133,23 @@ def _keepable(fact: Extracted) -> Extracted | None:
         log.warning("a fact that a model answered cannot be kept, and is left out: %s", error)
         return None
     try:
-        return Extracted(content, door.json_object("metadata", fact.metadata))
+        return ExtractedFact(content, door.json_object("metadata", fact.metadata))
     except InvalidInput as error:
         log.warning("metadata that a model answered cannot be kept, and the fact is kept without: %s", error)
-        return Extracted(content)
+        return ExtractedFact(content)
 
 
-def fact_of(item: object) -> Extracted | None:
+def fact_of(item: object) -> ExtractedFact | None:
     """A fact from a text, or an object with a content and perhaps metadata; None for
     anything else, and for what is blank.
     """
-    if isinstance(item, Extracted):
+    if isinstance(item, ExtractedFact):
         return item
     content = item.get("content") if isinstance(item, Mapping) else item
     if not isinstance(content, str) or not content.strip():
         return None
     metadata = item.get("metadata") if isinstance(item, Mapping) else None
-    return Extracted(content.strip(), dict(metadata) if isinstance(metadata, Mapping) else {})
+    return ExtractedFact(content.strip(), dict(metadata) if isinstance(metadata, Mapping) else {})
 
 
 def key_of(run_id: str, of: range, content: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Role
-from memory.domain.shapes import messages_of
+from memory.domain.shapes import import_message
 
 Placement = Literal["prepend", "append"]
 
@@ -40,7 +40,7 @@ def looked_at(given: object) -> Looked:
     """A message of any shape; one of the user may hold results of tools, as Anthropic's
     do.
     """
-    said = messages_of(given)
+    said = import_message(given)
     speaks = given.get("role") if isinstance(given, Mapping) else getattr(given, "role", None)
     texts = [message.text for message in said if message.role is not Role.TOOL]
     return Looked(

@@ -1,6 +1,4 @@
-"""What messages become when they leave a session's window: told by the caller's
-callback, checked here.
-"""
+"""What the caller's `on_window_exit` gets and returns."""
 
 from __future__ import annotations
 
@@ -52,18 +50,18 @@ Made: TypeAlias = str | EntryDraft | Mapping[str, Any] | None
 """A text, a draft, the arguments of `write` (without a scope: that of `ExitedMessages`); None
 is nothing.
 """
-Onward: TypeAlias = Callable[[ExitedMessages], Made | Sequence[Made] | Awaitable[Made | Sequence[Made]]]
-"""Makes entries of messages that leave; may be async."""
+WindowExitFunction: TypeAlias = Callable[
+    [ExitedMessages], Made | Sequence[Made] | Awaitable[Made | Sequence[Made]]
+]
+"""A function that makes entries of messages that left the window; may be async."""
 
 
 def drafts_of(made: object, leaving: ExitedMessages) -> list[EntryDraft]:
-    """What a callback returned, as drafts. Raises `InvalidInput` where it is none of
-    what it may be.
-    """
+    """Check what a callback returned, and give it as drafts. Raises `InvalidInput`."""
     several = list(made) if isinstance(made, Sequence) and not isinstance(made, str) else [made]
     if len(several) > MOST_MADE:
         raise InvalidInput(
-            "onward",
+            "on_window_exit",
             f"returned {len(several)} entries; at most {MOST_MADE} are made of the messages of one call",
         )
     return [_draft(one, leaving) for one in several if one is not None]
@@ -76,8 +74,8 @@ def _draft(made: object, leaving: ExitedMessages) -> EntryDraft:
         made = dict(made)  # checked again: its lists may have been changed since
     if not isinstance(made, Mapping):
         raise InvalidInput(
-            "onward",
-            f"returned {type(made).__name__}; it returns text, drafts, arguments of write, or a list of these",
+            "on_window_exit",
+            f"returned {type(made).__name__}. Return text, drafts, arguments of write, or a list of these",
         )
     given = {"scope": leaving.scope, **made}
     if isinstance(given["scope"], str):

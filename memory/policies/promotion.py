@@ -22,7 +22,7 @@ from memory.policies.condition_tables import condition_of
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition
 from memory.policies.facts import Fields, Measure, RecordFacts
 from memory.policies.named import Named
-from memory.policies.routing import TIERS, is_onward
+from memory.policies.routing import TIERS, is_later_tier
 from memory.policies.single_conditions import (
     AccessCountAtLeast,
     ConfidenceAtLeast,
@@ -95,7 +95,7 @@ class PromotionRule(Named):
                 raise self._refused(field, f"must be one of {', '.join(TIERS)}")
         if self.to_scope is not None:
             self._check_copying(self.to_scope)
-        elif not is_onward(self.source, self.target):
+        elif not is_later_tier(self.source, self.target):
             raise self._refused("target", f"must come after '{self.source}': records move onward only")
         if self.when is not None and (
             beside := [name for name in _FLAT if getattr(self, name) not in (None, ())]
@@ -286,7 +286,7 @@ class CustomRule:
             not isinstance(decided, Decision)
             or decided.to_scope
             or decided.target not in TIERS
-            or not is_onward(facts.tier, decided.target)
+            or not is_later_tier(facts.tier, decided.target)
         ):
             raise InvalidInput("decide", f"must return None or a Decision for a tier after '{facts.tier}'")
         return Decision(decided.target, self.name, decided.because or "the policy says so")

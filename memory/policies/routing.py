@@ -50,6 +50,6 @@ def replicas_of(tier: str) -> tuple[str, ...]:
     return ("long",) if tier == "mid" else ()
 
 
-def is_onward(source: str, target: str) -> bool:
-    """Moves go onward only."""
+def is_later_tier(source: str, target: str) -> bool:
+    """Whether `target` comes after `source`: entries move to later tiers only."""
     return TIERS.index(target) > TIERS.index(source)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.domain.shapes import given_as
 from memory.facade.importing import BadFile
+from memory.formats import export_messages
 from memory.orchestrator.topology import leaves_of
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import HOUR, Clock
@@ -84,11 +84,11 @@ async def test_every_shape_is_given_back_as_it_came(memory: Memory) -> None:
     for handle in (session, memory.session("s1", create=False)):
         assert (await handle.context()).messages == stored
         assert [item.message for item in (await handle.history()).items] == stored
-        assert [given_as([stored[at]], shape) for at, shape in ((0, "openai"), (3, "anthropic"))] == [
+        assert [export_messages([stored[at]], shape) for at, shape in ((0, "openai"), (3, "anthropic"))] == [
             [OPENAI],
             [ANTHROPIC],
         ]
-        assert given_as(stored[4:], "plain") == [{**OURS, "id": stored[4].id}]
+        assert export_messages(stored[4:], "plain") == [{**OURS, "id": stored[4].id}]
     assert [message.text for message in (await session.context(budget=40)).messages] == ["read it"]
 
 

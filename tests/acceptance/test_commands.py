@@ -852,5 +852,5 @@ def test_the_language_is_one_tool_for_models_in_both_shapes() -> None:
         "clear",
     ):
         assert f"- /mem {verb}" in anthropic["description"]
-    with pytest.raises(InvalidInput, match="shape"):
+    with pytest.raises(InvalidInput, match="format"):
         noun.schema("xml")  # type: ignore[arg-type]

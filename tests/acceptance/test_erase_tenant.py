@@ -142,7 +142,7 @@ def _names_a_scope(row: Any) -> bool:
 async def test_what_was_made_of_what_was_said_is_counted(config: dict[str, Any], clock: Clock) -> None:
     """It goes with its session, and lies in a scope of its own."""
     async with Memory(
-        config, clock=clock, onward=lambda leaving: [message.text for message in leaving.messages]
+        config, clock=clock, on_window_exit=lambda leaving: [message.text for message in leaving.messages]
     ) as memory:
         session = memory.session("chat", user="ada")
         await session.append([{"role": "user", "content": "tea"}, {"role": "user", "content": "milk"}])

@@ -1,4 +1,4 @@
-"""Onward: messages that leave a session's window become entries, by the caller's
+"""Window exit: messages that leave a session's window become entries, by the caller's
 callback, each once, with their origin (B83, B86).
 """
 
@@ -45,7 +45,7 @@ async def swept(memory: Memory) -> None:
 
 @pytest.fixture
 async def learning(config: dict[str, Any], clock: Clock) -> Any:
-    async with Memory(config, clock=clock, onward=texts_of) as opened:
+    async with Memory(config, clock=clock, on_window_exit=texts_of) as opened:
         yield opened
 
 
@@ -56,7 +56,7 @@ async def test_what_a_session_taught_reaches_its_user_with_its_origin(learning: 
     report = await session.end()
     made = await learning.retrieve(ADA)
     assert await taught(learning) == ["s1 milk", "s1 noted", "s1 tea"]
-    assert sorted(report.onward) == sorted(entry.id for entry in made)
+    assert sorted(report.derived) == sorted(entry.id for entry in made)
     assert {(entry.conversation_id, entry.metadata["created_in_session_id"]) for entry in made} == {
         ("s1", "s1")
     }
@@ -65,7 +65,7 @@ async def test_what_a_session_taught_reaches_its_user_with_its_origin(learning: 
     plain = await learning.write("by hand", scope=ADA)
     assert await learning.entries.said_in(plain.id) == []
     again = await session.end()
-    assert (again.onward, again.waiting) == ([], [])
+    assert (again.derived, again.waiting) == ([], [])
     assert len(await taught(learning)) == 4
 
 
@@ -105,7 +105,7 @@ async def test_what_a_compaction_took_goes_onward_behind_it_and_nothing_twice(
         )
         return [{"content": text, "tags": ["said"]} for text in texts_of(leaving)]
 
-    async with Memory(config, clock=clock, onward=distil) as memory:
+    async with Memory(config, clock=clock, on_window_exit=distil) as memory:
         session = await talked(memory, "m1", "m2", "m3")
         await session.compact(summary("sum1"), keep_last=1)
         assert left == []
@@ -146,7 +146,7 @@ async def test_what_a_provider_cuts_off_goes_onward_once_and_what_is_taken_back_
     session = learning.session(info.id, create=False)
     assert [message.id for message in (await session.context()).messages] == ["user2", "assistant2"]
     await session.append([user("user 0", "user0")])
-    assert len((await session.end()).onward) == 4
+    assert len((await session.end()).derived) == 4
     assert await taught(learning, f"session:{info.id}") == sorted(
         f"{info.id} {one['content']}" for one in said
     )
@@ -195,11 +195,13 @@ async def test_a_callback_that_fails_is_asked_again_later_and_by_the_next_end(
             raise ValueError("the model is away")
         return texts_of(leaving)
 
-    async with Memory(config, clock=clock, onward=distil) as memory:
+    async with Memory(config, clock=clock, on_window_exit=distil) as memory:
         session = await talked(memory, "tea", "excluded since")
         report = await session.end()
-        assert report.onward == []
-        assert report.waiting == ["what was said in session s1 is not onward yet: the model is away"]
+        assert report.derived == []
+        assert report.waiting == [
+            "session s1: messages that left its window are not handled yet: the model is away"
+        ]
         await swept(memory)
         assert (asked, await taught(memory)) == (1, [])
         clock.advance(timedelta(minutes=2))
@@ -207,7 +209,7 @@ async def test_a_callback_that_fails_is_asked_again_later_and_by_the_next_end(
         assert (asked, await taught(memory)) == (2, [])
         await session.exclude("excluded since")
         report = await session.end()
-        assert (asked, len(report.onward), report.waiting) == (3, 1, [])
+        assert (asked, len(report.derived), report.waiting) == (3, 1, [])
         assert await taught(memory) == ["s1 tea"]
 
 
@@ -224,7 +226,7 @@ async def test_what_is_no_entry_is_told_and_stays_owed(clock: Clock, made: Any, 
     async with Memory(
         {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"},
         clock=clock,
-        onward=lambda _: made,
+        on_window_exit=lambda _: made,
     ) as memory:
         report = await (await talked(memory, "tea")).end()
         assert said in report.waiting[0]
@@ -242,7 +244,7 @@ async def test_drafts_go_where_they_say_and_without_a_user_to_the_session(
             None,
         ]
 
-    async with Memory(config, clock=clock, onward=distil) as memory:
+    async with Memory(config, clock=clock, on_window_exit=distil) as memory:
         await (await talked(memory, "tea", who=None)).end()
         assert await taught(memory, "session:s1") == ["own", "text"]
         (whole,) = await memory.retrieve(Scope.org("o1"))
@@ -263,7 +265,7 @@ async def test_without_onward_nothing_is_owed(memory: Memory) -> None:
 async def test_a_fact_that_was_deleted_is_not_made_again(learning: Memory) -> None:
     session = await talked(learning, "tea")
     report = await session.end()
-    await learning.delete(report.onward[0])
+    await learning.delete(report.derived[0])
     await session.end()
     await swept(learning)
     assert await taught(learning) == []
@@ -288,7 +290,7 @@ async def test_a_session_deleted_while_the_callback_was_at_work_teaches_nothing(
         await meanwhile.pop()()
         return texts_of(leaving)
 
-    async with Memory(config, clock=clock, onward=distil) as memory:
+    async with Memory(config, clock=clock, on_window_exit=distil) as memory:
         session = await talked(memory, "secret")
         meanwhile.append(lambda: memory.sessions.delete("s1"))
         await session.end()
@@ -298,5 +300,5 @@ async def test_a_session_deleted_while_the_callback_was_at_work_teaches_nothing(
 
 
 def test_onward_is_a_function_or_elsewhere() -> None:
-    with pytest.raises(ConfigError, match="onward"):
-        Memory("memory://", onward="anywhere")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="on_window_exit"):
+        Memory("memory://", on_window_exit="anywhere")  # type: ignore[arg-type]

@@ -119,19 +119,19 @@ async def test_what_is_made_of_messages_keeps_to_a_quota_and_waits_for_room(
     def distil(leaving: ExitedMessages) -> list[str]:
         return [message.text for message in leaving.messages]
 
-    async with Memory(config, clock=clock, onward=distil, **_quota(then="refuse")) as memory:
+    async with Memory(config, clock=clock, on_window_exit=distil, **_quota(then="refuse")) as memory:
         entries = [await memory.write(f"text {n}", scope=USER) for n in range(11)]
         session = memory.session("s1", user="u1")
         await session.append([{"role": "user", "content": "tea"}, {"role": "user", "content": "milk"}])
         report = await session.end()
-        assert report.onward == []
+        assert report.derived == []
         assert (
             "quota 'personal': scope 'user:u1' holds 11 of at most 12 entries, and this would add 2"
             in report.waiting[0]
         )
         assert len(await memory.retrieve(USER, limit=100)) == 11
         await memory.delete(entries[0].id)
-        assert len((await session.end()).onward) == 2
+        assert len((await session.end()).derived) == 2
         assert {"tea", "milk"} < set(contents(await memory.retrieve(USER, limit=100)))
 
 

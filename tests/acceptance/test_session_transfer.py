@@ -259,8 +259,8 @@ async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing
         return [message.text for message in leaving.messages]
 
     async with (
-        Memory(placed, clock=clock, onward=distil) as memory,
-        Memory(placed, clock=clock, tenant=tenant, onward=distil) as other,
+        Memory(placed, clock=clock, on_window_exit=distil) as memory,
+        Memory(placed, clock=clock, tenant=tenant, on_window_exit=distil) as other,
     ):
         for name in ("taught", "noted", "waiting"):
             session = memory.session(name, user="ada")
@@ -294,7 +294,7 @@ async def test_an_export_brings_back_nothing_that_was_erased_since_unless_told_t
     config: dict[str, Any], clock: Clock, gone: str, same_ids: bool
 ) -> None:
     async with Memory(
-        config, clock=clock, onward=lambda leaving: [m.text for m in leaving.messages]
+        config, clock=clock, on_window_exit=lambda leaving: [m.text for m in leaving.messages]
     ) as memory:
         session = memory.session("s", user="ada")
         await session.append([user("zebra", "m1")])

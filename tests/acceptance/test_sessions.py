@@ -781,9 +781,9 @@ async def test_calls_that_were_cut_off_are_mended_once(memory: Memory) -> None:
     )
     before = await session.context()
     assert (before.invalid, before.interrupted) == (["t1", "t2"], ["c2"])
-    (made,) = await session.mend_tool_calls()
+    (made,) = await session.repair_tool_calls()
     assert (made.tool_call_id, made.text) == ("c2", "TOOL_CALL_INTERRUPTED")
-    assert await session.mend_tool_calls() == []
+    assert await session.repair_tool_calls() == []
     context = await session.context()
     assert [message.id for message in context.messages] == ["system", "a1", "t0", made.id]
     assert (context.invalid, context.interrupted) == ([], [])

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict
 
 from memory import BufferProvider, InvalidInput, Memory, SlidingWindowProvider
 from memory.domain.door import MOMENT_FIELDS
-from memory.domain.shapes import SHAPES, given_as
-from memory.facade.said import carry_in, carry_out, read_messages
+from memory.facade.said import export_chat, import_chat, read_messages
+from memory.formats import FORMATS, export_messages, system_prompt
 
 
 class Kind(Enum):
@@ -217,22 +217,22 @@ OTHER_SERVERS: dict[str, list[dict[str, Any]]] = {
 async def test_what_came_from_other_servers_leaves_as_openai_takes_it(memory: Memory, server: str) -> None:
     session, given = memory.session("s1"), OTHER_SERVERS[server]
     await session.append(given)
-    exported = await carry_out(session, "openai")
+    exported = await export_chat(session, "openai")
     assert openai_refuses(exported) == []
-    assert exported == await carry_out(session, "openai"), "the same ids every time"
+    assert exported == await export_chat(session, "openai"), "the same ids every time"
     assert [one["content"] or "" for one in exported] == [one["content"] or "" for one in given]
     context = await session.context()
-    assert openai_refuses(given_as(context.messages, "openai", strict=True)) == []
+    assert openai_refuses(context.to("openai", strict=True)) == []
     parts = [
         part
-        for one in await carry_out(session, "anthropic")
+        for one in await export_chat(session, "anthropic")
         for part in one["content"]
         if isinstance(part, dict)
     ]
     ids = [part["id"] for part in parts if part["type"] == "tool_use"]
     assert len(ids) == len(set(ids)) == len([part for part in parts if part["type"] == "tool_result"])
     assert set(ids) == {part["tool_use_id"] for part in parts if part["type"] == "tool_result"}
-    await carry_in(
+    await import_chat(
         memory,
         "copy",
         read_messages(io.BytesIO(json.dumps(exported).encode()), "x.json"),
@@ -241,7 +241,7 @@ async def test_what_came_from_other_servers_leaves_as_openai_takes_it(memory: Me
     copy = await memory.session("copy").context()
     assert (copy.invalid, copy.interrupted, len(copy.messages)) == ([], [], len(given))
     if server != "plain":
-        shown = given_as([item.message for item in (await session.history()).items], "openai")
+        shown = export_messages([item.message for item in (await session.history()).items], "openai")
         assert shown == given, "as it came, for the server it came from"
 
 
@@ -287,7 +287,7 @@ async def test_results_without_an_id_answer_calls_by_name_and_in_order(
         calls[1],
     ]
     if not ids:
-        shown = given_as(context.messages, "anthropic")
+        shown = context.to("anthropic")
         assert (
             len(
                 {
@@ -299,13 +299,13 @@ async def test_results_without_an_id_answer_calls_by_name_and_in_order(
             )
             == 4
         )
-        assert given_as(context.messages, "openai")[2] == {
+        assert context.to("openai")[2] == {
             "role": "tool",
             field: "f",
             "content": "f 0",
         }  # as it came
     else:
-        assert given_as(context.messages, "openai")[2]["tool_call_id"] == "call0"
+        assert context.to("openai")[2]["tool_call_id"] == "call0"
 
 
 @pytest.mark.behaviour("B53")
@@ -316,7 +316,7 @@ async def test_a_result_by_name_leaves_the_call_that_a_later_result_names_by_its
     await session.append({"role": "tool", "tool_call_id": "call0", "content": "of call0"})
     context = await session.context()
     assert (context.invalid, context.interrupted) == ([], ["call2"])
-    (mended,) = await session.mend_tool_calls()
+    (mended,) = await session.repair_tool_calls()
     assert mended.tool_call_id == "call2"
     await session.append({"role": "tool", "name": "f", "content": "late"})
     context = await memory.session("s1").context()
@@ -362,14 +362,14 @@ async def test_a_call_without_a_result_is_answered_in_a_context_and_stored_by_me
     whole = await session.context()
     for budget in range(whole.total_tokens + 1):
         context = await session.context(budget)
-        assert refusals(given_as(context.messages, "anthropic")) == []
+        assert refusals(context.to("anthropic")) == []
         assert context.total_tokens - context.over_budget <= budget
     assert len(whole.interrupted) == 2
     assert whole.left_out == 0
     stored = [item.message.text for item in (await session.history()).items]
     await session.replace(whole.messages)
     assert [item.message.text for item in (await session.history()).items] == stored
-    assert len(await session.mend_tool_calls()) == 2
+    assert len(await session.repair_tool_calls()) == 2
     after = await session.context()
     assert after.interrupted == []
     assert [(m.role, m.text, m.tool_call_id) for m in after.messages] == [
@@ -378,7 +378,7 @@ async def test_a_call_without_a_result_is_answered_in_a_context_and_stored_by_me
     await session.append({"role": "tool", "name": "f", "content": "late"})
     late = await session.context()
     assert [m.text for m in late.messages if m.role == "tool"] == ["1", "TOOL_CALL_INTERRUPTED", "late"]
-    assert refusals(given_as(late.messages, "anthropic")) == []
+    assert refusals(late.to("anthropic")) == []
 
 
 async def test_a_provider_reads_what_a_model_accepts_and_keeps_no_stand_in(memory: Memory) -> None:
@@ -473,12 +473,12 @@ async def test_what_no_model_sees_is_stored_as_json_and_never_refuses_a_turn(mem
     assert [one.placeholders for one in (stored[0], stored[2], stored[3])] == [[], [], ["artifact"]]
     (first, second, third, fourth) = (await session.context()).messages
     assert (first.metadata, first.usage) == (STORED, {"cost": "0.1"})
-    assert given_as([first], "plain")[0]["parsed"] == STORED["parsed"][0]
-    data = given_as([second], "langchain")[0]["data"]
+    assert export_messages([first], "plain")[0]["parsed"] == STORED["parsed"][0]
+    data = export_messages([second], "langchain")[0]["data"]
     assert data["additional_kwargs"]["parsed"] == STORED["parsed"][0]
     assert data["response_metadata"]["logprobs"]["low"] == {"$unserializable": "float -inf"}
     assert data["response_metadata"]["logprobs"]["7"] == "seven"
-    assert given_as([fourth], "langchain")[0]["data"]["artifact"] == {"$unserializable": "object"}
+    assert export_messages([fourth], "langchain")[0]["data"]["artifact"] == {"$unserializable": "object"}
     assert json.loads(third.tool_calls[0].arguments) == {"on": "2026-03-01"}
     with pytest.raises(InvalidInput) as refused:
         await session.append(
@@ -594,7 +594,7 @@ async def test_a_moment_is_kept_under_each_of_its_names_and_the_first_listed_win
         await session.append(said)
         (item,) = (await session.history()).items
         assert item.message.at == NOON
-        (shown,) = given_as([item.message], "plain")
+        (shown,) = export_messages([item.message], "plain")
         assert _unnamed(shown) == said
         if not isinstance(value, datetime):
             await memory.admin.import_([said], scope=f"user:{name}")
@@ -603,7 +603,7 @@ async def test_a_moment_is_kept_under_each_of_its_names_and_the_first_listed_win
             assert entry.metadata == {"role": "user"} | dict.fromkeys(MOMENT_FIELDS[number + 1 :], other)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", FORMATS)
 async def test_an_export_keeps_every_moment_and_comes_back_the_same(memory: Memory, shape: str) -> None:
     session = memory.session("live")
     calls = [{"id": f"c{n}", "name": "look", "arguments": {}} for n in range(2)]
@@ -623,18 +623,35 @@ async def test_an_export_keeps_every_moment_and_comes_back_the_same(memory: Memo
     await session.append({"type": "ai", "data": {"content": "So."}})
     items = (await session.history()).items
     moments = [item.message.at or item.created_at for item in items]
-    file = json.dumps(await carry_out(session, shape)).encode()
-    await carry_in(memory, "copy", read_messages(io.BytesIO(file), "chat.json"), lambda done, total: None)
+    file = json.dumps(await export_chat(session, shape)).encode()
+    await import_chat(memory, "copy", read_messages(io.BytesIO(file), "chat.json"), lambda done, total: None)
     again = memory.session("copy")
     found = (await again.history()).items
     assert [(item.message.role, item.message.text) for item in found] == [
         (item.message.role, item.message.text) for item in items
     ]
     assert [item.message.at for item in found] == moments
-    assert [_unnamed(one) for one in await carry_out(again, shape)] == [
+    assert [_unnamed(one) for one in await export_chat(again, shape)] == [
         _unnamed(one) for one in json.loads(file)
     ]
     written = await memory.admin.import_(io.BytesIO(file), scope="user:ada", skip_bad=True)
     entries = await memory.retrieve("user:ada", order="oldest", limit=50)
     assert {entry.created_at for entry in entries} <= set(moments)
     assert written.imported or shape == "langchain"
+
+
+async def test_results_with_messages_give_them_in_a_format_of_a_library(memory: Memory) -> None:
+    session = memory.session("s1", system="be kind")
+    await session.append([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}])
+    wanted = [
+        {"role": "system", "content": "be kind"},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "hello"},
+    ]
+    context, history = await session.context(), await session.history()
+    assert context.to("openai") == export_messages(context.messages, "openai") == wanted
+    assert history.to("openai") == wanted
+    assert context.to("anthropic") == wanted[1:]
+    assert system_prompt(context.messages) == "be kind"
+    with pytest.raises(InvalidInput, match="choose from anthropic, openai, langchain, plain"):
+        context.to("gemini")

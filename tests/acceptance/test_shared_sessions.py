@@ -35,7 +35,7 @@ def assistant(text: str) -> dict[str, Any]:
 
 
 class Told:
-    """An `onward` that makes an entry of each message, and remembers what it was told."""
+    """An `on_window_exit` that makes an entry of each message, and remembers what it was told."""
 
     def __init__(self, **more: Any) -> None:
         self.calls: list[ExitedMessages] = []
@@ -62,7 +62,7 @@ def told() -> Told:
 
 @pytest.fixture
 async def memory(config: dict[str, Any], clock: Clock, told: Told) -> AsyncIterator[Memory]:
-    async with Memory(config, clock=clock, onward=told, promotion=RULES) as opened:
+    async with Memory(config, clock=clock, on_window_exit=told, promotion=RULES) as opened:
         yield opened
 
 
@@ -149,7 +149,7 @@ async def test_a_summary_of_what_one_user_said_is_told_of_that_user(memory: Memo
 async def test_a_rule_copies_a_fact_of_a_session_to_the_user_who_said_it(
     config: dict[str, Any], clock: Clock
 ) -> None:
-    async with Memory(config, clock=clock, onward=Told(tags=["fact"]), promotion=RULES) as memory:
+    async with Memory(config, clock=clock, on_window_exit=Told(tags=["fact"]), promotion=RULES) as memory:
         ada, bob = await room(memory, "ada")
         await ada.append(user("ada's street"))
         await bob.append(user("bob's street"))

@@ -599,7 +599,7 @@ async def test_what_onward_makes_says_whose_session_it_was_and_what_was_heard_th
     config: dict[str, Any], clock: Clock
 ) -> None:
     async with Memory(
-        config, clock=clock, onward=lambda leaving: ["poisoned tea", "secret"], write_gate=_no_secrets
+        config, clock=clock, on_window_exit=lambda leaving: ["poisoned tea", "secret"], write_gate=_no_secrets
     ) as memory:
         session = memory.session("s1", user="ada", agent="helper")
         await session.append(

@@ -132,7 +132,7 @@ async def judged(memory: Memory, heard: Sequence[Heard]) -> list[str]:
     wrong: list[str] = []
     for _ in range(2):
         report = await memory.admin.sweep()
-        await memory._engine.conversations.onward.asked()
+        await memory._engine.conversations.window_exit.asked()
         wrong += [f"maintenance: {said}" for said in (*report.waiting, *report.stays)]
     items = [item async for item in _items(session)]
     if [item.number for item in items] != list(range(1, len(items) + 1)):
@@ -238,7 +238,7 @@ async def _speaks(config: dict[str, Any], name: str, seed: int, dies: str) -> No
 async def _opened(config: dict[str, Any]) -> Memory:
     """A memory, as soon as its servers are there: one may be down just now."""
     while True:
-        memory = Memory(config, onward="elsewhere")
+        memory = Memory(config, on_window_exit="elsewhere")
         try:
             return await memory.open()
         except StoreUnavailable:

@@ -127,7 +127,7 @@ async def _speaking(config: dict[str, Any]) -> AsyncIterator[Writers]:
 
 
 async def _judge(config: dict[str, Any], writers: Writers) -> list[str]:
-    async with Memory(config, onward=noted) as memory:
+    async with Memory(config, on_window_exit=noted) as memory:
         return await judged(memory, writers.heard)
 
 

@@ -29,7 +29,7 @@ CONFIG = {config!r}
 
 async def main():
     clock = MonthClock()
-    async with Memory(CONFIG, tenant="acme", embedder=embed, clock=clock, onward=noted, policies=[Seen()]) as memory:
+    async with Memory(CONFIG, tenant="acme", embedder=embed, clock=clock, on_window_exit=noted, policies=[Seen()]) as memory:
         of, got, handles = memory.for_tenant, {{}}, Handles(clock)
 
         async def call(name, number, tenant, moment, ticking, *args, **kwargs):

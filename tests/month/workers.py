@@ -44,7 +44,12 @@ class Here:
     def _new(self) -> Memory:
         self._handles = Handles(self._clock)
         return Memory(
-            self._config, tenant="acme", embedder=embed, clock=self._clock, onward=noted, policies=[Seen()]
+            self._config,
+            tenant="acme",
+            embedder=embed,
+            clock=self._clock,
+            on_window_exit=noted,
+            policies=[Seen()],
         )
 
     async def open(self) -> None:
@@ -64,7 +69,7 @@ class Here:
             answer = self._handles.method(memory, name, args)(**kwargs)
             found = [one async for one in answer] if hasattr(answer, "__aiter__") else as_told(await answer)
             await (
-                memory._engine.conversations.onward.asked()
+                memory._engine.conversations.window_exit.asked()
             )  # a sweep does not wait for what the callback is asked; who judges it does
             return found
         except Exception as error:  # noqa: BLE001 - the judge says which may be

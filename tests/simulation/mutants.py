@@ -20,7 +20,7 @@ from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.maintenance import Maintenance
-from memory.orchestrator.outbox import TOMBSTONE, Outbox, Pending
+from memory.orchestrator.outbox import TOMBSTONE, Outbox, OutboxRecord
 from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.tiering import Tiering
@@ -190,7 +190,7 @@ def settling_at_any_version() -> Patch:
 def deletion_leaves_replicas() -> Patch:
     original = Outbox._write
 
-    def write(self: Outbox, pending: Pending, owed: Owed) -> Any:
+    def write(self: Outbox, pending: OutboxRecord, owed: Owed) -> Any:
         return owed.step == TOMBSTONE or original(self, pending, owed)
 
     return Outbox, "_write", write
@@ -199,7 +199,7 @@ def deletion_leaves_replicas() -> Patch:
 def deletion_leaves_kept_versions() -> Patch:
     original = Outbox.erase
 
-    async def erase(self: Outbox, pending: Pending, data: Mapping[str, Any]) -> bool:
+    async def erase(self: Outbox, pending: OutboxRecord, data: Mapping[str, Any]) -> bool:
         return "versions" in data or await original(self, pending, data)
 
     return Outbox, "erase", erase

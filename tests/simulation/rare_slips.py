@@ -137,7 +137,7 @@ RARE_SLIPS: dict[str, Slip] = {
         outbox,
         "Outbox.carried",
         "> past)",
-        "is Until.DELETED)",
+        "is StepLifetime.DELETED)",
         ("summed up, edited, and its sources still to be deleted",),
     ),
     # deletions

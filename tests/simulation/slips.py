@@ -172,7 +172,7 @@ SLIPS: dict[str, Slip] = {
     "deletion-drops-debts": Slip(
         erasure,
         "Erasure.deletion",
-        "*self._outbox.carried(record, past=Until.DELETED), ",
+        "*self._outbox.carried(record, past=StepLifetime.DELETED), ",
         "",
         ("summed up, edited, and its sources still to be deleted",),
     ),
@@ -261,7 +261,11 @@ SLIPS: dict[str, Slip] = {
         ("owed.", "replica."),
     ),
     "an-edit-carries-replicas-and-nothing-else": Slip(
-        outbox, "Outbox.carried", "Until.ERASED) > past", "Until.ERASED) <= past", ("version.keep", "update.")
+        outbox,
+        "Outbox.carried",
+        "StepLifetime.ERASED) > past",
+        "StepLifetime.ERASED) <= past",
+        ("version.keep", "update."),
     ),
     # what is delivered behind the write
     "a-delivery-is-taken-for-done": Slip(
@@ -310,10 +314,14 @@ SLIPS: dict[str, Slip] = {
         ("move.copy", "replica."),
     ),
     "a-move-goes-back": Slip(
-        tiering, "Tiering._prepare", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)
+        tiering,
+        "Tiering._prepare",
+        "if not is_later_tier(record.tier, to):",
+        "if record.tier == to:",
+        ("move.",),
     ),
     "a-copy-for-an-earlier-tier-is-taken-as-it-is": Slip(
-        tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.due",)
+        tiering, "Tiering._take_over", "if not is_later_tier(copy.tier, to):", "if True:", ("sweep.due",)
     ),
     "a-release-is-taken-for-done": Slip(
         tiering, "Tiering._release", "if outcome.applied:", "if True:", ("move.release",)

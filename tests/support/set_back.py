@@ -15,7 +15,7 @@ from memory.domain.errors import Conflict
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.engine import Engine
-from memory.policies.routing import TIERS, is_onward
+from memory.policies.routing import TIERS, is_later_tier
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Key, Mark, Record, Role, Tombstone
 from memory.ports.store import Store
@@ -95,7 +95,7 @@ class History:
                 self._tell(entry_id, None, tier)
             case "m":
                 to = self.random.choice(TIERS[1:])
-                if is_onward(self.entries[entry_id].tier, to):
+                if is_later_tier(self.entries[entry_id].tier, to):
                     await self.memory.admin.move([entry_id], to)
                     said = self.entries[entry_id].text
                     self._tell(entry_id, said, to)

@@ -311,7 +311,7 @@ async def said_in(memory: Memory) -> str:
 
 
 RULES = [{"name": "known", "on": "session_end", "to_scope": "user", "when": {"tag": "fact"}}]
-WANTED: dict[str, Any] = {"embedder": "none", "onward": learn, "promotion": RULES, "advisor": advise}
+WANTED: dict[str, Any] = {"embedder": "none", "on_window_exit": learn, "promotion": RULES, "advisor": advise}
 
 
 @asynccontextmanager

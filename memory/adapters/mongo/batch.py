@@ -37,7 +37,7 @@ from memory.ports.writes import AtVersion, Put, RaiseGeneration, Write
 _COMMITS = 5
 
 
-class Turns:
+class KeyLocks:
     """Locks of partitions, one for several; whoever waits for one gives up in the end,
     or when the store is closing.
     """
@@ -62,7 +62,7 @@ class WriteBatch:
     def __init__(
         self,
         backing: Backing,
-        turns: Turns,
+        turns: KeyLocks,
         writes: Sequence[Write],
         *,
         atomic: bool,

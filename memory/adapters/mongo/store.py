@@ -17,7 +17,7 @@ from pymongo.errors import OperationFailure
 
 from memory.adapters.mongo import reading
 from memory.adapters.mongo.audit import audit_copies, audit_foreign, audit_words
-from memory.adapters.mongo.batch import Turns, WriteBatch
+from memory.adapters.mongo.batch import KeyLocks, WriteBatch
 from memory.adapters.mongo.candidates import candidates
 from memory.adapters.mongo.codec import Document, document_of
 from memory.adapters.mongo.config import CLAIMS, parse
@@ -87,7 +87,7 @@ class MongoStore(BaseStore):
         self._heartbeats = Heartbeats()
         self._found: Inspection | None = None
         self._backing: Backing | None = None
-        self._turns = Turns(1)
+        self._turns = KeyLocks(1)
         self._epoch = ""
         self._calls: set[asyncio.Task[Any]] = set()
 
@@ -124,7 +124,7 @@ class MongoStore(BaseStore):
             Quarantine(database, self._names),
         )
         self._backing = Backing(self.name, client, tables, directory, quarantine)
-        self._turns = Turns(thresholds.turns)
+        self._turns = KeyLocks(thresholds.turns)
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
         self._epoch = "" if found.durable else found.run
         for line in found.advice:

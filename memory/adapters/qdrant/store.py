@@ -21,7 +21,7 @@ from memory.adapters.qdrant.pages import Pager
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.adapters.qdrant.search import search
 from memory.adapters.qdrant.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.qdrant.turns import Turns
+from memory.adapters.qdrant.turns import KeyLocks
 from memory.domain.errors import ConfigError, MemoryTiersError, Unsupported
 from memory.domain.time import micros
 from memory.ports.base import BaseStore
@@ -100,7 +100,7 @@ class QdrantStore(BaseStore):
         self._capabilities = claims_of(config)
         self._folder = config.path if isinstance(config, EdgeConfig) else None
         self._engine: Engine = _engine(name, config, client)
-        self._turns = Turns()
+        self._turns = KeyLocks()
         self._path = config.path.absolute() if isinstance(config, EdgeConfig) else None
 
     @property

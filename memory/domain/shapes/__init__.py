@@ -1,14 +1,22 @@
-"""Messages of any framework taken in as ours, and ours given back as any framework's.
+"""Convert messages to and from the formats of other libraries.
 
-`messages_of` takes one given message: a dict of OpenAI, Anthropic or LangChain, a
-message object of LangChain, `{role, content}`, or our own. `given_as` gives messages in
-one of the `SHAPES`; in the shape in which a message came it is equal to what came.
-`system_of` gives what Anthropic wants apart: the system's text. `langchain_messages`
-makes LangChain's own objects.
+`import_message` takes one message: a dict of OpenAI, Anthropic or LangChain, a message
+object of LangChain, `{role, content}`, or our own. `export_messages` returns messages
+in one of the `FORMATS`; a message that came in that format is equal to what came.
+`system_prompt` returns the system messages, which Anthropic takes as an argument of
+their own. `export_langchain` makes LangChain's own objects. `memory.formats` exports
+these functions.
 """
 
-from memory.domain.shapes.anthropic import system_of
-from memory.domain.shapes.giving import SHAPES, given_as, langchain_messages
-from memory.domain.shapes.taking import messages_of, messages_of_each
+from memory.domain.shapes.anthropic import system_prompt
+from memory.domain.shapes.giving import FORMATS, export_langchain, export_messages
+from memory.domain.shapes.taking import import_message, import_messages
 
-__all__ = ["SHAPES", "given_as", "langchain_messages", "messages_of", "messages_of_each", "system_of"]
+__all__ = [
+    "FORMATS",
+    "export_langchain",
+    "export_messages",
+    "import_message",
+    "import_messages",
+    "system_prompt",
+]

@@ -45,7 +45,7 @@ def taken(fields: Fields) -> list[Message]:
 
 
 def given(messages: Sequence[Message], *, foreign_reasoning: bool = True) -> list[Fields]:
-    """The messages without system ones (`system_of`). Results of tools, and what a user
+    """The messages without system ones (`system_prompt`). Results of tools, and what a user
     says right behind them, become one message of the user.
     """
     found: list[Fields] = []
@@ -62,9 +62,11 @@ def given(messages: Sequence[Message], *, foreign_reasoning: bool = True) -> lis
     return found
 
 
-def system_of(messages: Iterable[Message]) -> str | list[Fields] | None:
-    """What goes into `system`: the text of all system messages, as blocks where one of
-    them came so (and may say what to cache); None without.
+def system_prompt(messages: Iterable[Message]) -> str | list[Fields] | None:
+    """Return what Anthropic takes as `system`: the text of all system messages.
+
+    It is a list of blocks if one of them came so, since blocks may say what to cache,
+    and None without system messages.
     """
     system = [message for message in messages if message.role is Role.SYSTEM and message.content]
     if all(isinstance(message.content, str) for message in system):

@@ -1,4 +1,4 @@
-"""Messages in the form of a framework."""
+"""Convert messages to the format of a library."""
 
 from __future__ import annotations
 
@@ -15,38 +15,42 @@ from memory.domain.shapes.calls import distinct, is_made_up
 from memory.domain.shapes.fields import Fields
 
 _EACH = {"langchain": langchain.given, "plain": plain.given}
-SHAPES = ("anthropic", "openai", *_EACH)
+FORMATS = ("anthropic", "openai", *_EACH)
 
 
-def given_as(
-    messages: Iterable[Message], shape: str, *, foreign_reasoning: bool = True, strict: bool = False
+def export_messages(
+    messages: Iterable[Message], format: str, *, foreign_reasoning: bool = True, strict: bool = False
 ) -> list[Fields]:
-    """The messages as dicts of this shape, copies of their own (C12).
+    """Return the messages as dicts in the format of a library; the dicts are copies.
 
-    A message that came in this shape is equal to what came, where it was not changed
-    since. Of another one goes over what both know: text, calls, results, images,
-    reasoning. Without `foreign_reasoning` what another framework's model thought stays
-    behind: it is not signed. Anthropic's list is without system messages (`system_of`),
-    and results of tools and what a user says right behind them are one message of the
-    user there; LangChain's are in the form of its `message_to_dict`. OpenAI has no
-    place for `is_error`.
+    A message that came in this format is equal to what came, unless it was changed
+    since. A message of another format keeps its text, calls, results, images and
+    reasoning. Anthropic's list has no system messages (see `system_prompt`), and joins
+    results of tools with the user's message behind them. LangChain's dicts are those of
+    its `message_to_dict`. OpenAI has no field for `is_error`.
 
-    Other servers speak OpenAI's language with calls that have no id or no type,
-    arguments that are objects, and results that name their tool alone. These are given
-    back as they came, as those servers want them; with `strict` as OpenAI's own API
-    wants them. Results by name have the ids of their calls in a context
-    (`Session.context`) and in an export.
+    Args:
+        messages: Messages of a context, a history or a provider.
+        format: `anthropic`, `openai`, `langchain` or `plain`.
+        foreign_reasoning: Whether to export the reasoning of other libraries' models,
+            which is not signed.
+        strict: Export calls as OpenAI's own API takes them. Other servers send calls
+            without an id or a type, arguments that are objects, and results that name
+            their tool alone; without `strict` these stay as they came.
+
+    Raises:
+        InvalidInput: There is no such format.
     """
-    door.one_of("shape", shape, SHAPES)
+    door.one_of("format", format, FORMATS)
     messages = with_distinct_calls(messages)
-    if shape == "openai":
+    if format == "openai":
         return [
             deepcopy(openai.given(message, foreign_reasoning=foreign_reasoning, strict=strict))
             for message in messages
         ]
-    if shape == "anthropic":
+    if format == "anthropic":
         return deepcopy(anthropic.given(list(messages), foreign_reasoning=foreign_reasoning))
-    return [deepcopy(_EACH[shape](message, foreign_reasoning=foreign_reasoning)) for message in messages]
+    return [deepcopy(_EACH[format](message, foreign_reasoning=foreign_reasoning)) for message in messages]
 
 
 def with_distinct_calls(messages: Iterable[Message]) -> list[Message]:
@@ -75,14 +79,16 @@ def with_distinct_calls(messages: Iterable[Message]) -> list[Message]:
     return found
 
 
-def langchain_messages(messages: Iterable[Message]) -> list[Any]:
-    """The messages as LangChain's own objects. Without langchain-core a `ConfigError`
-    says what to install.
+def export_langchain(messages: Iterable[Message]) -> list[Any]:
+    """Return the messages as LangChain's own objects.
+
+    Raises:
+        ConfigError: langchain-core is not installed.
     """
     try:
         theirs = import_module("langchain_core.messages")
     except ImportError as exc:
         raise ConfigError(
-            "LangChain's message objects need langchain-core: pip install langchain-core, or take given_as(…, 'langchain')"
+            "LangChain's message objects need langchain-core: pip install langchain-core, or call export_messages(…, 'langchain')"
         ) from exc
-    return list(theirs.messages_from_dict(given_as(messages, "langchain")))
+    return list(theirs.messages_from_dict(export_messages(messages, "langchain")))

@@ -54,14 +54,15 @@ _ANTHROPIC_PARTS = {
 }
 
 
-def messages_of(given: object) -> list[Message]:
-    """One given message as ours; several where one of Anthropic's holds results of
-    tools.
+def import_message(given: object) -> list[Message]:
+    """Convert one message of any format to ours, as copies.
 
-    Taken are dicts of OpenAI, Anthropic and LangChain, LangChain's message objects and
-    those of the makers' own libraries, `{role, content}` with our fields beside it, and
-    our own `Message` or its `model_dump`. Everything is a copy (C12). `InvalidInput`
-    names the field that is wrong, `message` where it is none at all.
+    It may be a dict of OpenAI, Anthropic or LangChain, an object of LangChain or of the
+    makers' own libraries, `{role, content}` with our fields beside it, a `Message` or
+    its `model_dump`. A message of Anthropic with results of tools becomes several.
+
+    Raises:
+        InvalidInput: It names the wrong field, or `message` if this is no message.
     """
     fields = _copied(_as_mapping(given))
     _check_content(fields)
@@ -71,14 +72,16 @@ def messages_of(given: object) -> list[Message]:
     return messages
 
 
-def messages_of_each(given: Sequence[object], field: str = "message") -> list[Message]:
-    """The messages of a list, in order; `InvalidInput` names the position of the wrong
-    one.
+def import_messages(given: Sequence[object], field: str = "message") -> list[Message]:
+    """Convert a list of messages of any format to ours, in order, as copies.
+
+    Raises:
+        InvalidInput: It names the position and the field of the wrong message.
     """
     found: list[Message] = []
     for number, one in enumerate(given):
         try:
-            found += messages_of(one)
+            found += import_message(one)
         except InvalidInput as exc:
             inner = "" if exc.field == "message" else f".{exc.field}"
             raise InvalidInput(f"{field}[{number}]{inner}", exc.problem) from None

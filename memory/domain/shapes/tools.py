@@ -1,4 +1,4 @@
-"""A tool for a model, in the shapes that model makers take."""
+"""A tool for a model, in the formats of model makers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any, Literal
 
 from memory.domain import door
 
-Shape = Literal["openai", "anthropic"]
+ToolFormat = Literal["openai", "anthropic"]
 
 
-def tool_as(name: str, description: str, parameters: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
-    """As OpenAI's API takes it, or Anthropic's; `parameters` is a JSON Schema of an
-    object.
+def export_tool(
+    name: str, description: str, parameters: Mapping[str, Any], format: ToolFormat
+) -> dict[str, Any]:
+    """Return the tool as OpenAI or Anthropic takes it.
+
+    `parameters` is a JSON Schema of an object.
     """
-    if door.one_of("shape", shape, ("openai", "anthropic")) == "openai":
+    if door.one_of("format", format, ("openai", "anthropic")) == "openai":
         return {
             "type": "function",
             "function": {"name": name, "description": description, "parameters": dict(parameters)},

@@ -9,13 +9,13 @@ from memory.facade.manager.plain_files import JsonStore, MarkdownStore
 from memory.facade.manager.recording import Recording
 from memory.facade.manager.stores import MemoryStore, NamedStore, StoreEntry
 from memory.facade.manager.tools import AddTool, SearchTool, Tool
-from memory.policies.extracting import EveryNTurns, EveryTurn, Extracted, MessageFilter
+from memory.policies.extracting import EveryNTurns, EveryTurn, ExtractedFact, MessageFilter
 
 __all__ = [
     "AddTool",
     "EveryNTurns",
     "EveryTurn",
-    "Extracted",
+    "ExtractedFact",
     "Extraction",
     "Injection",
     "JsonStore",

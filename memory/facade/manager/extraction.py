@@ -16,7 +16,7 @@ from memory.policies.extracting import (
     SYSTEM,
     EveryNTurns,
     EveryTurn,
-    Extracted,
+    ExtractedFact,
     MessageFilter,
     fact_of,
     prompt_of,
@@ -29,7 +29,7 @@ Model: TypeAlias = Callable[[Prompt], "str | Awaitable[str]"]
 Extractor: TypeAlias = Callable[
     [Sequence[Message], Mapping[str, Any]], "Sequence[Any] | Awaitable[Sequence[Any]]"
 ]
-"""Messages in, facts out: texts, mappings with a `content`, or `Extracted`. The context
+"""Messages in, facts out: texts, mappings with a `content`, or `ExtractedFact`. The context
 has `run_id`, `session_id` and the agent's `model`.
 """
 Trigger: TypeAlias = EveryTurn | EveryNTurns
@@ -83,7 +83,7 @@ class ModelExtractor:
     model: Model | None = None
     system: str = SYSTEM
 
-    async def __call__(self, messages: Sequence[Message], context: Mapping[str, Any]) -> list[Extracted]:
+    async def __call__(self, messages: Sequence[Message], context: Mapping[str, Any]) -> list[ExtractedFact]:
         if not messages:
             return []
         model = self.model or context.get("model")
@@ -125,7 +125,7 @@ def resolved(
 
 async def facts_of(
     extractor: Extractor, messages: Sequence[Message], context: Mapping[str, Any]
-) -> list[Extracted]:
+) -> list[ExtractedFact]:
     """What an extractor makes of messages; what is no fact is left out."""
     made = await called(extractor, messages, context)
     return [one for item in made or () if (one := fact_of(item)) is not None]

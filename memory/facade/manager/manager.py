@@ -17,7 +17,7 @@ from memory.domain import door
 from memory.domain.checked import ConflictReport
 from memory.domain.errors import ForkedProcess, InvalidInput, StoreAddFailure
 from memory.domain.provenance import UNSAID, Provenance
-from memory.domain.shapes.tools import Shape
+from memory.domain.shapes.tools import ToolFormat
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.arguments import Metadata, flag
 from memory.facade.contexts import AsyncContext
@@ -388,9 +388,9 @@ class MemoryManager(AsyncContext):
         """
         return list(self._own_tools if self._tools is None else self._tools)
 
-    def schemas(self, shape: Shape = "openai") -> list[dict[str, Any]]:
+    def schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:
         """The tools as an API takes them: `"openai"` or `"anthropic"`."""
-        return [tool.schema(shape) for tool in self.tools]
+        return [tool.schema(format) for tool in self.tools]
 
     async def dispatch(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, provenance: Provenance | None = None

@@ -13,14 +13,14 @@ from typing import Any
 from memory.domain.errors import Conflict, ForkedProcess, RejectedByGate
 from memory.domain.message import Message, source_of
 from memory.domain.provenance import UNSAID, Provenance, origin
-from memory.domain.shapes import messages_of, messages_of_each
+from memory.domain.shapes import import_message, import_messages
 from memory.facade.manager.extraction import Extraction, Model, facts_of
 from memory.facade.manager.gates import StoreGates
 from memory.facade.manager.spans import span
 from memory.facade.manager.spool import Come, Numbered, Spool
 from memory.facade.manager.stores import NamedStore
-from memory.facade.session import Given, Session
-from memory.policies.extracting import Extracted, MessageFilter, key_of
+from memory.facade.session import MessageLike, Session
+from memory.policies.extracting import ExtractedFact, MessageFilter, key_of
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Attachment:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _kept(self, fact: Extracted, of: range, provenance: Provenance) -> None:
+    async def _kept(self, fact: ExtractedFact, of: range, provenance: Provenance) -> None:
         """Keep a fact; by a key where the store takes one, so that it is kept once
         however often it is told (decision E71).
         """
@@ -206,7 +206,7 @@ class Recording:
         """Let this model read what is said, where there is no other."""
         self._context["model"] = self._context["model"] or model
 
-    async def add(self, message: Given | Sequence[Given]) -> None:
+    async def add(self, message: MessageLike | Sequence[MessageLike]) -> None:
         """Note what was said, a message or several, in any shape. Where the recording
         is of a session it is appended there: do not do both.
 
@@ -215,7 +215,7 @@ class Recording:
         repeated, before anything else is added, as `Session.append` has it.
         """
         await self._spool.add(
-            messages_of_each(message) if isinstance(message, list | tuple) else messages_of(message)
+            import_messages(message) if isinstance(message, list | tuple) else import_message(message)
         )
 
     async def turn_ended(self) -> None:

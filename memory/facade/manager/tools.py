@@ -1,4 +1,4 @@
-"""The manager's tools for a model: plain callables, each with its schema in the shapes
+"""The manager's tools for a model: plain callables, each with its schema in the formats
 that model makers take.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.domain.errors import InvalidInput
-from memory.domain.shapes.tools import Shape, tool_as
+from memory.domain.shapes.tools import ToolFormat, export_tool
 from memory.orchestrator.calling import called
 
 
@@ -38,9 +38,9 @@ class Tool:
                 raise InvalidInput(name, f"is missing: {self.name} needs it")
         return await called(self.function, **arguments)
 
-    def schema(self, shape: Shape = "openai") -> dict[str, Any]:
+    def schema(self, format: ToolFormat = "openai") -> dict[str, Any]:
         """The tool as OpenAI's API takes it, or Anthropic's."""
-        return tool_as(self.name, self.description, self.parameters, shape)
+        return export_tool(self.name, self.description, self.parameters, format)
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

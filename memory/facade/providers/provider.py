@@ -14,12 +14,12 @@ from memory.domain import door
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import SessionInfo
-from memory.domain.shapes import messages_of, messages_of_each
+from memory.domain.shapes import export_messages, import_message, import_messages
 from memory.domain.shown import Shown
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.memory import Memory
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
-from memory.facade.session import Given, Session
+from memory.facade.session import MessageLike, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import copy_of
 from memory.orchestrator.conversations.places import Places
@@ -34,7 +34,7 @@ without asking.
 """
 PAGE = 200
 
-Messages: TypeAlias = "Message | Mapping[str, Any] | Sequence[Given]"
+Messages: TypeAlias = "Message | Mapping[str, Any] | Sequence[MessageLike]"
 
 
 @runtime_checkable
@@ -79,6 +79,14 @@ class ProviderEntry(Shown):
     agent: str | None = None
     tags: list[str] = field(default_factory=list)
     token_count: int | None = None
+
+    def to(
+        self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return the messages in the format of a library: `openai`, `anthropic`,
+        `langchain` or `plain`. See `memory.formats.export_messages`.
+        """
+        return export_messages(self.messages, format, foreign_reasoning=foreign_reasoning, strict=strict)
 
 
 @dataclass(slots=True)
@@ -458,7 +466,9 @@ def spoken(messages: Messages) -> list[Message]:
     """
     alone = isinstance(messages, Message | Mapping)
     given = (
-        messages_of(messages) if alone else messages_of_each(door.sequence("messages", messages), "messages")
+        import_message(messages)
+        if alone
+        else import_messages(door.sequence("messages", messages), "messages")
     )
     return [said for said in given if said.role is not Role.SYSTEM and not is_made_for_reading(said)]
 

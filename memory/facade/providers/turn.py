@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from memory.domain import door
 from memory.domain.message import Message, Role
-from memory.domain.shapes import messages_of, messages_of_each
-from memory.facade.session import Given
+from memory.domain.shapes import import_message, import_messages
+from memory.facade.session import MessageLike
 from memory.orchestrator.conversations.reads import Reads, reads_of_caller, with_reads
 
 DEFAULT = "default"
@@ -39,7 +39,7 @@ class Turn:
     def messages(self) -> list[Message]:
         return [*self.system, *self.history, *self.new]
 
-    def add(self, message: Given | Sequence[Given]) -> None:
+    def add(self, message: MessageLike | Sequence[MessageLike]) -> None:
         """What the model answered, or a tool found: part of `messages` from now on, and
         stored when the run has gone well.
         """
@@ -48,7 +48,7 @@ class Turn:
 
 def turn_of(
     provider: Any,
-    user: Given | Sequence[Given],
+    user: MessageLike | Sequence[MessageLike],
     session_id: str = DEFAULT,
     *,
     system: str | None = None,
@@ -118,9 +118,9 @@ async def written_new(
     return list(await provider.write([*there, *messages], session_id, tags=tags, agent=agent) or [])
 
 
-def said_of(given: Given | Sequence[Given]) -> list[Message]:
+def said_of(given: MessageLike | Sequence[MessageLike]) -> list[Message]:
     """One message or several, in any shape, as ours: copies."""
-    return messages_of_each(given, "messages") if isinstance(given, list | tuple) else messages_of(given)
+    return import_messages(given, "messages") if isinstance(given, list | tuple) else import_message(given)
 
 
 def tell(emit: Emit | None, name: str, session_id: str, agent: str | None, count: int) -> None:
@@ -133,7 +133,7 @@ class TakesTurns:
 
     def turn(
         self,
-        user: Given | Sequence[Given],
+        user: MessageLike | Sequence[MessageLike],
         session_id: str = DEFAULT,
         *,
         system: str | None = None,

@@ -27,7 +27,7 @@ from memory.domain.time import micros
 from memory.orchestrator.collections import RESERVATIONS
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience, Turns
+from memory.orchestrator.turns import KeyLocks, RetryDeadline
 from memory.ports.query import Query, within
 from memory.ports.record import Corrupt, JsonValue, Key, Owed, Partition, Record, Stored
 from memory.ports.store import Store
@@ -106,7 +106,7 @@ class Balances:
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
-        self._turns, self._counts = Turns(), Turns()
+        self._turns, self._counts = KeyLocks(), KeyLocks()
 
     @property
     def _store(self) -> Store:
@@ -131,7 +131,7 @@ class Balances:
 
     async def change(self, tenant: str, change: Callable[[Balance], Balance]) -> None:
         """Change the balance, on condition that nobody else did meanwhile."""
-        key, patience = balance_key(tenant), Patience(self._placement, f"the balance of tenant {tenant}")
+        key, patience = balance_key(tenant), RetryDeadline(self._placement, f"the balance of tenant {tenant}")
         async with self._turns.take(RESERVATIONS, key, patience):
             while True:
                 balance = await self.of(tenant)
@@ -184,7 +184,7 @@ class Balances:
         """Count a balance anew that cannot be read, or is of this version (0: where
         there is none); as it is where another has done so by then.
         """
-        patience = Patience(self._placement, f"the balance of tenant {tenant}")
+        patience = RetryDeadline(self._placement, f"the balance of tenant {tenant}")
         async with self._counts.take(RESERVATIONS, balance_key(tenant), patience):
             while True:
                 there = await self.standing(tenant)

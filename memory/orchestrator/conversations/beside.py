@@ -12,10 +12,10 @@ from memory.domain import ids
 from memory.orchestrator.collections import SAID_BY
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.holds import Holds
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.ports.collections import Collection
 from memory.ports.query import Filter, Order, Page, Query, Where, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Record, Stored, Tombstone
@@ -90,7 +90,7 @@ class Beside:
         """`save` of what follows from what stands, which nobody changes in between;
         None, and nothing is saved, where `said` says so.
         """
-        store, patience = self._placement.topology.archive, Patience(self._placement, name)
+        store, patience = self._placement.topology.archive, RetryDeadline(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
         while True:
             there = await self._readable(key)
@@ -101,7 +101,7 @@ class Beside:
             ):
                 await self._holds.refuse_change(log.life.partition, log.life.user)
             if isinstance(there, Tombstone) and there.owed:
-                await self._outbox.finish(Pending(self._collection, store, there))
+                await self._outbox.finish(OutboxRecord(self._collection, store, there))
             if first is not None and not isinstance(there, Record):
                 await first(key)
             named: Any = there.fields.get(SAID_BY) if isinstance(there, Record) else None
@@ -141,7 +141,7 @@ class Beside:
         """Delete the record of this name; false where there is none. `owed` says what
         its deletion is to owe. Raises `LegalHoldActive` where the session is under legal hold.
         """
-        store, patience = self._placement.topology.archive, Patience(self._placement, name)
+        store, patience = self._placement.topology.archive, RetryDeadline(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
         stands = 0
         while True:
@@ -162,7 +162,7 @@ class Beside:
             if outcome.applied:
                 if steps:
                     await self._outbox.finish(
-                        Pending(self._collection, store, Tombstone(key, deletion.version, steps))
+                        OutboxRecord(self._collection, store, Tombstone(key, deletion.version, steps))
                     )
                 return True
             if (error := refused(store, outcome)) is not None:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from memory.domain.errors import CompactionError, Conflict, NotFound
 from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Compaction
-from memory.domain.shapes import messages_of
+from memory.domain.shapes import import_message
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.handle import Handle
@@ -199,7 +199,7 @@ class Compacting(Handle):
                     )
                 if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
                     return []
-                leaves, owed = self._onward.leaving(left, seen.state.after)
+                leaves, owed = self._window_exit.leaving(left, seen.state.after)
                 said = draft.message
                 if said is not None and (seen.since > looked_up + 1 or said.id in seen.ids):
                     said = said.model_copy(update={"id": None})
@@ -269,7 +269,7 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
     except Exception as error:
         raise CompactionError(names, str(error) or type(error).__name__, "messages") from error
     try:
-        (summary,) = messages_of(
+        (summary,) = import_message(
             {"role": Role.SYSTEM.value, "content": said} if isinstance(said, str) else said
         )
     except ValueError as error:

@@ -21,14 +21,14 @@ from memory.orchestrator.conversations.events import ENTERS, FIRST_PLACE, Draft,
 from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.forks import copied_on
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.onward import Left
+from memory.orchestrator.conversations.onward import WindowExitResult
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import COPIED, Asked, Window, ordered, read_of
 from memory.orchestrator.conversations.reads import Read, Version, reads_of_caller, version_of
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.policies.aligning import aligned
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
@@ -172,7 +172,7 @@ class Conversation(Compacting):
         }.values()
         if SYSTEM in given:
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
-        patience = Patience(self._placement, self.id)
+        patience = RetryDeadline(self._placement, self.id)
         while True:
             state = (self._log.seen or await self._log.load()).state
             known = state.place
@@ -336,7 +336,7 @@ class Conversation(Compacting):
         Where that event was stored and the message not, the number that it gave is
         found again.
         """
-        patience = Patience(self._placement, self.id)
+        patience = RetryDeadline(self._placement, self.id)
         while not event.draft.is_in_history and not event.is_redacted:
             known = (await self._log.load()).state.place
             number = await self._number_given(event.place)
@@ -426,7 +426,7 @@ class Conversation(Compacting):
         said and grows, or is said `again` and grows.
         """
         patience, message_id = (
-            Patience(self._placement, self.id),
+            RetryDeadline(self._placement, self.id),
             "" if event is None else str(event.draft.message.id if event.draft.message else ""),
         )
         while event is not None and event.draft.message is not None:
@@ -565,7 +565,7 @@ class Conversation(Compacting):
             event.type is EventType.COMPACTION or is_pinned(event.draft.message)
         ):
             data["pinned"] = True
-        patience = Patience(self._placement, self.id)
+        patience = RetryDeadline(self._placement, self.id)
         while True:
             known = (self._log.seen or await self._log.load()).state.after.compactions
             if (await self._history.gone([event]))[0].archived_by is not None:
@@ -605,7 +605,7 @@ class Conversation(Compacting):
         """
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
             raise InvalidInput("checkpoint", "is one of another session")
-        patience, known = Patience(self._placement, self.id), (await self._log.load()).state
+        patience, known = RetryDeadline(self._placement, self.id), (await self._log.load()).state
         wanted = await self._log.state_at(min(checkpoint.place, known.place))
         state, left, leaving = known, known.window.without(wanted.window), Places()
         while True:
@@ -745,7 +745,7 @@ class Conversation(Compacting):
                     kept.append(message)
         return kept
 
-    async def mend_tool_calls(self) -> list[Message]:
+    async def repair_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result
         that says so, and take out results that answer none (B53).
         """
@@ -770,7 +770,9 @@ class Conversation(Compacting):
             if seen.state.after.status == status:
                 return []
             leaves, owed = (
-                self._onward.leaving(seen.state.window, seen.state.after) if status == "ended" else ({}, ())
+                self._window_exit.leaving(seen.state.window, seen.state.after)
+                if status == "ended"
+                else ({}, ())
             )
             ends = (Owed(END, END),) if status == "ended" and (owed or not is_promoted) else ()
             return [
@@ -804,15 +806,13 @@ class Conversation(Compacting):
 
     async def _turned(self, decide: Callable[[Seen], list[Draft]]) -> bool:
         events = await self._log.append(decide)
-        for event in events:  # what goes onward by it is no affair of lists, and nobody waits for it here
+        for event in events:  # nobody waits here for messages that leave by it
             await self._sessions.finish(replace(self._log.record_of(event), owed=self._sessions.owed_follow))
         return bool(events)
 
-    async def onward(self) -> Left:
-        """Carry what has left the window onward, as far as that is owed and can be done
-        now.
-        """
-        return await self._onward.of_session(await self._same_life())
+    async def handle_window_exit(self) -> WindowExitResult:
+        """Make entries of the messages that left the window, as far as possible now."""
+        return await self._window_exit.of_session(await self._same_life())
 
 
 def _grows(before: Message, after: Message) -> bool:

@@ -15,7 +15,7 @@ from memory.orchestrator.admission import Admission
 from memory.orchestrator.conversations.balances import Balances
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.manifests import Manifests
-from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.onward import WindowExitHandler
 from memory.orchestrator.conversations.passages import Passages, Where
 from memory.orchestrator.conversations.redaction import Redaction
 from memory.orchestrator.conversations.reservations import Reservations
@@ -28,7 +28,7 @@ from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import CallOrder
-from memory.policies.onward import Onward as Callback
+from memory.policies.onward import WindowExitFunction as Callback
 from memory.policies.quotas import Quota
 from memory.policies.tokens import DefaultCounter
 from memory.ports.record import Record
@@ -51,7 +51,7 @@ class Conversations:
         artifact_quotas: Sequence[Quota],
         trust: Trust,
         passages: Where = "off",
-        onward: Callback | Literal["elsewhere"] | None = None,
+        on_window_exit: Callback | Literal["elsewhere"] | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
         self._placement = placement
@@ -75,7 +75,7 @@ class Conversations:
             erasure=erasure,
             most_bytes=placement.settings.artifact_bytes,
         )
-        self.onward = Onward(
+        self.window_exit = WindowExitHandler(
             placement,
             sessions=self.sessions,
             meaning=meaning,
@@ -83,12 +83,12 @@ class Conversations:
             erasure=erasure,
             quotas=quotas,
             trust=trust,
-            callback=onward,
+            callback=on_window_exit,
         )
         self.redaction = Redaction(
             placement,
             sessions=self.sessions,
-            onward=self.onward,
+            window_exit=self.window_exit,
             tasks=self.tasks,
             runs=self.runs,
             outbox=outbox,
@@ -111,7 +111,13 @@ class Conversations:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
         record, log = await self.sessions.create(tenant, draft)
         return Conversation(
-            self._placement, self.sessions, self.onward, record, log, self.counter, draft.writer or draft.user
+            self._placement,
+            self.sessions,
+            self.window_exit,
+            record,
+            log,
+            self.counter,
+            draft.writer or draft.user,
         )
 
     async def fork(self, tenant: str, draft: SessionDraft, messages: Sequence[Message]) -> Conversation:
@@ -170,7 +176,7 @@ class Conversations:
         return Conversation(
             self._placement,
             self.sessions,
-            self.onward,
+            self.window_exit,
             record,
             self.sessions.log(record),
             self.counter,

@@ -49,7 +49,7 @@ class EventType(StrEnum):
 
 
 LEAVES = "leaves"
-"""In an event's data: the places of the messages that go onward by it."""
+"""In an event's data: the places of the messages that leave the window by it."""
 SPOKEN = frozenset({EventType.MESSAGE, EventType.COMPACTION})
 """Events that are messages."""
 OF_ONE = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.ERASED})
@@ -81,9 +81,8 @@ class After:
 
     `number` counts the messages of the history, the system message among them (B25);
     `version` the changes of the window; `base` is the newest place whose event carries
-    the whole window; `tokens` what all messages took when they were said; of what was
-    said up to `onward` nothing is to leave any more: an end has let it (see
-    `onward.py`).
+    the whole window; `tokens` what all messages took when they were said; messages up to
+    `exited_until` do not leave again: a session end handled them (see `onward.py`).
     """
 
     number: int
@@ -94,7 +93,7 @@ class After:
     status: str = "active"
     base: int = FIRST_PLACE - 1
     tokens: int = 0
-    onward: int = 0
+    exited_until: int = 0
 
     def to_json(self) -> list[JsonValue]:
         return [
@@ -106,7 +105,7 @@ class After:
             self.status,
             self.base,
             self.tokens,
-            self.onward,
+            self.exited_until,
         ]
 
     @classmethod

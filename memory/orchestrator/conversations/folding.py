@@ -79,7 +79,9 @@ class State:
                 status=_status_after(after.status, draft),
                 base=place if carries else after.base,
                 tokens=after.tokens + (draft.tokens or 0),
-                onward=place if draft.type is EventType.CLOSED and LEAVES in draft.data else after.onward,
+                exited_until=place
+                if draft.type is EventType.CLOSED and LEAVES in draft.data
+                else after.exited_until,
             ),
             max(self.created_at + _TICK, now),
             now,

@@ -16,7 +16,7 @@ from memory.orchestrator.at_once import both_at_once
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.onward import Onward
+from memory.orchestrator.conversations.onward import WindowExitHandler
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import Asked, Window, read_window, window_at_hand
 from memory.orchestrator.conversations.reads import reads_of_caller
@@ -38,7 +38,7 @@ class Handle:
         self,
         placement: Placement,
         sessions: SessionRecords,
-        onward: Onward,
+        window_exit: WindowExitHandler,
         record: Record,
         log: Log,
         counter: TokenCounter,
@@ -48,7 +48,7 @@ class Handle:
         named.
         """
         self._placement = placement
-        self._onward = onward
+        self._window_exit = window_exit
         self._sessions = sessions
         self._record = record
         self._log = log
@@ -143,8 +143,8 @@ class Handle:
             reads.wrote(self._log.life.incarnation, event, self._mark)
 
     async def _left(self, event: EventType, known: Places, reason: str) -> int:
-        """Let those of the known places that are in the window leave it. What a
-        replacement takes out goes onward.
+        """Let those of the known places that are in the window leave it. Messages that
+        a replacement takes out are passed to `on_window_exit`.
         """
         left = 0
 
@@ -153,7 +153,9 @@ class Handle:
             leaving = Places.of(place for place in known if place in seen.state.window)
             left = len(leaving)
             leaves, owed = (
-                self._onward.leaving(leaving, seen.state.after) if event is EventType.REPLACE else ({}, ())
+                self._window_exit.leaving(leaving, seen.state.after)
+                if event is EventType.REPLACE
+                else ({}, ())
             )
             return (
                 [Draft(event, data={"left": leaving.to_json(), "reason": reason, **leaves}, owed=owed)]

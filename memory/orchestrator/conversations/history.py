@@ -66,8 +66,8 @@ class Gone:
     than a cut or a replacement.
     """
     cut_by: int | None = None
-    """The place of the first compaction, cut or replacement by which it goes onward,
-    also where it has come back since.
+    """The place of the first compaction, cut or replacement by which it left the
+    window, also where it has come back since.
     """
 
 

@@ -49,7 +49,7 @@ from memory.orchestrator.conversations.seen import (
 from memory.orchestrator.conversations.uploads import Overtaken, Uploads
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Filter, Ge, In, Le, Order, Query, within
@@ -399,7 +399,7 @@ class Log:
     async def _whole(self, given: Sequence[Event], strict: bool) -> list[Event]:
         found: dict[int, Event] = {}
         left = [event for event in given if not event.draft.is_whole]
-        patience = Patience(self._placement, self.life.session_id)
+        patience = RetryDeadline(self._placement, self.life.session_id)
         while True:
             texts = await self._uploads.texts(
                 self.life, [artifact for event in left for artifact in event.draft.artifacts]
@@ -525,7 +525,7 @@ class Log:
         is raised.
         """
         seen, drafts = await self._decided(decide)
-        patience, lost = Patience(self._placement, self.life.session_id), 0
+        patience, lost = RetryDeadline(self._placement, self.life.session_id), 0
         there, left = await self._repeated([self._named(draft) for draft in drafts])
         done += there
         left = await self._laid(left, laid)

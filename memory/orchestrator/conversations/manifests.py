@@ -42,12 +42,12 @@ from memory.orchestrator.conversations.reservations import LOOK, Lapsed, Reserva
 from memory.orchestrator.conversations.sessions import SessionRecords, life_of
 from memory.orchestrator.conversations.uploads import delete_chunks
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.ports.query import Eq, In, Order, Query, Tenant, within
 from memory.ports.record import Corrupt, FieldValue, Key, Owed, Partition, Record, Stored, Tombstone
 from memory.ports.store import Store
@@ -195,7 +195,7 @@ class Manifests:
             await self._not_there_any_more(upload)
             raise self._too_slow() from None
         await self._hold(upload, manifest)
-        await self._outbox.finish(Pending(MANIFESTS, self._store, manifest))
+        await self._outbox.finish(OutboxRecord(MANIFESTS, self._store, manifest))
         return artifact_of(manifest)
 
     def _refuse_beyond(self, size: int) -> None:
@@ -294,7 +294,7 @@ class Manifests:
 
     async def _name(self, upload: _Upload, path: str, media_type: str, stands: Stored | None) -> Record:
         """Put the manifest, over what stands there."""
-        patience, digest = Patience(self._placement, path), upload.hash.hexdigest()
+        patience, digest = RetryDeadline(self._placement, path), upload.hash.hexdigest()
         while True:
             manifest = self._manifest(upload, path, media_type, digest, stands)
             outcome = await self._at_its_place(manifest, stands)
@@ -403,7 +403,7 @@ class Manifests:
         chunks = {"scope": scope, "upload": upload, "bytes": bytes_of(reservation)}
         await self._reservations.give_up(reservation, Owed(DROP_CHUNKS, DROP_CHUNKS, chunks))
 
-    async def _look_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _look_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         """What a writer that died, or is slow, has left."""
         reservation = pending.owner
         if not isinstance(reservation, Record):
@@ -451,18 +451,18 @@ class Manifests:
             write = Delete(MANIFESTS, key, 1, Newer(), note={NEVER_STOOD: True}, discard_at=until)
         return (await self._placement.write_one("artifacts.shut_out", self._store, write)).applied
 
-    async def _drop_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _drop_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Drop what a manifest named: its chunks, then the room that they took."""
         tenant, said = pending.owner.key.tenant, owed.data
         await self._delete_chunks(pending.store, tenant, said["scope"], said["upload"], said["bytes"])
         await self._reservations.give_back(tenant, said["upload"], stood=True)
         return True
 
-    async def _clear_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _clear_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         await self.on_gone(pending.owner.key.tenant, owed.data["artifact"])
         return True
 
-    async def _drop_chunks_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _drop_chunks_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         said = owed.data
         await self._delete_chunks(
             pending.store, pending.owner.key.tenant, said["scope"], said["upload"], said["bytes"]
@@ -623,7 +623,7 @@ class Manifests:
         """Delete an artifact; false where there is none. Raises `LegalHoldActive` where its
         session is under legal hold.
         """
-        patience = Patience(self._placement, artifact_id)
+        patience = RetryDeadline(self._placement, artifact_id)
         while True:
             manifest = await self.get(tenant, artifact_id)
             if manifest is None:
@@ -633,7 +633,7 @@ class Manifests:
             outcome = await self._placement.write_one("artifacts.delete", self._store, gone)
             if outcome.applied:
                 await self._outbox.finish(
-                    Pending(MANIFESTS, self._store, Tombstone(manifest.key, gone.version, gone.owed))
+                    OutboxRecord(MANIFESTS, self._store, Tombstone(manifest.key, gone.version, gone.owed))
                 )
                 return True
             if (error := refused(self._store, outcome)) is not None:

@@ -1,4 +1,4 @@
-"""Onward: what messages become when they leave a session's window.
+"""Window exit: what becomes of messages when they leave the window of a session.
 
 An event that lets messages leave by a compaction, by a cut or a replacement, or by the
 session's end, owes `leave`; what somebody takes out by hand (excludes, clears, rolls
@@ -34,17 +34,17 @@ from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.passages import said_at
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import SessionRecords
-from memory.orchestrator.conversations.taught import ANSWER, EACH, MADE, OF, Taught
+from memory.orchestrator.conversations.taught import ANSWER, EACH, MADE, OF, DerivedEntries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.policies.onward import ExitedMessages, drafts_of
-from memory.policies.onward import Onward as Callback
+from memory.policies.onward import WindowExitFunction as Callback
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Partition, Record
 from memory.ports.store import Store
@@ -67,10 +67,11 @@ class _Failed:
 
 
 @dataclass(slots=True)
-class Left:
-    """What became of the messages of one session that had left: ids of the entries made
-    now, and why others were not made yet. `owing`: the events of the session that owed
-    something, and what they owe still.
+class WindowExitResult:
+    """What was done for the messages that left the window of one session.
+
+    `entries` are the ids of the entries that were made now; `waiting` says why others
+    were not. `owing` are the session's events with the steps that are still pending.
     """
 
     entries: list[str] = field(default_factory=list)
@@ -88,8 +89,8 @@ class _Awaited:
     entries: list[str]
 
 
-class Onward:
-    """Carries messages onward."""
+class WindowExitHandler:
+    """Has entries made of messages that left a window."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Onward:
         self._sessions = sessions
         self._outbox = outbox
         self._trust = trust
-        self.taught = Taught(
+        self.derived = DerivedEntries(
             placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas
         )
         self._callback = callback if callable(callback) else None
@@ -115,7 +116,7 @@ class Onward:
         self._failed: dict[Key, _Failed] = {}
         self._asked: set[Key] = set()
         self._heard: dict[Key, _Awaited] = {}
-        self._waiting: dict[Key, Pending] = {}
+        self._waiting: dict[Key, OutboxRecord] = {}
         """For what events the callback is to be asked beside sweeps."""
         self._asking: asyncio.Task[None] | None = None
         outbox.register(LEAVE, self._leave)
@@ -124,18 +125,19 @@ class Onward:
         """What an event says and owes by which messages at these places leave, `after`
         the one before it: none that an end has let go already.
         """
-        leaves = places.between(after.onward + 1, places.last)
+        leaves = places.between(after.exited_until + 1, places.last)
         return (
             ({LEAVES: leaves.to_json()}, (Owed(LEAVE, LEAVE),)) if self._owes and leaves.ranges else ({}, ())
         )
 
     # -- carrying out ------------------------------------------------------------------
 
-    async def of_session(self, record: Record) -> Left:
-        """Carry onward now whatever of this session is owed; a callback that has failed
-        lately is asked again.
+    async def of_session(self, record: Record) -> WindowExitResult:
+        """Handle now all messages that left the window of this session.
+
+        A callback that failed lately is called again.
         """
-        store, told = self._placement.topology.archive, Left()
+        store, told = self._placement.topology.archive, WindowExitResult()
         query = Query(
             MESSAGES,
             within(Partition(record.key.tenant, record.scope)),
@@ -152,14 +154,14 @@ class Onward:
             self._failed.pop(owner.key, None)
             self._heard[owner.key] = heard = _Awaited(owner, told.entries)
             try:
-                left = await self._outbox.finish(Pending(MESSAGES, store, owner), only=LEAVE)
+                left = await self._outbox.finish(OutboxRecord(MESSAGES, store, owner), only=LEAVE)
             finally:
                 self._heard.pop(owner.key, None)  # another may have waited for it too
             if left:
                 told.owing.append(replace(heard.event, owed=left))
             if any(owed.step == LEAVE for owed in left):
                 told.waiting.append(
-                    f"what was said in session {record.fields['session_id']!s} is not onward yet: {self._why(owner.key)}"
+                    f"session {record.fields['session_id']!s}: messages that left its window are not handled yet: {self._why(owner.key)}"
                 )
         return told
 
@@ -171,7 +173,7 @@ class Onward:
         ]
         return said[-1] if said else "it waits for a process that has the callback, or is at it now"
 
-    async def _leave(self, pending: Pending, owed: Owed) -> bool:
+    async def _leave(self, pending: OutboxRecord, owed: Owed) -> bool:
         owner = pending.owner
         session = await self._session(owner) if isinstance(owner, Record) else None
         if not isinstance(owner, Record) or session is None:
@@ -188,7 +190,7 @@ class Onward:
                 return await self._ask(pending, owner, session, self._callback)
             finally:
                 self._asked.discard(owner.key)
-        made = await self.taught.store(owner, session, owed.data)
+        made = await self.derived.store(owner, session, owed.data)
         if (heard := self._heard.get(owner.key)) is not None:
             heard.entries.extend(made)
         return True
@@ -199,27 +201,27 @@ class Onward:
         """
         if (session := await self._session(owner)) is None:
             return []
-        return await self.taught.foreseen(owner, session, owed.data) if MADE in owed.data else None
+        return await self.derived.foreseen(owner, session, owed.data) if MADE in owed.data else None
 
     def is_to_ask(self, owner: Record) -> bool:
         """Whether a sweep here would have the callback asked about this event."""
         return self._callback is not None and not self._is_left_alone(owner.key)
 
-    def _ask_beside(self, pending: Pending) -> None:
+    def _ask_beside(self, pending: OutboxRecord) -> None:
         self._waiting.setdefault(pending.owner.key, pending)
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask_waiting(), name="memory-onward")
+            self._asking = asyncio.create_task(self._ask_waiting(), name="memory-window-exit")
 
     async def _ask_waiting(self) -> None:
         while self._waiting:
-            answered: list[Pending] = []
+            answered: list[OutboxRecord] = []
             while self._waiting:
                 answered += await self._ask_next()
             await self._outbox.finish_all(
                 answered
             )  # what else these owe may have waited for all that their sessions owed
 
-    async def _ask_next(self) -> list[Pending]:
+    async def _ask_next(self) -> list[OutboxRecord]:
         """Ask about the event that waits longest; what it owes still, where nobody is
         to be asked about it any more.
         """
@@ -237,7 +239,7 @@ class Onward:
                 if left and not any(owed.step == LEAVE for owed in left):
                     return [replace(found, owner=replace(heard.event, owed=left))]
         except MemoryTiersError as error:  # a sweep finds it again
-            log.info("what was said is not onward yet: %s", error)
+            log.info("messages that left a window are not handled yet: %s", error)
         return []
 
     async def asked(self) -> None:
@@ -270,7 +272,9 @@ class Onward:
                 for row in page.records
                 if isinstance(row, Record)
             ]
-            await self._outbox.finish_all([Pending(MESSAGES, store, owner) for owner in owners if owner.owed])
+            await self._outbox.finish_all(
+                [OutboxRecord(MESSAGES, store, owner) for owner in owners if owner.owed]
+            )
 
     async def _session(self, owner: Record) -> Record | None:
         """The session that an event is of; None where that was deleted."""
@@ -284,7 +288,7 @@ class Onward:
         failed = self._failed.get(key)
         return failed is not None and failed.until is not None and self._placement.now() < failed.until
 
-    async def _ask(self, pending: Pending, owner: Record, session: Record, callback: Callback) -> bool:
+    async def _ask(self, pending: OutboxRecord, owner: Record, session: Record, callback: Callback) -> bool:
         """Ask the callback and write down what it returned, where nobody else has; then
         do what that owes.
         """
@@ -318,7 +322,7 @@ class Onward:
             heard.event = noted
         return not any(
             owed.step == LEAVE
-            for owed in await self._outbox.finish(Pending(MESSAGES, pending.store, noted), only=LEAVE)
+            for owed in await self._outbox.finish(OutboxRecord(MESSAGES, pending.store, noted), only=LEAVE)
         )
 
     async def _let_in(self, tenant: str, drafts: Sequence[EntryDraft]) -> list[EntryDraft]:
@@ -409,10 +413,10 @@ class Onward:
             for row in page.records:
                 if isinstance(row, Record) and place in _places(event_of(row)):
                     await self._ask_anew(store, row, place)
-        await self.taught.forget(log, event)
+        await self.derived.forget(log, event)
 
     async def _ask_anew(self, store: Store, owner: Record, place: int) -> None:
-        patience = Patience(self._placement, owner.key.id)
+        patience = RetryDeadline(self._placement, owner.key.id)
         while any(
             owed.step == LEAVE and (MADE not in owed.data or place in Places.told(owed.data[OF]))
             for owed in owner.owed

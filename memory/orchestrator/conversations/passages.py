@@ -18,7 +18,7 @@ from memory.domain.errors import ConfigError
 from memory.orchestrator.collections import MESSAGES, PASSAGES
 from memory.orchestrator.conversations.events import Draft, Event, found_by
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Came, Item, Outbox, Pending
+from memory.orchestrator.outbox import Came, Item, Outbox, OutboxRecord
 from memory.orchestrator.passages import AT_ONCE, Form, Making, part_id
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -164,7 +164,11 @@ class Passages:
                     if isinstance(row, Record)
                 ]
                 await self._outbox.finish_all(
-                    [Pending(MESSAGES, archive, replace(row, owed=steps)) for row, steps in here if steps]
+                    [
+                        OutboxRecord(MESSAGES, archive, replace(row, owed=steps))
+                        for row, steps in here
+                        if steps
+                    ]
                 )
                 for key, version in some.items():
                     if self._waiting.get(key) == version:
@@ -186,7 +190,7 @@ class Passages:
         async for page in self._placement.pages("passages.all", archive, query):
             rows = [row for row in page.records if isinstance(row, Record)]
             for came in await self._embed(
-                [(Pending(MESSAGES, archive, row), Owed(EMBED, EMBED)) for row in rows]
+                [(OutboxRecord(MESSAGES, archive, row), Owed(EMBED, EMBED)) for row in rows]
             ):
                 if isinstance(came, Exception):
                     raise came
@@ -198,7 +202,7 @@ class Passages:
             return [self._where == "off" or self._meaning.on] * len(items)
         return await self.making.make(items, self.tier)
 
-    async def _forget(self, pending: Pending, owed: Owed) -> bool:
+    async def _forget(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Every store that may have some, whatever is configured now."""
         stores = [self._placement.topology.home(tier) for tier in ("mid", "long")]
         return await self.making.end(

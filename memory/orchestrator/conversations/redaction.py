@@ -31,7 +31,7 @@ from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, 
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.forks import copied_by
 from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.onward import Onward, asked_anew
+from memory.orchestrator.conversations.onward import WindowExitHandler, asked_anew
 from memory.orchestrator.conversations.passages import FORGET
 from memory.orchestrator.conversations.runs import Runs
 from memory.orchestrator.conversations.seen import Seen
@@ -40,9 +40,9 @@ from memory.orchestrator.conversations.tasks import Tasks
 from memory.orchestrator.conversations.uploads import DROP
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.ports.query import And, Eq, Filter, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
@@ -89,7 +89,7 @@ class Redaction:
         placement: Placement,
         *,
         sessions: SessionRecords,
-        onward: Onward,
+        window_exit: WindowExitHandler,
         tasks: Tasks,
         runs: Runs,
         outbox: Outbox,
@@ -97,7 +97,7 @@ class Redaction:
     ) -> None:
         self._placement = placement
         self._sessions = sessions
-        self._onward = onward
+        self._window_exit = window_exit
         self._tasks = tasks
         self._runs = runs
         self._outbox = outbox
@@ -114,7 +114,7 @@ class Redaction:
         session is under legal hold.
         """
         await self._erasure.holds.refuse_partition(log.life.partition)
-        patience = Patience(self._placement, message_id)
+        patience = RetryDeadline(self._placement, message_id)
         while (event := await log.find(message_id)) is not None:
             if await self._erase_at(log, event):
                 return True
@@ -134,7 +134,7 @@ class Redaction:
         mine = tuple(
             [step for step in redacted.owed if step.step in (REDACT, DROP, FORGET)]
         )  # what else it owes is no affair of an erasure
-        pending = Pending(MESSAGES, log.store, replace(log.record_of(redacted), owed=mine))
+        pending = OutboxRecord(MESSAGES, log.store, replace(log.record_of(redacted), owed=mine))
         if await self._outbox.finish(pending):
             raise StoreUnavailable(
                 log.store.name,
@@ -142,7 +142,7 @@ class Redaction:
             )
         return True
 
-    async def _redact_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _redact_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         owner = pending.owner
         if not isinstance(owner, Record):
             return True
@@ -153,7 +153,7 @@ class Redaction:
                 await self._leave_window(log, event.place)
                 for summary in await self._made_of(log, event.place):
                     await self._erase_place(log, summary.place)
-                await self._onward.forget(log, event)
+                await self._window_exit.forget(log, event)
                 await self._erase_copies(log, event.place)
                 await self._sessions.tell(
                     record, (await log.load()).state, record.created_at, fence=True
@@ -222,13 +222,13 @@ class Redaction:
         return True
 
     async def _erase_place(self, log: Log, place: int) -> None:
-        patience = Patience(self._placement, log.key(place))
+        patience = RetryDeadline(self._placement, log.key(place))
         while (event := (await log.at([place])).get(place)) is not None and not event.is_redacted:
             if await self._erase_at(log, event):
                 return
             await patience.wait()
 
-    async def _confirm_fork_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _confirm_fork_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         """A fork whose writer died, or is still at it."""
         fork, data = pending.owner, owed.data
         if not isinstance(fork, Record):
@@ -306,7 +306,7 @@ class Redaction:
         await self._end(operation)
         return erased
 
-    async def _erase_user_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _erase_user_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         if isinstance(pending.owner, Record):
             await self._carry_out(owed.data["tenant"], owed.data["user"])
             await self._end(pending.owner)
@@ -383,7 +383,7 @@ class Redaction:
         """Whether it is erased, by this or as a copy of what was; false where it is not
         the user's any more.
         """
-        log, patience = await self._log_of(said.key, said.scope), Patience(self._placement, said.key.id)
+        log, patience = await self._log_of(said.key, said.scope), RetryDeadline(self._placement, said.key.id)
         if log is None or log.key(said.place) != said.key.id:
             return False  # deleted meanwhile
         await self._erasure.holds.refuse_partition(log.life.partition)

@@ -41,10 +41,10 @@ from memory.orchestrator.conversations.balances import (
     uploads_named,
 )
 from memory.orchestrator.conversations.life import Life
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.policies.quotas import Quota
 from memory.ports.query import And, Eq, Lt, Query, within
 from memory.ports.record import (
@@ -253,7 +253,7 @@ class Reservations:
             reservation.key.tenant, str(reservation.fields["upload"]), reservation.version, owed
         )
         if gone is not None:
-            await self._outbox.finish(Pending(RESERVATIONS, self._store, gone))
+            await self._outbox.finish(OutboxRecord(RESERVATIONS, self._store, gone))
 
     async def give_all_back(
         self,
@@ -268,7 +268,7 @@ class Reservations:
         of those that took something yet.
         """
         patience, gone = (
-            Patience(self._placement, f"the room of uploads of tenant {tenant}"),
+            RetryDeadline(self._placement, f"the room of uploads of tenant {tenant}"),
             list[Tombstone](),
         )
         while True:
@@ -457,7 +457,7 @@ class Reservations:
         if not left:
             await self.give_back(tenant, upload)
             return
-        key, patience = reservation_key(tenant, upload), Patience(self._placement, upload)
+        key, patience = reservation_key(tenant, upload), RetryDeadline(self._placement, upload)
         while True:
             balance = await self._balances.of(tenant)
             there, entry = await self._at(key), balance.under_way.get(upload)
@@ -501,7 +501,7 @@ class Reservations:
         does not name, since it was counted anew just when they began. Raises
         `QuotaExceeded` where there is no room for them and `refuses`.
         """
-        patience = Patience(self._placement, f"the balance of tenant {tenant}")
+        patience = RetryDeadline(self._placement, f"the balance of tenant {tenant}")
         while True:
             balance = seen = await self._balances.of(tenant)
             for upload in uploads:
@@ -527,13 +527,13 @@ class Reservations:
                 raise CorruptRecord(self._store.name, there.key.id, there.problem)
         return found
 
-    async def _settle_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _settle_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Set right what the balance counts for uploads whose way has ended, or never
         began.
         """
         tenant, patience = (
             pending.owner.key.tenant,
-            Patience(self._placement, f"the balance of tenant {pending.owner.key.tenant}"),
+            RetryDeadline(self._placement, f"the balance of tenant {pending.owner.key.tenant}"),
         )
         while True:
             balance = settled = await self._balances.of(tenant)

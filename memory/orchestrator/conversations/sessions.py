@@ -31,11 +31,11 @@ from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.uploads import Uploads
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erased, Erasure, entries_of
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.session_keys import scope_of, session_key
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.ports.query import Eq, Filter, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
@@ -72,7 +72,7 @@ END = "end"
 """What the event owes that ends a session: its entries go where the rules say (see
 `endings.py`).
 """
-UNLEARN = "unlearn"
+DELETE_DERIVED = "unlearn"
 """What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
 
 
@@ -161,7 +161,7 @@ class SessionRecords:
         session_id = draft.id or self._placement.new_id(tenant, "session")
         now = self._placement.now()
         record, stands = self._record(tenant, session_id, draft, now), 0
-        patience = Patience(self._placement, session_id)
+        patience = RetryDeadline(self._placement, session_id)
         while True:
             version = version_at(now, stands)
             put = Put(SESSIONS, replace(record, version=version), AtVersion(stands) if stands else Absent())
@@ -185,7 +185,9 @@ class SessionRecords:
                     return outcome.stored, self.log(outcome.stored)  # this very put, whose answer was lost
                 raise Conflict(f"Session already exists: {session_id}", session_id)
             if isinstance(outcome.stored, Tombstone):
-                await self._outbox.finish(Pending(SESSIONS, self._placement.topology.archive, outcome.stored))
+                await self._outbox.finish(
+                    OutboxRecord(SESSIONS, self._placement.topology.archive, outcome.stored)
+                )
             stands = outcome.version or 0
             await patience.wait()
 
@@ -343,7 +345,7 @@ class SessionRecords:
         changes: every concurrent writer that read the record before then conflicts and
         computes its changes again.
         """
-        patience, given = Patience(self._placement, str(record.fields["session_id"])), changes
+        patience, given = RetryDeadline(self._placement, str(record.fields["session_id"])), changes
         while True:
             changes = given if compute is None else {**given, **await compute(record)}
             now = self._placement.now()
@@ -452,9 +454,9 @@ class SessionRecords:
 
     async def finish(self, event: Record) -> None:
         """Do what an event owes."""
-        await self._outbox.finish(Pending(MESSAGES, self._placement.topology.archive, event))
+        await self._outbox.finish(OutboxRecord(MESSAGES, self._placement.topology.archive, event))
 
-    async def _follow_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _follow_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         """What a crash left undone: the session's record says what its log has come to."""
         if not isinstance(pending.owner, Record):
             return True
@@ -491,7 +493,7 @@ class SessionRecords:
         }
         of_scope = await self._erasure.erase(Partition(tenant, Scope.session(session_id).text))
         said = await self._erasure.erase(
-            Partition(tenant, scope_of(session_id)), (Owed(UNLEARN, UNLEARN, life),)
+            Partition(tenant, scope_of(session_id)), (Owed(DELETE_DERIVED, DELETE_DERIVED, life),)
         )
         self._told.pop(session_key(tenant, session_id), None)
         self._logs.pop((tenant, session_id), None)
@@ -507,10 +509,14 @@ class SessionRecords:
             (stored,) = await self._placement.topology.archive.get(SESSIONS, [key])
         life: dict[str, JsonValue] = {"tenant": tenant, "session_id": session_id, "incarnation": None}
         if isinstance(stored, Record) and is_of_before(stored, before):
-            unlearn = Owed(UNLEARN, UNLEARN, {**life, "incarnation": stored.body["incarnation"]})
-            said = await self._erasure.erase(partition, (unlearn,), older_than=(stored.generation or 0) + 1)
+            pending = Owed(
+                DELETE_DERIVED, DELETE_DERIVED, {**life, "incarnation": stored.body["incarnation"]}
+            )
+            said = await self._erasure.erase(partition, (pending,), older_than=(stored.generation or 0) + 1)
         else:
-            said = await self._erasure.erase(partition, (Owed(UNLEARN, UNLEARN, life),), before=before)
+            said = await self._erasure.erase(
+                partition, (Owed(DELETE_DERIVED, DELETE_DERIVED, life),), before=before
+            )
         self._told.pop(key, None)
         self._logs.pop((tenant, session_id), None)
         return said
@@ -530,7 +536,7 @@ class SessionRecords:
         life["expired"] = True  # copies of what was made of it stay: an expiry is no erasure
         await self._erasure.erase(
             record.partition,
-            (Owed(UNLEARN, UNLEARN, life),),
+            (Owed(DELETE_DERIVED, DELETE_DERIVED, life),),
             older_than=(record.generation or 0) + 1,
             holdable=not never_shown,
         )

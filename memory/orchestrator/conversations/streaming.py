@@ -24,8 +24,8 @@ WRITTEN_EVERY = timedelta(seconds=0.5)
 """What comes sooner after the last write waits for the next one."""
 
 
-class Streamed:
-    """One message, as its only writer has it."""
+class StreamedMessage:
+    """A message that is being written piece by piece, by one writer."""
 
     def __init__(self, conversation: Conversation, placement: Placement, role: Role, message_id: str) -> None:
         self._conversation = conversation

@@ -21,11 +21,11 @@ from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
-from memory.orchestrator.turns import Patience
+from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Filter, Lt, Query, within
@@ -157,7 +157,7 @@ class Tasks:
         """Claim a task's id for the session. Raises `Conflict` where another session
         has it.
         """
-        store, patience, stands = self._placement.topology.archive, Patience(self._placement, task_id), 0
+        store, patience, stands = self._placement.topology.archive, RetryDeadline(self._placement, task_id), 0
         key, now = _claim_key(life.tenant, task_id), self._placement.now()
         said: dict[str, FieldValue] = {
             "session_id": life.session_id,
@@ -195,7 +195,7 @@ class Tasks:
             and self._placement.now() - claim.updated_at > self._placement.settings.mark_life
         )
 
-    async def _unclaim_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _unclaim_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         await self._unclaim(Key(pending.owner.key.tenant, owed.data["claim"]), owed.data["version"])
         return True
 

@@ -1,10 +1,9 @@
-"""What was said in a session taught: the entries that were made of messages which left
-its window (`onward.py`).
+"""Entries derived from messages that left the window of a session (`onward.py`).
 
 Each stands under an id computed from the session's incarnation, the place of the event,
 the answer and a number, and owes `confirm` until the session and its messages have been
 seen to stand behind it: one that was made while its session was deleted, or a message
-of it erased, goes. The entries of a session that is deleted go by `unlearn`, owed by
+of it erased, goes. The entries of a session that is deleted go by the step `unlearn`, owed by
 the erasure, which finds them by the session they name.
 """
 
@@ -25,12 +24,12 @@ from memory.orchestrator.conversations.events import Event, EventType, event_of
 from memory.orchestrator.conversations.history import History, item_of
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.sessions import UNLEARN, SessionRecords
+from memory.orchestrator.conversations.sessions import DELETE_DERIVED, SessionRecords
 from memory.orchestrator.derivatives import find_derived, naming
 from memory.orchestrator.entry_records import record_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.outbox import Outbox, Pending, Until, owed_by_writing
+from memory.orchestrator.outbox import Outbox, OutboxRecord, StepLifetime, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.sources import MessageSource, scope_reference, sources_of, with_sources
@@ -54,8 +53,8 @@ who said it, where that is not the session's.
 """
 
 
-class Taught:
-    """Makes those entries, and takes them back."""
+class DerivedEntries:
+    """Makes these entries, and deletes them with their messages."""
 
     def __init__(
         self,
@@ -75,8 +74,8 @@ class Taught:
         self._quotas = quotas
         self._founded: set[Key] = set()
         """Entries behind which their messages were just seen to stand."""
-        outbox.register(CONFIRM, self._confirm, Until.DELETED)
-        outbox.register(UNLEARN, self._unlearn)
+        outbox.register(CONFIRM, self._confirm, StepLifetime.DELETED)
+        outbox.register(DELETE_DERIVED, self._delete_derived)
 
     async def store(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[str]:
         """Make the entries of an answer that do not stand yet; their ids. One that was
@@ -131,8 +130,8 @@ class Taught:
             if not (there.record or there.tombstone or there.corrupt)
         ]
 
-    async def _put(self, fresh: Sequence[Record]) -> list[Pending]:
-        made: list[Pending] = []
+    async def _put(self, fresh: Sequence[Record]) -> list[OutboxRecord]:
+        made: list[OutboxRecord] = []
         for record in await self._meaning.embedded(fresh):
             store = self._placement.topology.home(record.tier)
             born = replace(
@@ -142,7 +141,7 @@ class Taught:
             if (error := refused(store, outcome)) is not None:
                 raise error
             if outcome.applied:
-                made.append(Pending(ENTRIES, store, replace(born, generation=outcome.generation)))
+                made.append(OutboxRecord(ENTRIES, store, replace(born, generation=outcome.generation)))
         return made
 
     def _record(self, owner: Record, session: Record, number: int, answer: Mapping[str, Any]) -> Record:
@@ -174,7 +173,7 @@ class Taught:
             owed=(Owed(CONFIRM, CONFIRM),),
         )
 
-    async def _confirm(self, pending: Pending, owed: Owed) -> bool:
+    async def _confirm(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Delete an entry whose session was deleted, or a message of which was erased,
         while it was made.
         """
@@ -201,7 +200,7 @@ class Taught:
             return False
         return bool(session.body["incarnation"] == entry.body[SAID_IN]["incarnation"])
 
-    async def _unlearn(self, pending: Pending, owed: Owed) -> bool:
+    async def _delete_derived(self, pending: OutboxRecord, owed: Owed) -> bool:
         """Delete the entries that were made of what was said in a session that is gone,
         whichever life of it the erasure came to take.
         """

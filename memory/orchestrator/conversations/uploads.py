@@ -51,7 +51,7 @@ from memory.orchestrator.conversations.artifacts import (
 )
 from memory.orchestrator.conversations.life import Life
 from memory.orchestrator.conversations.reservations import LOOK_FOR_ROW, Lapsed, Reservations
-from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.steps import step
@@ -247,7 +247,7 @@ class Uploads:
         for look in reservation.owed:
             await self._reservations.give_up(reservation, Owed(DROP, DROP, look.data))
 
-    async def _look_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _look_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         """What a writer that died, or is slow, has left."""
         reservation = pending.owner
         if not isinstance(reservation, Record):
@@ -260,7 +260,7 @@ class Uploads:
             return False
         return True
 
-    async def _upload_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _upload_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         """The same of an upload of before."""
         upload, until = pending.owner, self._placement.tombstone_until()
         if not isinstance(upload, Record):
@@ -283,7 +283,7 @@ class Uploads:
                 raise error
             if outcome.applied:
                 await self._outbox.finish(
-                    Pending(ARTIFACTS, pending.store, Tombstone(upload.key, over, dropping))
+                    OutboxRecord(ARTIFACTS, pending.store, Tombstone(upload.key, over, dropping))
                 )
         else:
             return False
@@ -335,9 +335,9 @@ class Uploads:
         """Drop what a row owes to drop, and nothing else that it owes; what could not
         be done.
         """
-        return await self._outbox.finish(Pending(MESSAGES, store, row))
+        return await self._outbox.finish(OutboxRecord(MESSAGES, store, row))
 
-    async def _drop_noted(self, pending: Pending, owed: Owed) -> bool:
+    async def _drop_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         tenant = pending.owner.key.tenant
         await delete_chunks(self._placement, pending.store, [Key(tenant, one) for one in owed.data["ids"]])
         for upload, left in owed.data.get(LEFT, {}).items():

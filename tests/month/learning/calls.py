@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory import Memory, MemoryManager, Message, NamedStore
-from memory.facade.manager import EveryNTurns, Extracted, Extraction, Injection, ModelExtractor
+from memory.facade.manager import EveryNTurns, ExtractedFact, Extraction, Injection, ModelExtractor
 from memory.ports.advisor import Prompt
 
 HEARD, NOTED = "heard", "noted"
@@ -63,7 +63,7 @@ def _notes_all(prompt: Prompt) -> str:
 def _managing(memory: Memory, learnt: Learnt, down: Sequence[str]) -> MemoryManager:
     reads = ModelExtractor(_notes_all)
 
-    async def noted(messages: Sequence[Message], context: Mapping[str, Any]) -> list[Extracted]:
+    async def noted(messages: Sequence[Message], context: Mapping[str, Any]) -> list[ExtractedFact]:
         if NOTED in down:
             raise OSError("down")
         facts = await reads(messages, context)

@@ -191,7 +191,7 @@ async def mend(run: Run, op: Operation) -> None:
     found = arranged(talk.window)
     calls = [call for _, call in found.open_calls]
     made = [unanswered(call) for call in calls]
-    said = await _ask(run, op, "mend_tool_calls", talk)
+    said = await _ask(run, op, "repair_tool_calls", talk)
     talk.appended(said, made, [f"{op.number}.{n}" for n in range(len(made))])
     if not made or talk.status == "active":
         for line in found.orphans:
@@ -475,7 +475,7 @@ async def _ended(run: Run, op: Operation) -> list[str]:
         talk.ended()
         owed, talk.owed = talk.owed, []
         noted = await check.noted(run, said, [(talk, owed)])
-        if sorted(report.onward) != sorted(entry_id for _, entry_id in noted) or report.waiting:
+        if sorted(report.derived) != sorted(entry_id for _, entry_id in noted) or report.waiting:
             said.wrong("notes others", f"{report}, wanted {noted}")
     return await check.session_over(run, said, op.tenant, op.args["session"], report)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
-from memory.policies.routing import is_onward
+from memory.policies.routing import is_later_tier
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Mark, Partition, Record, Role
 from tests.simulation.rules.told import Moved, Seen, Told
@@ -28,7 +28,7 @@ class Watch:
         for key, record in entries.items():
             before = told.entries.get(key)
             if before is not None and before.gone > now and before.record.tier != record.tier:
-                if not is_onward(before.record.tier, record.tier):
+                if not is_later_tier(before.record.tier, record.tier):
                     told.broken.append(
                         f"{key.id} has gone back from '{before.record.tier}' to '{record.tier}'"
                     )

@@ -277,7 +277,7 @@ class Worker:
     async def _end(self, session: Conversation, life: str, label: str, random: Random) -> None:
         self._told.closed[life, "ended"] += await session.close("ended")
         if random.random() < 0.5:
-            await session.onward()
+            await session.handle_window_exit()
         await session.resume()
 
     async def _archive(self, session: Conversation, life: str, label: str, random: Random) -> None:
@@ -286,7 +286,7 @@ class Worker:
             await session.resume()
 
     async def _onward(self, session: Conversation, life: str, label: str, random: Random) -> None:
-        await session.onward()
+        await session.handle_window_exit()
 
     async def _sweep(self, session: Conversation, life: str, label: str, random: Random) -> None:
         await self.engine.maintenance.sweep()

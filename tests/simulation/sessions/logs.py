@@ -23,7 +23,7 @@ class LogCheck:
     def __init__(self, told: Told, life: str, *, has_system: bool) -> None:
         self._told, self._life = told, life
         self._who = f"log of {life[-4:]}"
-        self.number, self.version, self.turn, self.compactions, self.status, self.onward = (
+        self.number, self.version, self.turn, self.compactions, self.status, self.exited_until = (
             int(has_system),
             1,
             0,
@@ -103,7 +103,7 @@ class LogCheck:
         if event == "compaction":
             self._compacted(place, row, left, data)
         if event == "replace":
-            self._leave(place, {each for each in left if each > self.onward}, data)
+            self._leave(place, {each for each in left if each > self.exited_until}, data)
         self._leaves(place, event, left, data)
         if event == "edited":
             self.number += data.get("enters", False)
@@ -113,7 +113,7 @@ class LogCheck:
         body: Any = row.body
         told, true = (
             body["after"],
-            [self.number, self.version, self.turn, self.compactions, self.status, self.onward],
+            [self.number, self.version, self.turn, self.compactions, self.status, self.exited_until],
         )
         if [told[0], told[1], told[2], told[3], told[5], told[8]] != true:
             self._wrong(f"after {place} it is told {told}, and is {true}")
@@ -162,8 +162,8 @@ class LogCheck:
         self.status = data["status"] if event == "closed" else "active"
         self._closed[self.status] += 1
         if self.status == "ended":
-            self._leave(place, {each for each in shown if each > self.onward}, data)
-            self.onward = place if data.get("leaves") else self.onward
+            self._leave(place, {each for each in shown if each > self.exited_until}, data)
+            self.exited_until = place if data.get("leaves") else self.exited_until
 
     def _is_begun(self, place: int, row: Record) -> bool:
         """Whether it is of messages that were said together, some of which came before
@@ -218,7 +218,7 @@ class LogCheck:
     def _compacted(self, place: int, row: Record, left: set[int], data: Any) -> None:
         self.compactions += 1
         self._archived |= left
-        self._leave(place, {each for each in left if each > self.onward}, data)
+        self._leave(place, {each for each in left if each > self.exited_until}, data)
         redacted = [each for each in left if self.is_redacted(each)]
         if data.get("redacted"):
             return

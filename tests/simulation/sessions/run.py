@@ -17,7 +17,7 @@ from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import MemoryTiersError
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
-from memory.policies.onward import Onward
+from memory.policies.onward import WindowExitFunction
 from memory.ports.collections import Collection
 from memory.ports.record import Record
 from memory.ports.store import Store
@@ -54,7 +54,7 @@ class Run:
     backups: list[Snapshot] | None = None
     """Earlier moments of the store that has the sessions, where it is set back."""
 
-    def engine(self, process: Process, onward: Onward | None) -> Engine:
+    def engine(self, process: Process, on_window_exit: WindowExitFunction | None) -> Engine:
         clients: list[Store] = [FaultyStore(server, process, self.servers) for server in self.servers]
         if self.seed % 3 == 0:
             clients = [Retry(Timeout(store, 8.0), attempts=3, backoff=0.1) for store in clients]
@@ -66,7 +66,7 @@ class Run:
             clock=process.clock,
             settings=replace(SETTINGS, page=20),
             random_bits=bits,
-            onward=onward,
+            on_window_exit=on_window_exit,
         )
 
     def process(self, name: str, error: float = 0.0) -> Process:

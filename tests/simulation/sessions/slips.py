@@ -112,23 +112,23 @@ SLIPS: dict[str, Slip] = {
     # onward
     "what-leaves-is-settled-before-its-entries": Slip(
         onward,
-        "Onward._leave",
-        "made = await self.taught.store(owner, session, owed.data)",
-        "await self._outbox._settle([(pending, (owed,))], set())\n    made = await self.taught.store(owner, session, owed.data)",
+        "WindowExitHandler._leave",
+        "made = await self.derived.store(owner, session, owed.data)",
+        "await self._outbox._settle([(pending, (owed,))], set())\n    made = await self.derived.store(owner, session, owed.data)",
     ),
     "an-end-lets-what-has-left-before-leave": Slip(
-        onward, "Onward.leaving", "places.between(after.onward + 1,", "places.between(0,"
+        onward, "WindowExitHandler.leaving", "places.between(after.exited_until + 1,", "places.between(0,"
     ),
     "a-compaction-owes-nothing-onward": Slip(compacting, "Compacting._compacted", "owed=owed)]", "owed=())]"),
     "a-cut-owes-nothing-onward": Slip(handle, "Handle._left", "owed=owed)]", "owed=())]"),
     "what-was-cut-off-and-came-back-goes-twice": Slip(
-        onward, "Onward._leaving", " and why.cut_by in (None, event.place)", ""
+        onward, "WindowExitHandler._leaving", " and why.cut_by in (None, event.place)", ""
     ),
     "an-erased-summary-lets-nothing-leave": Slip(events, "Event.redacted", "LEAVES, ", ""),
     "entries-of-an-erased-message-stay": Slip(
-        taught, "Taught.forget", "source.has(event.place, event.number or 0)", "False"
+        taught, "DerivedEntries.forget", "source.has(event.place, event.number or 0)", "False"
     ),
-    "a-deleted-session-teaches": Slip(taught, "Taught.outlived", "lives - {living} and", "False and"),
+    "a-deleted-session-teaches": Slip(taught, "DerivedEntries.outlived", "lives - {living} and", "False and"),
     # erasing
     "an-erased-message-leaves-a-hole": Slip(
         log,

@@ -52,7 +52,7 @@ SLIPS: dict[str, Slip] = {
         superseding, "SupersedeWriter._written", "one.owe(Owed(", "one.steps and one.owe(Owed("
     ),
     "what-remains-does-not-outlast-an-edit": Slip(
-        superseding, "SupersedeWriter.__init__", "Until.DELETED", "Until.EDITED"
+        superseding, "SupersedeWriter.__init__", "StepLifetime.DELETED", "StepLifetime.EDITED"
     ),
     "a-step-is-done-once-one-of-several-is": Slip(
         superseding,

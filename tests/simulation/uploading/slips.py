@@ -54,7 +54,7 @@ SLIPS: dict[str, Slip] = {
         manifests,
         "Manifests.put",
         _NAMED,
-        "    if isinstance(stands, Record):\n        await self._drop_noted(Pending(MANIFESTS, self._store, stands), _to_drop(stands))\n"
+        "    if isinstance(stands, Record):\n        await self._drop_noted(OutboxRecord(MANIFESTS, self._store, stands), _to_drop(stands))\n"
         + _NAMED,
     ),
     "what-is-dropped-keeps-its-room": Slip(

@@ -21,7 +21,7 @@ def learn(leaving: ExitedMessages) -> list[str]:
 
 @pytest.fixture
 async def memory(tmp_path: Path) -> AsyncIterator[Memory]:
-    async with Memory(f"sqlite:///{tmp_path}/m.db", embedder="none", onward=learn) as opened:
+    async with Memory(f"sqlite:///{tmp_path}/m.db", embedder="none", on_window_exit=learn) as opened:
         yield opened
 
 

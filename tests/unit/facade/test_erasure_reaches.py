@@ -95,7 +95,7 @@ async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(
 ) -> None:
     async with AsyncExitStack() as stack:
         memory = await stack.enter_async_context(
-            Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES)
+            Memory(url(tmp_path), embedder="none", on_window_exit=learn, promotion=RULES)
         )
         await everything_made(memory)
         if carried is not None:
@@ -117,7 +117,7 @@ async def test_an_erasure_takes_all_that_was_made_of_the_erased_in_any_scope(
 async def test_deleting_an_entry_takes_what_rules_made_of_it_and_leaves_what_callers_made(
     tmp_path: Path,
 ) -> None:
-    async with Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES) as memory:
+    async with Memory(url(tmp_path), embedder="none", on_window_exit=learn, promotion=RULES) as memory:
         fact = await everything_made(memory)
         deleted = await memory.delete(fact)
         assert await entries_in(memory) == {
@@ -173,7 +173,7 @@ async def test_an_entry_that_took_the_place_of_its_source_outlives_the_sources_s
 
 
 async def test_a_session_that_expires_leaves_the_copies_of_what_was_learnt_in_it(tmp_path: Path) -> None:
-    async with Memory(url(tmp_path), embedder="none", onward=learn, promotion=RULES) as memory:
+    async with Memory(url(tmp_path), embedder="none", on_window_exit=learn, promotion=RULES) as memory:
         await everything_made(memory)
         sessions = memory._engine.conversations.sessions
         await sessions.erase_expired(await sessions.record(memory.tenant, "s1"))

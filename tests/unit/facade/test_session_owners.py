@@ -55,7 +55,7 @@ CALLS: dict[type, dict[str, Call]] = {
         "fork": lambda s: s.fork(session_id="f"),
         "history": lambda s: s.history(),
         "info": lambda s: s.info(),
-        "mend_tool_calls": lambda s: s.mend_tool_calls(),
+        "repair_tool_calls": lambda s: s.repair_tool_calls(),
         "replace": lambda s: s.replace([]),
         "restore": lambda s: s.restore("m1"),
         "resume": lambda s: s.resume(),

@@ -17,16 +17,16 @@ from tests.support.slips import Slip
 
 SLIPS = {
     "whom a quota has go is not told": Slip(
-        foreseen_quotas, "ForeseenQuotas._let_go", "self._gone.append((place.quota, head))", "pass"
+        foreseen_quotas, "DryRunQuotas._let_go", "self._gone.append((place.quota, head))", "pass"
     ),
     "whom a quota has go is there for what comes behind": Slip(
-        foreseen_quotas, "ForeseenQuotas._let_go", "self._ahead.goes(ENTRIES, head)", "pass"
+        foreseen_quotas, "DryRunQuotas._let_go", "self._ahead.goes(ENTRIES, head)", "pass"
     ),
     "a quota counts what stands alone": Slip(
-        foreseen_quotas, "ForeseenQuotas._comes_to", "in changes[seen:]:", "in ():"
+        foreseen_quotas, "DryRunQuotas._comes_to", "in changes[seen:]:", "in ():"
     ),
     "a quota has those go that are gone": Slip(
-        foreseen_quotas, "ForeseenQuotas._that_stay", "if not self._ahead.knows(ENTRIES, head.key)", "if True"
+        foreseen_quotas, "DryRunQuotas._that_stay", "if not self._ahead.knows(ENTRIES, head.key)", "if True"
     ),
     "a copy has no quota": Slip(promotion, "Promotion._plan_copy", "[NewEntry.of(copy, derived=True)]", "[]"),
     "what was copied is copied again": Slip(
@@ -42,24 +42,24 @@ SLIPS = {
         promotion, "Promotion._plan_moves", "planning.ahead.moves(collection, one.row, target)", "pass"
     ),
     "what expires is there for rules": Slip(
-        planned_due, "PlannedDue._goes", "planning.ahead.goes(collection, record)", "pass"
+        planned_due, "DryRunDueWork._goes", "planning.ahead.goes(collection, record)", "pass"
     ),
     "what expires is not told": Slip(
-        planned_due, "PlannedDue._goes", 'planning.does("expire", collection, record, "", because)', "pass"
+        planned_due, "DryRunDueWork._goes", 'planning.does("expire", collection, record, "", because)', "pass"
     ),
-    "what is held expires": Slip(planned_due, "PlannedDue._goes", "if record.key in held:", "if False:"),
+    "what is held expires": Slip(planned_due, "DryRunDueWork._goes", "if record.key in held:", "if False:"),
     "what is made is not there for rules and quotas": Slip(
-        planned_due, "PlannedDue._plan_leaving", "planning.ahead.comes(ENTRIES, record)", "pass"
+        planned_due, "DryRunDueWork._plan_leaving", "planning.ahead.comes(ENTRIES, record)", "pass"
     ),
     "what an end asked for by hand does is not told": Slip(
-        planned_due, "PlannedDue._plan_ends", "elif ending is None:", "elif True:"
+        planned_due, "DryRunDueWork._plan_ends", "elif ending is None:", "elif True:"
     ),
     "what an end has done is owed still": Slip(
-        planned_due, "PlannedDue._plan_ends", "planning.ahead.settled.add((owner.key, END))", "pass"
+        planned_due, "DryRunDueWork._plan_ends", "planning.ahead.settled.add((owner.key, END))", "pass"
     ),
     "what is made has no quota": Slip(
         planned_due,
-        "PlannedDue._plan_leaving",
+        "DryRunDueWork._plan_leaving",
         "[NewEntry.of(record, derived=True) for record in fresh]",
         "[]",
     ),
@@ -77,7 +77,7 @@ SLIPS = {
     ),
     "a move goes to a store that is away": Slip(
         foreseen_moves,
-        "ForeseenMoves.that_stay",
+        "DryRunMoves.that_stay",
         "return {key: Stay(str(error), isinstance(error, StoreUnavailable)) for key in keys}",
         "return {}",
     ),
@@ -85,18 +85,18 @@ SLIPS = {
 
 SHOWN_BY_ONE_TEST = {
     "what was answered still leaves": Slip(
-        planned_due, "PlannedDue._plan_leaving", "planning.ahead.settled.add((owner.key, LEAVE))", "pass"
+        planned_due, "DryRunDueWork._plan_leaving", "planning.ahead.settled.add((owner.key, LEAVE))", "pass"
     ),
     "what is new is kept with its texts": Slip(
-        foreseen, "Foreseen._kept", "return row if copied else head_of", "return row if True else head_of"
+        foreseen, "DryRunState._kept", "return row if copied else head_of", "return row if True else head_of"
     ),
     "what moves at last is kept": Slip(promotion, "Promotion._plan_moves", "if is_last:", "if False:"),
     "a scope is listed for each copy": Slip(
-        foreseen_quotas, "ForeseenQuotas._in_order", "if about not in self._listed:", "if True:"
+        foreseen_quotas, "DryRunQuotas._in_order", "if about not in self._listed:", "if True:"
     ),
     "what moved takes what it took": Slip(
         foreseen_quotas,
-        "ForeseenQuotas._bytes",
+        "DryRunQuotas._bytes",
         "self._placement.topology.home(one.tier)",
         "self._placement.topology.home('mid')",
     ),
@@ -105,7 +105,7 @@ SHOWN_BY_ONE_TEST = {
     ),
     "what waits for an advisor moves": Slip(
         foreseen_moves,
-        "ForeseenMoves._lasts",
+        "DryRunMoves._lasts",
         "if owed.step == ENRICH:\n        return True",
         "if owed.step == ENRICH:\n        return False",
     ),

@@ -160,7 +160,7 @@ def world_drawn(rng: random.Random) -> World:
     """Not opened yet."""
     retention = [rule for rule in RETENTION if rng.random() < 0.6]
     policies = (CustomRule.of(Loud()),) if rng.random() < 0.3 else ()
-    onward: Any = "elsewhere" if rng.random() < 0.6 else None
+    on_window_exit: Any = "elsewhere" if rng.random() < 0.6 else None
     place = rng.choice(
         [
             "three stores",
@@ -176,7 +176,7 @@ def world_drawn(rng: random.Random) -> World:
         "policies": policies,
         "retention": retention,
         "quotas": quotas_drawn(rng),
-        "onward": onward,
+        "on_window_exit": on_window_exit,
     }
     world = World(short=VOLATILE if place == "a cache" else DURABLE, **given)
     counts_otherwise(world.long)
@@ -298,14 +298,14 @@ class Life:
                 for message in leaving.messages
             ]
 
-        before, world.onward = world.onward, callback
+        before, world.on_window_exit = world.on_window_exit, callback
         engine = await world.another_process()
-        world.onward = before
+        world.on_window_exit = before
         session = await engine.conversations.find(TENANT, name)
         if session is not None:
             for store in world.stores:
                 store.fails_before.add("onward.home")
-            await engine.conversations.onward.of_session(session)
+            await engine.conversations.window_exit.of_session(session)
             for store in world.stores:
                 store.fails_before.discard("onward.home")
 
@@ -342,14 +342,14 @@ class Watched:
                 (engine.derivation, "promote", self._copied(engine.derivation.promote)),
                 (engine.promotion, "_move", self._moved(engine.promotion._move)),
                 (
-                    engine.conversations.onward.taught,
+                    engine.conversations.window_exit.derived,
                     "_put",
-                    self._made(engine.conversations.onward.taught._put),
+                    self._made(engine.conversations.window_exit.derived._put),
                 ),
                 (
-                    engine.conversations.onward.taught,
+                    engine.conversations.window_exit.derived,
                     "store",
-                    self._refused(engine.conversations.onward.taught.store),
+                    self._refused(engine.conversations.window_exit.derived.store),
                 ),
             ):
                 stack.enter_context(patch.object(owner, name, watched))

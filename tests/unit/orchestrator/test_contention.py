@@ -14,7 +14,7 @@ import pytest
 from memory.domain.errors import NotFound, StoreError, TooMuchContention
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.turns import Patience, Turns
+from memory.orchestrator.turns import KeyLocks, RetryDeadline
 from memory.ports.record import Key
 from tests.unit.orchestrator.world import TENANT, USER, Flaky, World
 
@@ -47,8 +47,8 @@ async def world() -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def patience(world: World) -> Patience:
-    return Patience(world.engine.placement, "one")
+async def patience(world: World) -> RetryDeadline:
+    return RetryDeadline(world.engine.placement, "one")
 
 
 async def test_two_hundred_edits_of_one_process_lose_no_race(world: World) -> None:
@@ -109,8 +109,10 @@ async def test_a_deletion_comes_to_its_turn_among_two_hundred_edits(world: World
     assert await world.seen(entry) == []
 
 
-async def test_turns_are_taken_in_the_order_of_asking_and_only_by_one_at_a_time(patience: Patience) -> None:
-    turns, order, inside = Turns(), list[int](), 0
+async def test_turns_are_taken_in_the_order_of_asking_and_only_by_one_at_a_time(
+    patience: RetryDeadline,
+) -> None:
+    turns, order, inside = KeyLocks(), list[int](), 0
 
     async def work(n: int) -> None:
         nonlocal inside
@@ -126,8 +128,8 @@ async def test_turns_are_taken_in_the_order_of_asking_and_only_by_one_at_a_time(
     assert len(turns) == 0
 
 
-async def test_other_records_and_collections_do_not_wait(patience: Patience) -> None:
-    turns = Turns()
+async def test_other_records_and_collections_do_not_wait(patience: RetryDeadline) -> None:
+    turns = KeyLocks()
     async with (
         turns.take(ENTRIES, KEY, patience),
         turns.take(ENTRIES, Key(TENANT, "two"), patience),
@@ -139,9 +141,9 @@ async def test_other_records_and_collections_do_not_wait(patience: Patience) -> 
 
 
 async def test_who_is_cancelled_while_waiting_or_working_leaves_the_turn_to_the_next(
-    patience: Patience,
+    patience: RetryDeadline,
 ) -> None:
-    turns, done = Turns(), list[int]()
+    turns, done = KeyLocks(), list[int]()
 
     async def work(n: int) -> None:
         async with turns.take(ENTRIES, KEY, patience):
@@ -158,11 +160,11 @@ async def test_who_is_cancelled_while_waiting_or_working_leaves_the_turn_to_the_
     assert len(turns) == 0
 
 
-async def test_event_loops_never_wait_for_each_other(world: World, patience: Patience) -> None:
-    turns, entered = Turns(), threading.Event()
+async def test_event_loops_never_wait_for_each_other(world: World, patience: RetryDeadline) -> None:
+    turns, entered = KeyLocks(), threading.Event()
 
     async def elsewhere() -> None:
-        async with turns.take(ENTRIES, KEY, Patience(world.engine.placement, "one")):
+        async with turns.take(ENTRIES, KEY, RetryDeadline(world.engine.placement, "one")):
             entered.set()
 
     async with turns.take(ENTRIES, KEY, patience):
@@ -174,7 +176,7 @@ async def test_event_loops_never_wait_for_each_other(world: World, patience: Pat
 async def test_who_lost_waits_longer_each_time_and_not_evenly(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slept, patience = list[float](), Patience(world.engine.placement, "one")
+    slept, patience = list[float](), RetryDeadline(world.engine.placement, "one")
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)

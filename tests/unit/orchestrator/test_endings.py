@@ -191,7 +191,7 @@ async def test_a_session_is_not_deleted_by_rule_while_its_end_is_owed() -> None:
         assert (await world.engine.maintenance.sweep()).deleted == 0
         plan = await world.engine.plan()
         assert [(one.action, one.because) for one in plan.stays] == [
-            ("delete", "messages or entries of it have yet to go onward")
+            ("delete", "its messages or entries have still to be handled")
         ]
         assert any("what the end of session 's1' owes" in said for said in plan.waiting)
         world.heal()
@@ -240,10 +240,10 @@ async def made_and_moved(world: World) -> None:
 @pytest.mark.parametrize("handed", [True, False], ids=["with what was read", "by itself"])
 async def test_what_is_made_of_messages_behind_an_end_goes_onward_too(handed: bool) -> None:
     model = Model(away=True)
-    async with World(rules=[ONWARD], onward=model) as world:
+    async with World(rules=[ONWARD], on_window_exit=model) as world:
         session = await spoken_in(world)
         await session.close("ended")
-        left = await session.onward()
+        left = await session.handle_window_exit()
         assert left.waiting
         assert (await world.engine.end_session(TENANT, SESSION, left.owing if handed else None)).waiting == []
         model.away = False
@@ -251,13 +251,13 @@ async def test_what_is_made_of_messages_behind_an_end_goes_onward_too(handed: bo
 
 
 async def test_what_is_made_of_messages_goes_onward_where_the_process_that_ended_died() -> None:
-    async with World(rules=[ONWARD], onward=Model(away=False)) as world:
+    async with World(rules=[ONWARD], on_window_exit=Model(away=False)) as world:
         await (await spoken_in(world)).close("ended")
         await made_and_moved(world)
 
 
 async def test_what_was_answered_is_made_and_goes_onward_in_one_sweep() -> None:
-    async with World(rules=[ONWARD], onward=Model(away=False)) as world:
+    async with World(rules=[ONWARD], on_window_exit=Model(away=False)) as world:
         await (await spoken_in(world)).close("ended")
         for store in world.stores:
             store.fails_before.add("onward.home")
@@ -273,7 +273,7 @@ async def test_what_is_made_of_messages_behind_an_end_by_rule_goes_onward_too() 
     quiet = RetentionRule(
         name="quiet", what="sessions", then="end", when=IdleFor(4 * DAY), statuses=("active",)
     )
-    async with World(rules=[ONWARD], retention=[quiet], onward=Model(away=False)) as world:
+    async with World(rules=[ONWARD], retention=[quiet], on_window_exit=Model(away=False)) as world:
         await spoken_in(world)
         world.clock.advance(5 * DAY)
         assert (await world.engine.maintenance.sweep()).ended == 1
@@ -281,11 +281,11 @@ async def test_what_is_made_of_messages_behind_an_end_by_rule_goes_onward_too() 
 
 
 async def test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what_is_owed_once() -> None:
-    async with World(rules=[ONWARD], onward=Model(away=False)) as world:
+    async with World(rules=[ONWARD], on_window_exit=Model(away=False)) as world:
         session = await spoken_in(world)
         world.mid.steps.clear()
         await session.close("ended")
-        left = await session.onward()
+        left = await session.handle_window_exit()
         await world.engine.end_session(TENANT, SESSION, left.owing)
         assert list((await homes(world)).values()) == ["long"]
         assert (
@@ -464,19 +464,19 @@ async def shows_a_store_not_written_to() -> None:
 
 SLIPS = {
     "an end is over whose messages are to go onward": (
-        Slip(endings, "Endings.end", "elif not _that_owe(LEAVE, before):", "else:"),
+        Slip(endings, "SessionClosing.end", "elif not _that_owe(LEAVE, before):", "else:"),
         shows_messages_behind_an_end,
     ),
     "a sweep ends a session whose messages are to go onward": (
-        Slip(endings, "Endings._do", " if leaving else []", " if False else []"),
+        Slip(endings, "SessionClosing._do", " if leaving else []", " if False else []"),
         test_what_is_made_of_messages_goes_onward_where_the_process_that_ended_died,
     ),
     "an end does not wait for what a sweep makes of messages": (
-        Slip(endings, "Endings.__init__", ", is_last=True", ""),
+        Slip(endings, "SessionClosing.__init__", ", is_last=True", ""),
         test_what_was_answered_is_made_and_goes_onward_in_one_sweep,
     ),
     "what waited for an answer waits on": (
-        Slip(onward, "Onward._ask_waiting", "await self._outbox.finish_all(answered)", "pass"),
+        Slip(onward, "WindowExitHandler._ask_waiting", "await self._outbox.finish_all(answered)", "pass"),
         test_what_is_made_of_messages_goes_onward_where_the_process_that_ended_died,
     ),
     "an end by rule owes nothing to what is made of messages": (
@@ -486,52 +486,54 @@ SLIPS = {
     "an end settles what others owe since": (
         Slip(
             endings,
-            "Endings.end",
+            "SessionClosing.end",
             "self._settle(_that_owe(END, before))",
             "self._settle(_that_owe(END, await self._owing(tenant, scope)))",
         ),
         test_an_end_is_not_taken_for_that_of_another_who_resumed_the_session_meanwhile,
     ),
     "an end reads again what was read": (
-        Slip(endings, "Endings.end", " if owing is None else owing", ""),
+        Slip(endings, "SessionClosing.end", " if owing is None else owing", ""),
         test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what_is_owed_once,
     ),
     "an end is settled as the event was before the answer": (
-        Slip(onward, "Onward._ask", "heard.event = noted", "pass"),
+        Slip(onward, "WindowExitHandler._ask", "heard.event = noted", "pass"),
         test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what_is_owed_once,
     ),
     "a session is ended that was resumed and archived": (
-        Slip(endings, "Endings.due", " and await log.first(resumed) is None", ""),
+        Slip(endings, "SessionClosing.due", " and await log.first(resumed) is None", ""),
         shows_resumed_and_archived,
     ),
     "a session that has expired is not ended": (
         Slip(
             endings,
-            "Endings.due",
+            "SessionClosing.due",
             "scope.id)) is None:",
             "scope.id)) is None or self._sessions.is_over(record):",
         ),
         test_an_end_is_carried_out_where_the_session_has_expired_meanwhile,
     ),
     "a note that is refused is taken for one": (
-        Slip(endings, "Endings._note", "if noted.applied:", "if True:"),
+        Slip(endings, "SessionClosing._note", "if noted.applied:", "if True:"),
         test_an_end_is_noted_over_what_is_left_of_one_by_a_clock_that_is_ahead,
     ),
     "a late note takes back an earlier one": (
-        Slip(endings, "Endings._note", "when: When = Absent()", "when: When = Newer()"),
+        Slip(endings, "SessionClosing._note", "when: When = Absent()", "when: When = Newer()"),
         test_an_end_that_is_noted_late_keeps_what_another_has_noted_since,
     ),
     "each end reads a store that does not answer": (
         Slip(
             judging,
-            "Judging.judged",
+            "RuleEvaluator.judged",
             "missed.away |= {error.store} if isinstance(error, StoreUnavailable) else set()",
             "pass",
         ),
         shows_a_store_not_read,
     ),
     "each end writes to a store that does not answer": (
-        Slip(endings, "Endings._carry_out", "return came + [error] * (len(items) - len(came))", "pass"),
+        Slip(
+            endings, "SessionClosing._carry_out", "return came + [error] * (len(items) - len(came))", "pass"
+        ),
         shows_a_store_not_written_to,
     ),
     "an end owes nothing": (
@@ -544,32 +546,32 @@ SLIPS = {
         test_what_a_process_leaves_that_dies_behind_an_end_is_done,
     ),
     "an end without a conversation owes nothing": (
-        Slip(endings, "Endings.end", "await self._note(tenant, scope, begun)", "pass"),
+        Slip(endings, "SessionClosing.end", "await self._note(tenant, scope, begun)", "pass"),
         shows_entries_alone,
     ),
     "an end that is done is owed still": (
-        Slip(endings, "Endings.end", "await self._settle(_that_owe(END, before))", "pass"),
+        Slip(endings, "SessionClosing.end", "await self._settle(_that_owe(END, before))", "pass"),
         shows_nothing_owed,
     ),
     "an end that waits is over": (
-        Slip(endings, "Endings._do", 'raise EndWaits("; ".join(waiting))', "pass"),
+        Slip(endings, "SessionClosing._do", 'raise SessionEndDeferred("; ".join(waiting))', "pass"),
         test_an_end_that_waits_for_one_entry_is_tried_again,
     ),
     "a resumed session is ended": (
         Slip(
             endings,
-            "Endings.due",
+            "SessionClosing.due",
             '(await log.load()).state.after.status != "active" and await log.first(resumed) is None',
             "True",
         ),
         test_a_session_that_was_resumed_keeps_its_entries_until_it_ends_again,
     ),
     "what comes later goes with it": (
-        Slip(endings, "Endings.due", 'moment(owed.data["until"])', "None"),
+        Slip(endings, "SessionClosing.due", 'moment(owed.data["until"])', "None"),
         test_entries_that_come_after_the_end_of_a_session_without_a_conversation_stay,
     ),
     "each end asks a store that is away": (
-        Slip(endings, "Endings._carry_out", "return [error] * len(items)", "pass"),
+        Slip(endings, "SessionClosing._carry_out", "return [error] * len(items)", "pass"),
         test_while_a_store_is_away_it_is_asked_once_and_not_for_each_session,
     ),
     "a session goes whose end is owed": (

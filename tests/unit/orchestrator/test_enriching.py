@@ -24,7 +24,7 @@ from memory.orchestrator import enriching, superseding
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enriching import ENRICH, GIVES_UP_AFTER, MOST_ATTEMPTS
-from memory.orchestrator.outbox import Pending
+from memory.orchestrator.outbox import OutboxRecord
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.superseding import Superseded
 from memory.policies import enrichment
@@ -360,7 +360,7 @@ async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_l
     )
     advised.heal()
     other = await advised.another_process()
-    owing = Pending(ENTRIES, advised.short, await there(advised, new))
+    owing = OutboxRecord(ENTRIES, advised.short, await there(advised, new))
     advised.mid.before["relate.home"] = lambda: other.outbox.finish(owing)
     await advised.engine.maintenance.sweep()
     assert await advised.browse() == ["Ada lives in Porto"]

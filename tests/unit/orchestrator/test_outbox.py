@@ -15,7 +15,7 @@ from memory.domain.errors import NotFound, StoreUnavailable
 from memory.orchestrator import outbox
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.maintenance import READ_AT_ONCE
-from memory.orchestrator.outbox import MOST_VERSIONS_OWED, REPLICA, Pending, replicas
+from memory.orchestrator.outbox import MOST_VERSIONS_OWED, REPLICA, OutboxRecord, replicas
 from memory.ports.record import Owed, Record, Tombstone
 from memory.ports.writes import AtVersion, Delete, Outcome, Put, Status, Write
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
@@ -327,7 +327,7 @@ async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgo
     row = await world.standing(world.short, entry.id)
     assert isinstance(row, Tombstone)
     assert {owed.step for owed in row.owed} == {"deliver.tombstone", "erase", "unmake"}
-    seen, other = Pending(ENTRIES, world.short, row), await world.another_process()
+    seen, other = OutboxRecord(ENTRIES, world.short, row), await world.another_process()
     world.heal()
     world.mid.fails_before.add("hanging.find")
     assert {owed.step for owed in await world.engine.outbox.finish(seen)} == {"erase"}

@@ -21,7 +21,7 @@ from memory.orchestrator.collections import ENTRIES, SESSIONS
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.enriching import ENRICH
-from memory.orchestrator.foreseen import Foreseen
+from memory.orchestrator.foreseen import DryRunState
 from memory.orchestrator.gates import Gates
 from memory.orchestrator.planned import Plan
 from memory.policies.promotion import PromotionRule
@@ -280,9 +280,9 @@ async def test_what_expires_in_that_sweep_is_told_and_leaves_room() -> None:
 
 
 async def test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_their_keys() -> None:
-    made: list[Foreseen] = []
+    made: list[DryRunState] = []
 
-    class Kept(Foreseen):
+    class Kept(DryRunState):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             made.append(self)
@@ -294,7 +294,7 @@ async def test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_
         await written(world, "c", scope=USER)
         world.clock.advance(4 * DAY)
         await written(world, "d", "e", "f")
-        with patch.object(planned, "Foreseen", Kept):
+        with patch.object(planned, "DryRunState", Kept):
             plan = await world.engine.plan()
         assert sorted(one.action for one in plan.planned) == [
             "copy",
@@ -372,31 +372,31 @@ async def said(world: World, session: Conversation) -> None:
 
 async def answered(world: World, makes: Sequence[str]) -> None:
     """What a callback made of it is noted, and not stored yet."""
-    world.onward = lambda leaving: list(makes)
+    world.on_window_exit = lambda leaving: list(makes)
     engine = await world.another_process()
     for store in world.stores:
         store.fails_before.add("onward.home")
     record = await engine.conversations.find(TENANT, "s1")
     assert record is not None
-    await engine.conversations.onward.of_session(record)
+    await engine.conversations.window_exit.of_session(record)
     world.heal()
 
 
 async def test_a_session_stays_while_messages_of_it_have_yet_to_go_onward() -> None:
-    async with World(retention=[OVER], onward="elsewhere") as world:
+    async with World(retention=[OVER], on_window_exit="elsewhere") as world:
         await said(world, await begun(world))
         world.clock.advance(5 * DAY)
         plan = await world.engine.plan()
         assert plan.planned == []
         assert [(one.action, one.rule, one.because) for one in plan.stays] == [
-            ("delete", "over", "messages or entries of it have yet to go onward")
+            ("delete", "over", "its messages or entries have still to be handled")
         ]
         assert (await world.engine.maintenance.sweep()).deleted == 0
 
 
 async def test_what_was_answered_is_made_in_that_sweep_and_the_session_goes() -> None:
     quota = Quota(name="few", scope_kinds=("user",), entries=2, then="evict")
-    async with World(retention=[OVER], quotas=[quota], onward="elsewhere") as world:
+    async with World(retention=[OVER], quotas=[quota], on_window_exit="elsewhere") as world:
         await said(world, await begun(world))
         [before] = await written(world, "before", scope=USER)
         await answered(world, ["tea", "milk"])
@@ -411,7 +411,7 @@ async def test_what_was_answered_is_made_in_that_sweep_and_the_session_goes() ->
 
 async def test_what_was_answered_and_has_no_room_stays_as_a_whole_and_so_does_the_session() -> None:
     quota = Quota(name="few", scope_kinds=("user",), entries=1)
-    async with World(retention=[OVER], quotas=[quota], onward="elsewhere") as world:
+    async with World(retention=[OVER], quotas=[quota], on_window_exit="elsewhere") as world:
         await said(world, await begun(world))
         await answered(world, ["tea", "milk"])
         world.clock.advance(5 * DAY)
@@ -426,17 +426,17 @@ async def test_what_was_answered_and_has_no_room_stays_as_a_whole_and_so_does_th
 
 
 async def test_a_plan_says_that_a_callback_will_be_asked() -> None:
-    async with World(onward=lambda leaving: "tea") as world:
+    async with World(on_window_exit=lambda leaving: "tea") as world:
         await said(world, await begun(world))
         plan = await world.engine.plan()
         assert plan.planned == []
         assert plan.waiting == [
-            "the callback of onward is asked about messages of session 's1': what it makes of them is not foreseen"
+            "on_window_exit is called for messages of session 's1': its entries cannot be foreseen"
         ]
 
 
 async def test_what_was_made_of_a_session_goes_when_that_has_expired_and_the_plan_says_so() -> None:
-    async with World(onward=lambda leaving: ["tea", "milk"]) as world:
+    async with World(on_window_exit=lambda leaving: ["tea", "milk"]) as world:
         await said(world, await begun(world, expires_at=world.clock() + 3 * DAY))
         await world.engine.maintain()
         made = await world.browse(USER)

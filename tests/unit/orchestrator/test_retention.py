@@ -294,7 +294,7 @@ async def test_a_session_of_which_messages_are_still_to_go_onward_is_not_deleted
     async with World() as world:
         topology = Topology(short=world.short, mid=world.mid, long=world.long)
         over = rule("over", what="sessions", when={"older_than": "90d"})
-        engine = Engine(topology, clock=world.clock, onward=onward, retention=[over])
+        engine = Engine(topology, clock=world.clock, on_window_exit=onward, retention=[over])
         await engine.open()
         session = await engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
         await session.append([Message(role=Role.USER, content="likes tea")])

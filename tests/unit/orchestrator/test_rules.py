@@ -15,7 +15,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.judging import Missed
+from memory.orchestrator.judging import EvaluationGaps
 from memory.policies.conditions import Condition
 from memory.policies.facts import RecordFacts
 from memory.policies.promotion import CustomRule, Decision, PromotionRule
@@ -327,6 +327,6 @@ async def test_a_walk_ends_where_a_store_fails_and_says_so() -> None:
     async with World(rules=(TWO,)) as world:
         await written(world, "a", "b", "c")
         world.short.fails_before.add("promotion.scan")
-        missed = Missed([], [])
+        missed = EvaluationGaps([], [])
         assert [one async for one in world.engine.judging.everywhere(world.clock(), missed)] == []
         assert len(missed.stores) == 1

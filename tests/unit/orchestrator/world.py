@@ -25,7 +25,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
 from memory.policies.asked import Asked
-from memory.policies.onward import Onward
+from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
@@ -155,9 +155,9 @@ class World:
         kinds: Kinds = KINDS,
         passages: Where = "home",
         advisor: Advisor | None = None,
-        onward: Onward | Literal["elsewhere"] | None = None,
+        on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = None,
     ) -> None:
-        self.clock, self.advisor, self.onward = Clock(), advisor, onward
+        self.clock, self.advisor, self.on_window_exit = Clock(), advisor, on_window_exit
         self.short, self.mid, self.long = (
             Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long))
         )
@@ -203,7 +203,7 @@ class World:
             kinds=kinds,
             passages=passages,
             advisor=self.advisor,
-            onward=self.onward,
+            on_window_exit=self.on_window_exit,
         )
 
     async def another_process(self) -> Engine:

@@ -19,7 +19,7 @@ from memory.orchestrator.kinds import KINDS
 from memory.policies.facts import RecordFacts
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule, decide
 from memory.policies.ranking import fuse
-from memory.policies.routing import TIERS, is_onward
+from memory.policies.routing import TIERS, is_later_tier
 from memory.ports.by_words import rank_by_words
 from memory.ports.heads import head_of
 from memory.ports.query import WORDS
@@ -137,7 +137,7 @@ def test_everything_else_is_kept_in_the_middle_without_replicas() -> None:
 
 
 def test_onward_is_one_direction() -> None:
-    assert [(a, b) for a in TIERS for b in TIERS if is_onward(a, b)] == [
+    assert [(a, b) for a in TIERS for b in TIERS if is_later_tier(a, b)] == [
         ("short", "mid"),
         ("short", "long"),
         ("mid", "long"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
-from memory.domain.shapes import SHAPES, given_as, messages_of
+from memory.domain.shapes import FORMATS, export_messages, import_message
 from tests.support.depth import drawn
 
 FEW = settings(max_examples=drawn(60), deadline=None)
@@ -42,7 +42,7 @@ def meaning(messages: list[Message], *, with_errors: bool = True) -> list[Any]:
 
 
 def back(given: list[dict[str, Any]]) -> list[Message]:
-    return [message for one in given for message in messages_of(one)]
+    return [message for one in given for message in import_message(one)]
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)
@@ -176,44 +176,44 @@ PLAIN = merged(
 @FEW
 @given(OPENAI)
 def test_any_message_of_openai_goes_back_as_it_came(message: dict[str, Any]) -> None:
-    assert given_as(messages_of(message), "openai") == [message]
+    assert export_messages(import_message(message), "openai") == [message]
 
 
 @pytest.mark.behaviour("C10")
 @FEW
 @given(ANTHROPIC)
 def test_any_message_of_anthropic_goes_back_as_it_came(message: dict[str, Any]) -> None:
-    assert given_as(messages_of(message), "anthropic") == [message]
+    assert export_messages(import_message(message), "anthropic") == [message]
 
 
 @pytest.mark.behaviour("C10")
 @FEW
 @given(LANGCHAIN)
 def test_any_message_of_langchain_goes_back_as_it_came(message: dict[str, Any]) -> None:
-    assert given_as(messages_of(message), "langchain") == [message]
+    assert export_messages(import_message(message), "langchain") == [message]
 
 
 @pytest.mark.behaviour("C10")
 @FEW
 @given(PLAIN)
 def test_any_plain_message_goes_back_as_it_came(message: dict[str, Any]) -> None:
-    assert given_as(messages_of(message), "plain") == [message]
+    assert export_messages(import_message(message), "plain") == [message]
 
 
 @FEW
 @given(st.one_of(OPENAI, ANTHROPIC, LANGCHAIN, PLAIN))
 def test_what_was_stored_in_between_goes_back_as_it_came(message: dict[str, Any]) -> None:
-    taken = messages_of(message)
+    taken = import_message(message)
     stored = [Message.model_validate_json(one.model_dump_json()) for one in taken]
     assert stored == taken
-    for shape in SHAPES:
-        assert given_as(stored, shape) == given_as(taken, shape)
-        json.dumps(given_as(stored, shape))
+    for shape in FORMATS:
+        assert export_messages(stored, shape) == export_messages(taken, shape)
+        json.dumps(export_messages(stored, shape))
 
 
 @FEW
 @given(
-    st.sampled_from(SHAPES),
+    st.sampled_from(FORMATS),
     st.lists(
         st.one_of(
             st.builds(Message, role=st.just(Role.USER), content=WORDS),
@@ -237,12 +237,12 @@ def test_text_calls_results_and_reasoning_go_over_to_any_shape(shape: str, messa
     said = [
         m for m in messages if shape != "anthropic" or m.role is not Role.USER or m.text
     ]  # which has no empty text among blocks
-    found = back(given_as(said, shape))
+    found = back(export_messages(said, shape))
     assert meaning(found) == meaning(said, with_errors=shape != "openai")
 
 
 @pytest.mark.parametrize("source", IMAGES)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", FORMATS)
 def test_an_image_of_a_user_goes_over_to_any_shape(source: str, shape: str) -> None:
     parts = [{"type": "text", "text": "see"}, IMAGES[source]]
     given = (
@@ -250,7 +250,7 @@ def test_an_image_of_a_user_goes_over_to_any_shape(source: str, shape: str) -> N
         if "langchain" in source
         else {"role": "user", "content": parts}
     )
-    (found,) = given_as(messages_of(given), shape)
+    (found,) = export_messages(import_message(given), shape)
     shown = found["data"]["content"] if shape == "langchain" else found["content"]
     own = source.split()[0] == shape
     assert shown == [
@@ -260,19 +260,19 @@ def test_an_image_of_a_user_goes_over_to_any_shape(source: str, shape: str) -> N
 
 
 def test_an_image_by_its_address_goes_over() -> None:
-    (taken,) = messages_of(
+    (taken,) = import_message(
         {
             "role": "user",
             "content": [{"type": "image_url", "image_url": {"url": "https://a/b.png", "detail": "low"}}],
         }
     )
-    assert given_as([taken], "anthropic")[0]["content"] == [
+    assert export_messages([taken], "anthropic")[0]["content"] == [
         {"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}
     ]
-    (taken,) = messages_of(
+    (taken,) = import_message(
         {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}]}
     )
-    assert given_as([taken], "openai")[0]["content"] == [
+    assert export_messages([taken], "openai")[0]["content"] == [
         {"type": "image_url", "image_url": {"url": "https://a/b.png"}}
     ]
 
@@ -284,41 +284,41 @@ def test_what_a_shape_does_not_know_becomes_a_text_that_names_it() -> None:
         "source": {"type": "base64", "media_type": "application/pdf", "data": "QUJD"},
     }
     note = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a note"}}
-    (taken,) = messages_of({"role": "user", "content": [file, paper, note]})
-    assert [part["text"] for part in given_as([taken], "openai")[0]["content"]] == [
+    (taken,) = import_message({"role": "user", "content": [file, paper, note]})
+    assert [part["text"] for part in export_messages([taken], "openai")[0]["content"]] == [
         "[image]",
         "[document]",
         "a note",
     ]
-    (result,) = messages_of(
+    (result,) = import_message(
         {
             "role": "user",
             "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [IMAGES["anthropic"]]}],
         }
     )
-    assert given_as([result], "openai")[0]["content"] == [{"type": "text", "text": "[image]"}]
-    assert given_as([result], "langchain")[0]["data"]["content"] == [IMAGES["openai"]]
+    assert export_messages([result], "openai")[0]["content"] == [{"type": "text", "text": "[image]"}]
+    assert export_messages([result], "langchain")[0]["data"]["content"] == [IMAGES["openai"]]
 
 
 def test_reasoning_of_another_framework_can_be_left_behind() -> None:
     foreign = Message(role=Role.ASSISTANT, content="so", reasoning="hm")
     for shape in ("openai", "anthropic", "langchain"):
-        assert "hm" in json.dumps(given_as([foreign], shape))
-        assert "hm" not in json.dumps(given_as([foreign], shape, foreign_reasoning=False))
+        assert "hm" in json.dumps(export_messages([foreign], shape))
+        assert "hm" not in json.dumps(export_messages([foreign], shape, foreign_reasoning=False))
     own = {
         "role": "assistant",
         "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "so"}],
     }
-    assert given_as(messages_of(own), "anthropic", foreign_reasoning=False) == [own]
+    assert export_messages(import_message(own), "anthropic", foreign_reasoning=False) == [own]
 
 
 @pytest.mark.behaviour("C12")
 @FEW
-@given(st.one_of(OPENAI, ANTHROPIC, LANGCHAIN, PLAIN), st.sampled_from(SHAPES))
+@given(st.one_of(OPENAI, ANTHROPIC, LANGCHAIN, PLAIN), st.sampled_from(FORMATS))
 def test_what_is_given_shares_nothing_with_the_messages(message: dict[str, Any], shape: str) -> None:
-    taken = messages_of(message)
+    taken = import_message(message)
     before = [one.model_copy(deep=True) for one in taken]
-    _spoil(given_as(taken, shape))
+    _spoil(export_messages(taken, shape))
     assert taken == before
     _spoil([message])
     assert taken == before
@@ -337,8 +337,8 @@ def _spoil(value: Any) -> None:
 
 
 def test_an_unknown_shape_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="shape"):
-        given_as([], "gemini")
+    with pytest.raises(InvalidInput, match="format"):
+        export_messages([], "gemini")
 
 
 def test_objects_of_the_makers_own_libraries_are_taken() -> None:
@@ -352,6 +352,6 @@ def test_objects_of_the_makers_own_libraries_are_taken() -> None:
         def model_dump(self, **_: Any) -> dict[str, Any]:
             return {"role": "assistant", "content": "so", "refusal": None, "tool_calls": None}
 
-    assert given_as(messages_of(Answer()), "openai") == [Answer().model_dump()]
-    (found,) = given_as(messages_of({"role": "assistant", "content": [Block()]}), "anthropic")
+    assert export_messages(import_message(Answer()), "openai") == [Answer().model_dump()]
+    (found,) = export_messages(import_message({"role": "assistant", "content": [Block()]}), "anthropic")
     assert found == {"role": "assistant", "content": [Block().model_dump()]}

@@ -10,7 +10,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
-from memory.domain.shapes import given_as, messages_of, system_of
+from memory.domain.shapes import export_messages, import_message, system_prompt
 
 TEXT = {"type": "text", "text": "see"}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "QUJD"}}
@@ -90,11 +90,11 @@ FOUND = {"type": "tool_result", "tool_use_id": "c1", "content": "blue"}
     ],
 )
 def test_what_came_from_anthropic_goes_back_as_it_came(given: dict[str, Any]) -> None:
-    assert given_as(messages_of(given), "anthropic") == [given]
+    assert export_messages(import_message(given), "anthropic") == [given]
 
 
 def test_text_calls_and_reasoning_stand_in_their_places() -> None:
-    (message,) = messages_of(
+    (message,) = import_message(
         {"role": "assistant", "content": [THOUGHT, TEXT, LOOK, {**THOUGHT, "thinking": "so"}]}
     )
     assert (message.role, message.text, message.reasoning) == (Role.ASSISTANT, "see", "hm\n\nso")
@@ -102,13 +102,13 @@ def test_text_calls_and_reasoning_stand_in_their_places() -> None:
         ToolCall(id="c1", name="look", arguments='{"at": "sky", "deep": [1, 2.5, null, "é"]}')
     ]
     assert message.content == [TEXT]
-    (asks,) = messages_of({"role": "assistant", "content": [LOOK]})
+    (asks,) = import_message({"role": "assistant", "content": [LOOK]})
     assert asks.content == ""
 
 
 @pytest.mark.behaviour("B53")
 def test_each_result_is_a_message_of_its_own_with_what_is_said_behind_it() -> None:
-    messages = messages_of(
+    messages = import_message(
         {
             "role": "user",
             "id": "u1",
@@ -124,7 +124,7 @@ def test_each_result_is_a_message_of_its_own_with_what_is_said_behind_it() -> No
 
 
 def test_a_whole_answer_brings_its_usage_and_why_it_ended() -> None:
-    (message,) = messages_of(
+    (message,) = import_message(
         {"role": "assistant", "content": [TEXT], "stop_reason": "end_turn", "usage": {"output_tokens": 2}}
     )
     assert (message.finish_reason, message.usage) == ("end_turn", {"output_tokens": 2})
@@ -141,7 +141,7 @@ def test_results_and_what_the_user_says_behind_them_become_one_message() -> None
         Message(role=Role.USER, content="go on"),
         Message(role=Role.USER, content="please"),
     ]
-    assert given_as(messages, "anthropic") == [
+    assert export_messages(messages, "anthropic") == [
         {
             "role": "assistant",
             "content": [
@@ -164,26 +164,28 @@ def test_results_and_what_the_user_says_behind_them_become_one_message() -> None
 def test_arguments_that_are_no_object_go_out_as_text_under_one_name() -> None:
     for written in ("{broken", "[1]", "NaN", '"text"', "{" * 5_000):
         message = Message(role=Role.ASSISTANT, tool_calls=[ToolCall(id="c1", name="look", arguments=written)])
-        assert given_as([message], "anthropic")[0]["content"][0]["input"] == {"arguments": written}
+        assert export_messages([message], "anthropic")[0]["content"][0]["input"] == {"arguments": written}
     nothing = Message(role=Role.ASSISTANT, tool_calls=[ToolCall(id="c1", name="look", arguments="")])
-    assert given_as([nothing], "anthropic")[0]["content"][0]["input"] == {}
+    assert export_messages([nothing], "anthropic")[0]["content"][0]["input"] == {}
 
 
 def test_system_messages_stand_apart() -> None:
     system, user = Message(role=Role.SYSTEM, content="be kind"), Message(role=Role.USER, content="hi")
     cached = {"type": "text", "text": "a book", "cache_control": {"type": "ephemeral"}}
-    (book,) = messages_of({"role": "system", "content": [cached]})
-    assert given_as([system, user, book], "anthropic") == [{"role": "user", "content": "hi"}]
-    assert system_of([system, user, Message(role=Role.SYSTEM, content="be brief")]) == "be kind\n\nbe brief"
-    assert system_of([system, book]) == [{"type": "text", "text": "be kind"}, cached]
-    assert system_of([user, Message(role=Role.SYSTEM)]) is None
+    (book,) = import_message({"role": "system", "content": [cached]})
+    assert export_messages([system, user, book], "anthropic") == [{"role": "user", "content": "hi"}]
+    assert (
+        system_prompt([system, user, Message(role=Role.SYSTEM, content="be brief")]) == "be kind\n\nbe brief"
+    )
+    assert system_prompt([system, book]) == [{"type": "text", "text": "be kind"}, cached]
+    assert system_prompt([user, Message(role=Role.SYSTEM)]) is None
 
 
 def test_thinking_that_was_changed_since_is_left_out_and_what_was_added_comes_behind() -> None:
-    (message,) = messages_of({"role": "assistant", "content": [THOUGHT, TEXT, LOOK]})
+    (message,) = import_message({"role": "assistant", "content": [THOUGHT, TEXT, LOOK]})
     message.reasoning, message.content = "something else", "changed"
     message.tool_calls = [*message.tool_calls, ToolCall(id="c2", name="see")]
-    assert given_as([message], "anthropic")[0]["content"] == [
+    assert export_messages([message], "anthropic")[0]["content"] == [
         {"type": "text", "text": "changed"},
         LOOK,
         {"type": "tool_use", "id": "c2", "name": "see", "input": {}},
@@ -207,14 +209,14 @@ def test_what_is_wrong_in_a_block_is_refused_by_the_name_of_its_field(
     field: str, given: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        messages_of(given)
+        import_message(given)
     assert refused.value.field == field
 
 
 def test_what_the_system_is_told_is_a_copy() -> None:
     """C12"""
     message = Message(role=Role.SYSTEM, content=[{"type": "text", "text": "be kind"}])
-    told = system_of([message])
+    told = system_prompt([message])
     assert isinstance(told, list)
     told[0]["text"] = "changed"
     assert message.text == "be kind"

@@ -12,7 +12,7 @@ import pytest
 
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.message import Message, Role, ToolCall
-from memory.domain.shapes import given_as, langchain_messages, messages_of
+from memory.domain.shapes import export_langchain, export_messages, import_message
 
 CALL = {"name": "look", "args": {"at": "sky"}, "id": "c1", "type": "tool_call"}
 BROKEN = {"name": "look", "args": "{broken", "id": "c2", "error": "no JSON", "type": "invalid_tool_call"}
@@ -87,11 +87,11 @@ def dumped(kind: str, content: Any, **data: Any) -> dict[str, Any]:
     ],
 )
 def test_what_came_from_langchain_goes_back_as_it_came(given: dict[str, Any]) -> None:
-    assert given_as(messages_of(given), "langchain") == [given]
+    assert export_messages(import_message(given), "langchain") == [given]
 
 
 def test_what_an_answer_holds_stands_in_its_place() -> None:
-    (message,) = messages_of(
+    (message,) = import_message(
         dumped(
             "ai",
             "so",
@@ -116,7 +116,7 @@ def test_what_an_answer_holds_stands_in_its_place() -> None:
 
 
 def test_calls_that_only_openais_fields_hold_are_taken() -> None:
-    (message,) = messages_of(
+    (message,) = import_message(
         {"type": "ai", "data": {"content": "", "additional_kwargs": {"tool_calls": [RAW]}}}
     )
     assert message.tool_calls == [ToolCall(id="c1", name="look", arguments='{"at":"sky"}')]
@@ -128,9 +128,9 @@ def test_thinking_among_the_parts_is_reasoning_and_a_repeated_call_is_no_part() 
         {"type": "text", "text": "see"},
         {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
     ]
-    (message,) = messages_of(dumped("ai", thinking, tool_calls=[CALL]))
+    (message,) = import_message(dumped("ai", thinking, tool_calls=[CALL]))
     assert (message.reasoning, message.content) == ("hm", [{"type": "text", "text": "see"}])
-    assert [part["type"] for part in given_as([message], "anthropic")[0]["content"]] == [
+    assert [part["type"] for part in export_messages([message], "anthropic")[0]["content"]] == [
         "thinking",
         "text",
         "tool_use",
@@ -142,7 +142,7 @@ def test_thinking_among_the_parts_is_reasoning_and_a_repeated_call_is_no_part() 
     [("human", Role.USER), ("ai", Role.ASSISTANT), ("developer", Role.SYSTEM), ("tool", Role.TOOL)],
 )
 def test_a_message_that_names_its_role_is_of_that_role(role: str, kind: Role) -> None:
-    assert messages_of({"type": "chat", "data": {"content": "hi", "role": role}})[0].role is kind
+    assert import_message({"type": "chat", "data": {"content": "hi", "role": role}})[0].role is kind
 
 
 def test_objects_are_known_by_their_attributes() -> None:
@@ -155,7 +155,7 @@ def test_objects_are_known_by_their_attributes() -> None:
         id="a1",
         usage_metadata=COUNTS,
     )
-    (message,) = messages_of(answer)
+    (message,) = import_message(answer)
     assert (message.text, message.id, message.usage, message.finish_reason) == (
         "see",
         "a1",
@@ -164,7 +164,9 @@ def test_objects_are_known_by_their_attributes() -> None:
     )
     answer.content[0]["text"] = "changed"
     assert message.text == "see"
-    (result,) = messages_of(SimpleNamespace(type="tool", content="blue", tool_call_id="c1", status="error"))
+    (result,) = import_message(
+        SimpleNamespace(type="tool", content="blue", tool_call_id="c1", status="error")
+    )
     assert (result.role, result.tool_call_id, result.is_error) == (Role.TOOL, "c1", True)
 
 
@@ -183,7 +185,7 @@ def test_messages_of_another_shape_have_all_that_langchain_expects() -> None:
         ),
         Message(role=Role.TOOL, content="blue", tool_call_id="c1", is_error=True),
     ]
-    assert given_as(messages, "langchain") == [
+    assert export_messages(messages, "langchain") == [
         dumped("human", "hi", id="u1"),
         dumped(
             "ai",
@@ -212,7 +214,7 @@ def test_messages_of_another_shape_have_all_that_langchain_expects() -> None:
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(field: str, given: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
-        messages_of(given)
+        import_message(given)
     assert refused.value.field == field
 
 
@@ -222,7 +224,7 @@ def test_objects_are_made_where_langchain_is_installed_and_where_it_is_not_what_
     made = SimpleNamespace(messages_from_dict=lambda given: [("made", one["type"]) for one in given])
     monkeypatch.setitem(sys.modules, "langchain_core", SimpleNamespace(messages=made))
     monkeypatch.setitem(sys.modules, "langchain_core.messages", made)
-    assert langchain_messages([Message(role=Role.USER, content="hi")]) == [("made", "human")]
+    assert export_langchain([Message(role=Role.USER, content="hi")]) == [("made", "human")]
     monkeypatch.setitem(sys.modules, "langchain_core.messages", None)
     with pytest.raises(ConfigError, match="pip install langchain-core"):
-        langchain_messages([])
+        export_langchain([])

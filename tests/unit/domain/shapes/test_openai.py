@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memory.domain.message import Role, ToolCall
-from memory.domain.shapes import given_as, messages_of
+from memory.domain.shapes import export_messages, import_message
 
 IMAGE = {"type": "image_url", "image_url": {"url": "https://a/b.png", "detail": "low"}}
 LOOK = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}
@@ -52,38 +52,38 @@ LOOK = {"id": "c1", "type": "function", "function": {"name": "look", "arguments"
     ],
 )
 def test_what_came_from_openai_goes_back_as_it_came(given: dict[str, Any]) -> None:
-    assert given_as(messages_of(given), "openai") == [given]
+    assert export_messages(import_message(given), "openai") == [given]
 
 
 def test_the_arguments_of_a_call_are_kept_to_the_letter() -> None:
-    (message,) = messages_of({"role": "assistant", "content": None, "tool_calls": [LOOK]})
+    (message,) = import_message({"role": "assistant", "content": None, "tool_calls": [LOOK]})
     assert message.tool_calls == [ToolCall(id="c1", name="look", arguments='{"at": "sky"}')]
     assert message.content == ""
 
 
 def test_a_developer_speaks_for_the_system() -> None:
-    assert [message.role for message in messages_of({"role": "developer", "content": "be kind"})] == [
+    assert [message.role for message in import_message({"role": "developer", "content": "be kind"})] == [
         Role.SYSTEM
     ]
 
 
 def test_a_result_of_a_function_belongs_to_the_call_of_its_name() -> None:
-    (asked,) = messages_of(
+    (asked,) = import_message(
         {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}}
     )
-    (found,) = messages_of({"role": "function", "name": "look", "content": "blue"})
+    (found,) = import_message({"role": "function", "name": "look", "content": "blue"})
     assert [call.id for call in asked.tool_calls] == [found.tool_call_id]
     assert found.role is Role.TOOL
 
 
 def test_what_was_changed_since_goes_out_as_it_is_now() -> None:
-    (message,) = messages_of({"role": "assistant", "content": "so", "tool_calls": [LOOK], "other": 1})
+    (message,) = import_message({"role": "assistant", "content": "so", "tool_calls": [LOOK], "other": 1})
     message.content, message.tool_calls = "not so", []
-    assert given_as([message], "openai") == [{"role": "assistant", "content": "not so", "other": 1}]
+    assert export_messages([message], "openai") == [{"role": "assistant", "content": "not so", "other": 1}]
 
 
 def test_a_plain_message_tells_openai_nothing_of_ours() -> None:
-    (message,) = messages_of(
+    (message,) = import_message(
         {
             "role": "user",
             "content": "hi",
@@ -93,4 +93,4 @@ def test_a_plain_message_tells_openai_nothing_of_ours() -> None:
             "tokens": 3,
         }
     )
-    assert given_as([message], "openai") == [{"role": "user", "content": "hi"}]
+    assert export_messages([message], "openai") == [{"role": "user", "content": "hi"}]

@@ -9,13 +9,13 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
-from memory.domain.shapes import messages_of
+from memory.domain.shapes import import_message
 
 WHEN = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
 
 
 def test_a_plain_message_has_its_fields_where_ours_has_them() -> None:
-    (message,) = messages_of(
+    (message,) = import_message(
         {
             "role": "assistant",
             "content": "full",
@@ -43,7 +43,7 @@ def test_a_plain_message_has_its_fields_where_ours_has_them() -> None:
 
 
 def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
-    (asked,) = messages_of(
+    (asked,) = import_message(
         {
             "role": "assistant",
             "content": "",
@@ -51,7 +51,7 @@ def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
             "tool_calls": [{"id": "c1", "name": "look", "arguments": "{}"}],
         }
     )
-    (found,) = messages_of({"role": "tool", "content": "found", "tool_call_id": "c1", "id": "t1"})
+    (found,) = import_message({"role": "tool", "content": "found", "tool_call_id": "c1", "id": "t1"})
     assert asked.tool_calls == [ToolCall(id="c1", name="look", arguments="{}")]
     assert (found.role, found.content, found.tool_call_id) == (Role.TOOL, "found", "c1")
 
@@ -112,7 +112,7 @@ def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(field: str, given: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
-        messages_of(given)
+        import_message(given)
     assert refused.value.field == field
 
 
@@ -123,7 +123,7 @@ def test_nothing_of_what_was_given_is_shared_with_what_was_taken() -> None:
         "metadata": {"a": [1]},
         "other": {"b": [1]},
     }
-    (message,) = messages_of(given)
+    (message,) = import_message(given)
     given["content"][0]["text"], given["metadata"]["a"], given["other"]["b"] = "y", [2], [2]
     assert (message.text, message.metadata, message.extra["fields"]) == (
         "x",
@@ -142,7 +142,7 @@ def test_our_own_message_and_its_dump_are_taken_as_copies() -> None:
         is_summary=True,
     )
     for given in (message, message.model_dump(), message.model_dump(mode="json")):
-        (taken,) = messages_of(given)
+        (taken,) = import_message(given)
         assert taken == message
         assert taken is not message
         assert isinstance(taken.content, list)
@@ -164,5 +164,5 @@ def test_our_own_message_and_its_dump_are_taken_as_copies() -> None:
 )
 def test_our_own_message_is_checked_like_any_other(field: str, changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as refused:
-        messages_of({**Message(role=Role.USER, content="x").model_dump(), **changed})
+        import_message({**Message(role=Role.USER, content="x").model_dump(), **changed})
     assert refused.value.field == field

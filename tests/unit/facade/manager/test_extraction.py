@@ -16,7 +16,7 @@ from memory import InvalidInput, Message
 from memory.facade.manager import (
     EveryNTurns,
     EveryTurn,
-    Extracted,
+    ExtractedFact,
     Extraction,
     MemoryManager,
     MessageFilter,
@@ -534,7 +534,7 @@ async def test_where_one_fact_or_the_model_fails_the_whole_batch_is_told_again()
         assert "sequence_numbers" not in context
         if (error := fails[len(asked) - 1]) is not None:
             raise error
-        return ["a", Extracted("b", {"n": 1})]
+        return ["a", ExtractedFact("b", {"n": 1})]
 
     store = Two()
     manager = MemoryManager(

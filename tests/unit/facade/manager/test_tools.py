@@ -45,7 +45,7 @@ def test_schemas_come_in_the_shape_of_openai_and_of_anthropic() -> None:
     search, add = (one["input_schema"] for one in anthropic)
     assert (search["required"], sorted(search["properties"])) == (["query"], ["limit", "query", "stores"])
     assert (add["required"], sorted(add["properties"])) == (["entries"], ["entries", "stores"])
-    with pytest.raises(InvalidInput, match="shape"):
+    with pytest.raises(InvalidInput, match="format"):
         manager.schemas("other")  # type: ignore[arg-type]
 
 

@@ -31,7 +31,7 @@ SLIPS = {
         "Manifests.put",
         "    try:\n        manifest = await self._name(upload, path, media_type, stands)\n",
         "    if isinstance(stands, Record):\n"
-        "        await self._drop_noted(Pending(MANIFESTS, self._store, stands), _to_drop(stands))\n"
+        "        await self._drop_noted(OutboxRecord(MANIFESTS, self._store, stands), _to_drop(stands))\n"
         "    try:\n        manifest = await self._name(upload, path, media_type, stands)\n",
     ),
     "orphans are never swept": Slip(

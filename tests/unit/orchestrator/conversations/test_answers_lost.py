@@ -89,7 +89,7 @@ async def test_what_was_undone_meanwhile_is_done_again(world: World) -> None:
 async def test_a_late_answer_to_a_call_is_said_once_and_what_was_made_up_for_it_goes(world: World) -> None:
     session = await begun(world.engine)
     await session.append([calling("c1", message_id="a1"), user("go on", "u1")])
-    await session.mend_tool_calls()
+    await session.repair_tool_calls()
     world.mid.fails_after.add("log.append")
     with pytest.raises(StoreUnavailable):
         await session.append([answer("c1", "found after all")])

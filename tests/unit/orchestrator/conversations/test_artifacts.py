@@ -18,7 +18,7 @@ from memory.orchestrator.conversations import artifacts
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import found_by
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.steps import current_step
 from memory.policies.reading import ContextAsked
 from memory.ports.query import Everywhere, Query
@@ -214,7 +214,7 @@ async def _chunks(world: World) -> set[Key]:
 
 async def test_a_stream_that_grows_large_does_not_store_again_what_is_stored(world: World) -> None:
     session = await begun(world.engine)
-    stream, said, put = Streamed(session, world.engine.placement, assistant("").role, "a1"), "", 0
+    stream, said, put = StreamedMessage(session, world.engine.placement, assistant("").role, "a1"), "", 0
     piece = large("nest", 100_000)
     for _ in range(20):
         before = await _chunks(world)

@@ -97,7 +97,7 @@ async def test_a_late_result_takes_the_place_of_one_that_another_process_has_mad
     await ours.append([calling("c1", message_id="a1")])
     if known:
         await theirs.context()
-    await ours.mend_tool_calls()
+    await ours.repair_tool_calls()
     await theirs.append([answer("c1", "late", "r1")])
     for handle in (ours, theirs, await opened(await world.another_process())):
         assert await window(handle) == ["system", "u1", "u2", "a1", "r1"]

@@ -257,11 +257,11 @@ async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_win
     await session.append(
         [calling("c1", "c2", message_id="a1"), answer("c1", message_id="t1"), user("go on", "u1")]
     )
-    (made,) = await session.mend_tool_calls()
+    (made,) = await session.repair_tool_calls()
     assert (made.text, made.tool_call_id) == (INTERRUPTED, "c2")
-    assert await session.mend_tool_calls() == []
+    assert await session.repair_tool_calls() == []
     other = await opened(await world.another_process())
-    assert await other.mend_tool_calls() == []
+    assert await other.repair_tool_calls() == []
     assert await window(other) == ["system", "a1", "t1", made.id, "u1"]
     await other.append([answer("c2", "late, but here", "t2")])
     assert await window(session) == ["system", "a1", "t1", "t2", "u1"]

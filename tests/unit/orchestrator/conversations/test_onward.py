@@ -21,7 +21,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
 from memory.policies.compacting import CompactionSettings
-from memory.policies.onward import ExitedMessages, Onward
+from memory.policies.onward import ExitedMessages, WindowExitFunction
 from memory.policies.quotas import Quota
 from memory.policies.reading import ContextAsked
 from tests.unit.orchestrator.conversations.talking import begun, opened, user, window
@@ -39,10 +39,12 @@ class Distiller:
         return [f"{message.text} ({self.calls})" for message in leaving.messages]
 
 
-async def process(world: World, callback: Onward | Literal["elsewhere"] | None) -> Engine:
+async def process(world: World, callback: WindowExitFunction | Literal["elsewhere"] | None) -> Engine:
     """A process of its own over the world's stores."""
     engine = Engine(
-        Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=callback
+        Topology(short=world.short, mid=world.mid, long=world.long),
+        clock=world.clock,
+        on_window_exit=callback,
     )
     await engine.open()
     return engine
@@ -74,7 +76,7 @@ async def taught(world: World, scope: Scope = USER) -> list[str]:
 
 async def swept(engine: Engine) -> Any:
     report = await engine.maintenance.sweep()
-    await engine.conversations.onward.asked()
+    await engine.conversations.window_exit.asked()
     return report
 
 
@@ -128,10 +130,10 @@ async def test_two_processes_that_ask_at_once_make_the_entries_of_one_answer(wor
 
     async def other_first() -> None:
         session = await opened(other)
-        await session.onward()
+        await session.handle_window_exit()
 
     world.mid.before["onward.note"] = other_first
-    left = await (await opened(one)).onward()
+    left = await (await opened(one)).handle_window_exit()
     assert await taught(world) == ["milk", "tea"]
     assert left.entries == []
 
@@ -140,7 +142,7 @@ async def test_a_fact_deleted_before_it_was_known_to_be_made_is_not_made_again(w
     engine = await process(world, Distiller())
     await ended(engine, "tea", "milk")
     world.mid.fails_before.add("owed.settle")
-    made = (await (await opened(engine)).onward()).entries
+    made = (await (await opened(engine)).handle_window_exit()).entries
     world.heal()
     await engine.delete(TENANT, made[0])
     await swept(await process(world, Distiller()))
@@ -155,7 +157,7 @@ async def test_a_session_deleted_meanwhile_teaches_nothing(world: World, step: s
     await ended(engine, "secret")
     deleting = await process(world, None)
     getattr(world.mid, at)[step] = lambda: deleting.conversations.sessions.delete(TENANT, "s1")
-    await (await opened(engine)).onward()
+    await (await opened(engine)).handle_window_exit()
     world.clock.advance(timedelta(minutes=5))
     await swept(deleting)
     assert await taught(world) == []
@@ -177,7 +179,7 @@ async def test_who_dies_between_an_entry_and_its_confirmation_leaves_it_to_a_swe
         world.mid.fails_before |= {"session.read", "owed.settle"}
 
     getattr(world.mid, at)["onward.home"] = deleted_and_dead
-    await (await opened(engine)).onward()
+    await (await opened(engine)).handle_window_exit()
     world.heal()
     world.clock.advance(timedelta(minutes=5))
     await swept(deleting)
@@ -193,7 +195,7 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
     """
     engine = await process(world, Distiller())
     await ended(engine, "old")
-    await (await opened(engine)).onward()
+    await (await opened(engine)).handle_window_exit()
 
     async def dies() -> None:
         world.mid.fails_after.add(step)
@@ -206,7 +208,7 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
         await engine.conversations.sessions.delete(TENANT, "s1")
     world.heal()
     await ended(engine, "new")
-    await (await opened(engine)).onward()
+    await (await opened(engine)).handle_window_exit()
     await swept(await process(world, None))
     assert await taught(world) == ["new (2)"]
     assert await engine.maintenance.owed() == 0
@@ -221,9 +223,9 @@ async def test_a_callback_that_never_answers_holds_nobody_up(
     monkeypatch.setattr(onward, "ANSWERS_WITHIN", timedelta(0))
     engine = await process(world, silent)
     await ended(engine, "tea")
-    left = await (await opened(engine)).onward()
+    left = await (await opened(engine)).handle_window_exit()
     assert left.waiting == [
-        "what was said in session s1 is not onward yet: the callback did not answer in time"
+        "session s1: messages that left its window are not handled yet: the callback did not answer in time"
     ]
     assert await engine.maintenance.owed() == 1
 
@@ -332,7 +334,7 @@ async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_
     engine = await process(world, distil)
     await ended(engine, "harmless", "secret", "well")
     getattr(world.mid, at)["onward.home"] = lambda: counted(stored)
-    await (await opened(engine)).onward()
+    await (await opened(engine)).handle_window_exit()
     assert "secret 1" not in await taught(world)
     await swept(engine)
     assert await taught(world) == ["harmless 2", "well 2"]
@@ -351,7 +353,7 @@ async def test_who_dies_while_the_message_of_an_entry_is_erased_leaves_it_to_a_s
         world.mid.fails_before |= {"log.read", "session.read", "owed.settle"}
 
     getattr(world.mid, at)["onward.home"] = erased_and_dead
-    await (await opened(engine)).onward()
+    await (await opened(engine)).handle_window_exit()
     world.heal()
     world.clock.advance(timedelta(minutes=5))
     await swept(erasing)
@@ -373,7 +375,7 @@ async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one
         world.mid.fails_before |= {"log.read", "owed.settle"}
 
     world.mid.after["onward.home"] = dies
-    await session.onward()
+    await session.handle_window_exit()
     world.heal()
     world.clock.advance(timedelta(minutes=5))
     await swept(await process(world, None))
@@ -385,12 +387,12 @@ async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world:
     engine = await process(world, Distiller())
     await ended(engine, "tea")
     session = await opened(engine)
-    (made,) = (await session.onward()).entries
+    (made,) = (await session.handle_window_exit()).entries
     await engine.entries.update(TENANT, made, {"content": "green tea"})
     await session.update("tea", {"content": "coffee"})
     await session.resume()
     await session.close("ended")
-    assert (await session.onward()).entries == []
+    assert (await session.handle_window_exit()).entries == []
     assert await taught(world) == ["green tea"]
 
 
@@ -617,16 +619,17 @@ async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_as
     world: World,
 ) -> None:
     topology, distil = Topology(short=world.short, mid=world.mid, long=world.long), Distiller()
-    engine = Engine(topology, clock=world.clock, onward=distil, quotas=[Quota(name="q", entries=3)])
+    engine = Engine(topology, clock=world.clock, on_window_exit=distil, quotas=[Quota(name="q", entries=3)])
     await engine.open()
     entries = [
         await engine.entries.write(TENANT, EntryDraft(scope=USER, content=f"entry {n}")) for n in range(2)
     ]
     await ended(engine, "tea", "milk")
-    left = await (await opened(engine)).onward()
+    left = await (await opened(engine)).handle_window_exit()
     assert left.entries == []
     assert [said.partition("; ")[0] for said in left.waiting] == [
-        "what was said in session s1 is not onward yet: quota 'q': scope 'user:ada' holds 2 of at most 3 entries, and this would add 2"
+        "session s1: messages that left its window are not handled yet: "
+        "quota 'q': scope 'user:ada' holds 2 of at most 3 entries, and this would add 2"
     ]
     assert (await swept(engine)).still_owed == 1
     assert await taught(world) == ["entry 0", "entry 1"]
@@ -641,7 +644,7 @@ async def test_what_goes_onward_has_others_go_where_a_quota_evicts(world: World)
     engine = Engine(
         topology,
         clock=world.clock,
-        onward=Distiller(),
+        on_window_exit=Distiller(),
         quotas=[Quota(name="q", entries=3, then="evict", evict="least_confident")],
     )
     await engine.open()
@@ -650,6 +653,6 @@ async def test_what_goes_onward_has_others_go_where_a_quota_evicts(world: World)
             TENANT, EntryDraft(scope=USER, content=f"entry {n}", metadata={"confidence": 0.1 + n / 10})
         )
     await ended(engine, "tea", "milk")
-    assert len((await (await opened(engine)).onward()).entries) == 2
+    assert len((await (await opened(engine)).handle_window_exit()).entries) == 2
     assert await taught(world) == ["entry 2", "milk (1)", "tea (1)"]
     assert engine.quotas.evicted == {(TENANT, "q"): 2}

@@ -42,7 +42,9 @@ def words(messages: list[Any]) -> str:
 
 async def process(world: World, callback: Any = of_all) -> Engine:
     engine = Engine(
-        Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=callback
+        Topology(short=world.short, mid=world.mid, long=world.long),
+        clock=world.clock,
+        on_window_exit=callback,
     )
     await engine.open()
     return engine
@@ -66,7 +68,7 @@ async def swept(world: World, callback: Any = of_all) -> Engine:
     engine = await process(world, callback)
     world.clock.advance(DAY)
     await engine.maintenance.sweep()
-    await engine.conversations.onward.asked()
+    await engine.conversations.window_exit.asked()
     assert await engine.maintenance.owed() == 0
     return engine
 
@@ -91,7 +93,7 @@ async def test_what_was_being_stored_of_an_erased_message_goes_and_is_made_anew_
     world.mid.before["onward.home"] = lambda: erase(
         other, "secret"
     )  # the answer is written down, and none of its entries stands yet
-    await session.onward()
+    await session.handle_window_exit()
     await swept(world, of_each)
     assert await taught(world) == ["milk", "tea"]
 
@@ -106,7 +108,7 @@ async def test_who_dies_before_it_has_looked_again_leaves_that_to_a_sweep(world:
         world.mid.fails_before |= {"log.read", "session.read", "owed.settle"}
 
     world.mid.before["onward.home"] = erased_and_dead
-    await session.onward()
+    await session.handle_window_exit()
     world.heal()
     await swept(world, of_each)
     assert await taught(world) == ["tea"]
@@ -126,7 +128,7 @@ async def test_an_answer_that_was_given_without_the_erased_message_is_not_asked_
     await session.close("ended")
     await session.exclude("secret", "manual")
     world.mid.before["onward.home"] = lambda: erase(other, "secret")
-    await session.onward()
+    await session.handle_window_exit()
     await swept(world, noted)
     assert (await taught(world), asked) == (["tea"], [["tea"]])
 
@@ -143,7 +145,7 @@ async def test_what_was_made_of_a_summary_goes_with_each_message_that_the_summar
     await session.resume()
     await session.append([user("tea", "tea")])
     await session.compact(words, keep_last=0, reason="manual")
-    await session.onward()
+    await session.handle_window_exit()
     assert await taught(world) == ["secret", "tea secret tea"]
     await erase(engine, "secret")
     assert await taught(world) == []
@@ -157,12 +159,12 @@ async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary
     await session.compact(words, keep_last=0, reason="manual")
     await session.append([user("tea", "tea")])
     await session.close("ended")
-    await session.onward()
+    await session.handle_window_exit()
     assert await taught(world) == ["secret secret", "tea"]
     (made,) = [
         entry for entry in await engine.browsing.browse(Asked(TENANT, (USER,))) if entry.content == "tea"
     ]
-    sources = await engine.conversations.onward.taught.messages_of(
+    sources = await engine.conversations.window_exit.derived.messages_of(
         await engine.entries.live_record(TENANT, made.id)
     )
     assert [item.message.text for item in sources] == ["tea"]
@@ -181,7 +183,7 @@ async def test_a_deletion_that_comes_to_take_a_later_life_of_the_session_unlearn
         await engine.conversations.sessions.delete(TENANT, "s1")
         session = await said(engine, "new")
         await session.close("ended")
-        await session.onward()
+        await session.handle_window_exit()
         assert await taught(world) == ["new"]
 
     world.mid.before["erase.begin"] = meanwhile
@@ -203,10 +205,10 @@ async def test_who_asks_for_a_session_while_it_is_asked_beside_a_sweep_disturbs_
     await session.close("ended")
     await engine.maintenance.sweep()
     await asyncio.sleep(0.01)
-    assert (await session.onward()).entries == []
+    assert (await session.handle_window_exit()).entries == []
     answer.set()
-    await engine.conversations.onward.asked()
-    asking = engine.conversations.onward._asking
+    await engine.conversations.window_exit.asked()
+    asking = engine.conversations.window_exit._asking
     assert asking is not None
     assert asking.exception() is None
     assert await taught(world) == ["tea"]

@@ -30,7 +30,7 @@ from memory.orchestrator.conversations import artifacts, conversation, uploads
 from memory.orchestrator.conversations.balances import Balances, Entry
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.conversations.uploads import UPLOAD
 from memory.orchestrator.engine import Engine
 from memory.policies.quotas import Quota
@@ -141,7 +141,7 @@ async def test_what_messages_are_changed_to_counts_and_is_not_refused(world: Wor
     assert await reserved(world) == 980
     await session.update("u1", {"content": "short"})
     assert await reserved(world) == 0
-    stream = Streamed(session, world.engine.placement, assistant("").role, "a1")
+    stream = StreamedMessage(session, world.engine.placement, assistant("").role, "a1")
     for at in range(0, 1_200, 30):
         await stream.write(text("c", 1_200)[at : at + 30])
         world.clock.advance()

@@ -17,7 +17,7 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import INDEXED_CHARACTERS
 from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.engine import Engine
 from memory.ports.query import Eq, Tenant
 from tests.unit.orchestrator.conversations.large import large, unsound
@@ -138,7 +138,7 @@ async def test_results_of_tools_control_events_and_what_is_in_the_window_only_ha
 
 async def test_what_is_still_being_said_is_found_once_it_is_complete(meant: World) -> None:
     session = await begun(meant.engine)
-    out = Streamed(session, meant.engine.placement, Role.ASSISTANT, "a1")
+    out = StreamedMessage(session, meant.engine.placement, Role.ASSISTANT, "a1")
     await out.write("tea ")
     assert await found(session, "beverage") == []
     await out.write("for two")
@@ -168,14 +168,14 @@ async def test_a_summary_is_found_also_after_it_went_onward(meant: World) -> Non
         meant.engine.topology,
         embedder=Embedder(),
         clock=meant.clock,
-        onward=onward_to,
+        on_window_exit=onward_to,
         passages=meant.passages,
     )
     session = await begun(engine)
     await session.append([user("hello", "u1"), user("well", "u2")])
     made = await session.compact(lambda _: "it was about tea", keep_last=1, reason="manual")
     assert await found(session, "beverage") == [made.summary.id]
-    assert (await session.onward()).entries
+    assert (await session.handle_window_exit()).entries
     assert await found(session, "beverage") == [made.summary.id]
     assert await settled(meant) == []
 

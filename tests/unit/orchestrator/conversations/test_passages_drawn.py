@@ -17,7 +17,7 @@ from memory.orchestrator import passages
 from memory.orchestrator.conversations import events, log, redaction
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import Streamed
+from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.engine import Engine
 from memory.policies.passages import PART
 from memory.ports.query import Tenant
@@ -93,7 +93,7 @@ class Told:
         said = user(text, self.draw.choice([name, None]))
 
         async def stream(engine: Engine, session: Conversation) -> None:
-            out = Streamed(session, engine.placement, Role.ASSISTANT, name)
+            out = StreamedMessage(session, engine.placement, Role.ASSISTANT, name)
             for piece in (text, " and ", "tea"):
                 await out.write(piece)
                 self.world.clock.advance(timedelta(seconds=1))

@@ -12,7 +12,7 @@ from memory.domain.errors import Conflict, NotFound
 from memory.domain.message import Message, Role
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.streaming import WRITTEN_EVERY, Streamed
+from memory.orchestrator.conversations.streaming import WRITTEN_EVERY, StreamedMessage
 from memory.ports.writes import Delete, Newer
 from tests.unit.orchestrator.conversations.talking import assistant, begun, opened, told, user, window
 from tests.unit.orchestrator.world import World
@@ -20,8 +20,8 @@ from tests.unit.orchestrator.world import World
 LATER = WRITTEN_EVERY + timedelta(seconds=0.01)
 
 
-def streamed(world: World, session: Conversation, message_id: str = "a1") -> Streamed:
-    return Streamed(session, world.engine.placement, Role.ASSISTANT, message_id)
+def streamed(world: World, session: Conversation, message_id: str = "a1") -> StreamedMessage:
+    return StreamedMessage(session, world.engine.placement, Role.ASSISTANT, message_id)
 
 
 async def stands(world: World, message_id: str = "a1") -> Message | None:
