@@ -128,7 +128,7 @@ async def _entries(memory: Memory) -> None:
     await memory.write(LONG[:6_000], scope=BOB, title="A long report on the weather")  # passages
     kept = await memory.write("Bob keeps his oars in the shed", scope=BOB, key="oars")
     await memory.admin.hold("case-17", entry_id=kept.id, reason="a test of holds")
-    await memory.admin.distrust(source="web:bad.example", reason="a poisoned page")
+    await memory.admin.block_source(source="web:bad.example", reason="a poisoned page")
     shared = await memory.write("The tide table hangs in the hall", scope=ADA, tags=["tide"])
     await memory.promote(shared.id, "org:rowers")
     several = [await memory.write(f"Leg {n} of the trip took {n} hours", scope=BOB) for n in range(3)]
@@ -292,7 +292,7 @@ async def told(memory: Memory) -> dict[str, Any]:
             (await memory.scratchpads.read(agent)).content for agent in ("assistant", None, "cook")
         ],
         "holds": [[hold.name, hold.target, hold.reason] for hold in await memory.admin.holds()],
-        "distrusted": [[one.origin, one.reason] for one in await memory.admin.distrusted()],
+        "distrusted": [[one.origin, one.reason] for one in await memory.admin.blocked_sources()],
         "numbers": [
             [one.kind, one.id] for one in await memory.numbers.resolve_many(["#1", "#2"]) if one is not None
         ],

@@ -162,9 +162,10 @@ class LegalHoldActive(MemoryTiersError):
 
 
 class RejectedByGate(MemoryTiersError):
-    """What was to be written was refused, by the write gate or for coming of what is
-    distrusted. Nothing of the call was stored. `reason` says why; `position` is that of
-    the first such draft in the call.
+    """The write gate refused a draft, or the draft comes from a blocked source.
+
+    Nothing of the call was stored. `reason` says why; `position` is that of the first
+    refused draft in the call.
     """
 
     def __init__(self, reason: str, position: int = 0) -> None:

@@ -11,7 +11,7 @@ from memory.domain import door
 from memory.domain.distrust import BlockedSource, LaterWrites
 from memory.domain.entry import EntryType
 from memory.domain.hold import LegalHold
-from memory.domain.rolled_back import RolledBack
+from memory.domain.rolled_back import RevertReport
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
 from memory.facade import distrusting, holding, reports
@@ -37,7 +37,7 @@ class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of
     the stores.
 
-    `erase`, `hold`, `distrust`, `roll_back`, `export`, `import_`, `where`, `why`,
+    `erase`, `hold`, `block_source`, `revert_source`, `export`, `import_`, `where`, `why`,
     `move`, `route` and `stats` concern one tenant; `flush`, `sweep`, `plan`, `check`,
     `audit`, `backup`, `reindex` and `vacuum` the stores, and so all of them.
 
@@ -84,7 +84,7 @@ class Admin:
         stands. It looks again until nothing of before is found. Where a store fails the
         others are erased and the call fails; a sweep does the rest, and the call can be
         repeated. Raises `LegalHoldActive` where something is under legal hold: that stays, and is
-        not erased when the hold is released. Legal holds and what is distrusted stay.
+        not erased when the hold is released. Legal holds and blocked sources stay.
 
         With `dry_run` nothing is erased: the answer counts the scopes and records that
         there are.
@@ -164,7 +164,7 @@ class Admin:
         """The tenant's legal holds, oldest first."""
         return await self._access.engine.erasure.holds.all(self._access.tenant)
 
-    async def distrust(
+    async def block_source(
         self,
         *,
         source: str | None = None,
@@ -173,44 +173,56 @@ class Admin:
         since: Moment | None = None,
         later_writes: LaterWrites = "refused",
         reason: str,
-        distrusted_by: str | None = None,
+        blocked_by: str | None = None,
     ) -> list[BlockedSource]:
-        """Let nothing be found any more that a source, an agent or a run wrote, of each
-        that is named, and nothing that was made of it, on any tier: not by a search,
-        `retrieve` or `get`, nor by what is recalled into a window or shown to a model.
-        With `since`, of what was written or changed from then on.
+        """Hide all that a source, an agent or a run wrote, and what was derived from it.
 
-        It holds at once in this memory, and in every process after two seconds at most,
-        until `trust`. What they write later is refused (`RejectedByGate`), or `"kept_back"`:
-        stored and not found; where it changes other entries or takes their place it is
-        refused all the same. Nothing is changed or deleted: `roll_back` does that.
-        `entries.all`, `entries.history` and exports go on showing it. Distrusting again
-        says it anew. More than 80 of a tenant are refused.
+        Searches, `retrieve`, `get`, and what is recalled into a window or shown to a
+        model leave these entries out, on every tier. It takes effect at once in this
+        memory, and in every other process within two seconds, until `unblock_source`.
+        Nothing is changed or deleted: `revert_source` does that. `entries.all`,
+        `entries.history` and exports still show the entries. Blocking a source again
+        replaces the terms. A tenant can block at most 80 sources.
+
+        Args:
+            source: The source to block.
+            agent: The agent to block.
+            run: The run to block. Name at least one of the three; each is blocked.
+            since: Hide only what was written or changed from then on.
+            later_writes: `"refused"` raises `RejectedByGate` for later writes.
+                `"kept_back"` stores them hidden, except writes that change or supersede
+                other entries: these are refused too.
+            reason: Why; shown by `blocked_sources`.
+            blocked_by: Who blocks it.
+
+        Returns:
+            One `BlockedSource` for each origin.
         """
-        return await distrusting.distrust(
+        return await distrusting.block_source(
             self._access,
             distrusting.origins_of(source, agent, run),
             since=since,
             later_writes=later_writes,
             reason=reason,
-            distrusted_by=distrusted_by,
+            blocked_by=blocked_by,
         )
 
-    async def trust(
+    async def unblock_source(
         self, *, source: str | None = None, agent: str | None = None, run: str | None = None
     ) -> list[BlockedSource]:
-        """Trust again what is named; what was distrusted of it. What was kept back is
-        found again.
+        """Unblock a source, an agent or a run; its entries are found again.
+
+        Returns those that were blocked. Entries that were kept back are found too.
         """
-        return await self._access.engine.trust.distrusts.lift(
+        return await self._access.engine.trust.blocked_sources.unblock(
             self._access.tenant, distrusting.origins_of(source, agent, run)
         )
 
-    async def distrusted(self) -> list[BlockedSource]:
-        """What the tenant distrusts, oldest first."""
-        return await self._access.engine.trust.distrusts.all(self._access.tenant)
+    async def blocked_sources(self) -> list[BlockedSource]:
+        """The blocked sources of the tenant, oldest first."""
+        return await self._access.engine.trust.blocked_sources.all(self._access.tenant)
 
-    async def roll_back(
+    async def revert_source(
         self,
         *,
         source: str | None = None,
@@ -220,19 +232,26 @@ class Admin:
         erase: bool = False,
         derived: bool = False,
         dry_run: bool = False,
-    ) -> RolledBack:
-        """Take back all that a source, an agent or a run wrote until now, of each that
-        is named, or `since` a moment.
+    ) -> RevertReport:
+        """Revert all that a source, an agent or a run wrote until now.
 
-        What it created is retired, or with `erase` erased for good. What it changed is
-        said again as it would be without these changes: what others changed since
-        stays. What was made of its entries (promoted, compacted) is named, and with
-        `derived` goes too. What is under legal hold is not erased, but retired. With
-        `dry_run` nothing is done: the report is the one of a run now. Where a store
-        fails the call does; a sweep does the rest, and the call can be repeated. What
-        it writes meanwhile stays: `distrust` it first.
+        Entries that it created are retired. Entries that it changed are stored again as
+        they would be without its changes; what others changed since stays. The report
+        lists the entries derived from its own (promoted, compacted). Entries under
+        legal hold are retired, never erased. What the source writes meanwhile stays, so
+        block it first. If a store fails, the call fails; a sweep finishes the work, and
+        the call can be repeated.
+
+        Args:
+            source: The source to revert.
+            agent: The agent to revert.
+            run: The run to revert. Name at least one of the three; each is reverted.
+            since: Revert only what was written from then on.
+            erase: Erase the entries that it created, instead of retiring them.
+            derived: Retire or erase the derived entries too.
+            dry_run: Change nothing; report what a call would do now.
         """
-        work = self._access.engine.rolling_back
+        work = self._access.engine.source_reverter
         do = work.plan if flag("dry_run", dry_run) else work.run
         origins = distrusting.origins_of(source, agent, run)
         return await do(

@@ -35,7 +35,7 @@ from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.provenance import Provenance
-from memory.domain.rolled_back import RolledBack
+from memory.domain.rolled_back import RevertReport
 from memory.domain.scope import Scope
 from memory.domain.session import (
     Compaction,
@@ -714,7 +714,7 @@ class BlockingAdmin:
     ) -> LegalHold: ...
     def release_hold(self, name: str) -> list[LegalHold]: ...
     def holds(self) -> list[LegalHold]: ...
-    def distrust(
+    def block_source(
         self,
         *,
         source: str | None = ...,
@@ -723,13 +723,13 @@ class BlockingAdmin:
         since: Moment | None = ...,
         later_writes: LaterWrites = ...,
         reason: str,
-        distrusted_by: str | None = ...,
+        blocked_by: str | None = ...,
     ) -> list[BlockedSource]: ...
-    def trust(
+    def unblock_source(
         self, *, source: str | None = ..., agent: str | None = ..., run: str | None = ...
     ) -> list[BlockedSource]: ...
-    def distrusted(self) -> list[BlockedSource]: ...
-    def roll_back(
+    def blocked_sources(self) -> list[BlockedSource]: ...
+    def revert_source(
         self,
         *,
         source: str | None = ...,
@@ -739,7 +739,7 @@ class BlockingAdmin:
         erase: bool = ...,
         derived: bool = ...,
         dry_run: bool = ...,
-    ) -> RolledBack: ...
+    ) -> RevertReport: ...
     def export(self, scope: Scope | str | None = ...) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,

@@ -450,7 +450,7 @@ class Memory(AsyncContext):
         there, else nothing is written (D6); it is cleared when that is deleted (D19).
         `source`, `agent` and `run` say where it comes from and who writes it, `origins`
         what else went into it (`"source:web:example.com"`): by these it is found again
-        when one of them turns out not to be trusted (`memory.admin.distrust`).
+        when one of them turns out not to be trusted (`memory.admin.block_source`).
 
         It returns once its home has it: a search of this memory finds it then, one of
         another process at once by words, and by meaning some tens of milliseconds

@@ -56,7 +56,7 @@ from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
-from memory.orchestrator.rolling_back import RollingBack
+from memory.orchestrator.rolling_back import SourceReverter
 from memory.orchestrator.scratchpads import Scratchpads
 from memory.orchestrator.setbacks import Setbacks
 from memory.orchestrator.settings import EngineSettings
@@ -214,7 +214,7 @@ class Engine:
             quotas=self.quotas,
             trust=self.trust,
         )
-        self.rolling_back = RollingBack(
+        self.source_reverter = SourceReverter(
             self.placement,
             browsing=self.browsing,
             entries=self.entries,

@@ -56,7 +56,7 @@ class Asked:
     """
 
     trusted: Filter | None = None
-    """What of the entries is not distrusted; None for all of them."""
+    """Selects entries that come from no blocked source; None for all entries."""
 
     @property
     def partitions(self) -> tuple[Partition, ...]:

@@ -367,7 +367,7 @@ async def test_a_roll_back_brings_no_artifact_back_that_is_gone(memory: Memory) 
         entry = await memory.write(f"see {before.path}", scope=USER, artifact_id=before.id)
         await memory.update(entry.id, artifact_id=other.id, tags=["changed"], agent="mallory")
     await memory.artifacts.delete(gone.id)
-    assert len((await memory.admin.roll_back(agent="mallory")).entries) == 2
+    assert len((await memory.admin.revert_source(agent="mallory")).entries) == 2
     pointing = {entry.content: (entry.artifact_id, entry.tags) for entry in await memory.retrieve(USER)}
     assert pointing == {"see gone": (None, []), "see stays": (stays.id, [])}
-    assert not (await memory.admin.roll_back(agent="mallory")).entries, "once, not again and again"
+    assert not (await memory.admin.revert_source(agent="mallory")).entries, "once, not again and again"

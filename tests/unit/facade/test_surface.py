@@ -25,8 +25,8 @@ SURFACE = {
     "scratchpads": "append clear read",
     "artifacts": "delete get list put read stream",
     "commands": "run schema",
-    "admin": "audit backup check compare distrust distrusted embed_messages erase erase_tenant erase_user export flush forget_store hold holds "
-    "import_ move plan reindex release_hold roll_back route set_back stats sweep trust vacuum where why",
+    "admin": "audit backup block_source blocked_sources check compare embed_messages erase erase_tenant erase_user export "
+    "flush forget_store hold holds import_ move plan reindex release_hold revert_source route set_back stats sweep unblock_source vacuum where why",
 }
 """Every public method. What comes to stand here is promised: give it a noun before
 `Memory` itself.

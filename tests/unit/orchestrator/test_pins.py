@@ -256,7 +256,9 @@ async def test_a_roll_back_and_an_edit_bring_no_pin_back_and_an_upsert_pins_anew
     await world.engine.entries.upsert(TENANT, rolled)
     world.clock.advance()
     await world.engine.conversations.sessions.delete(TENANT, "s1")
-    done = await world.engine.rolling_back.run(TENANT, ["agent:bad"], since=None, erase=False, derived=False)
+    done = await world.engine.source_reverter.run(
+        TENANT, ["agent:bad"], since=None, erase=False, derived=False
+    )
     assert [one.done for one in done.entries] == ["restored"]
     now = await world.get(entry)
     assert now is not None
