@@ -127,7 +127,7 @@ async def _entries(memory: Memory) -> None:
     )
     await memory.write(LONG[:6_000], scope=BOB, title="A long report on the weather")  # passages
     kept = await memory.write("Bob keeps his oars in the shed", scope=BOB, key="oars")
-    await memory.admin.hold("case-17", entry_id=kept.id, reason="a test of holds")
+    await memory.admin.legal_holds.add("case-17", entry_id=kept.id, reason="a test of holds")
     await memory.admin.block_source(source="web:bad.example", reason="a poisoned page")
     shared = await memory.write("The tide table hangs in the hall", scope=ADA, tags=["tide"])
     await memory.promote(shared.id, "org:rowers")
@@ -291,7 +291,7 @@ async def told(memory: Memory) -> dict[str, Any]:
         "scratchpads": [
             (await memory.scratchpads.read(agent)).content for agent in ("assistant", None, "cook")
         ],
-        "holds": [[hold.name, hold.target, hold.reason] for hold in await memory.admin.holds()],
+        "holds": [[hold.name, hold.target, hold.reason] for hold in await memory.admin.legal_holds.list()],
         "distrusted": [[one.origin, one.reason] for one in await memory.admin.blocked_sources()],
         "numbers": [
             [one.kind, one.id] for one in await memory.numbers.resolve_many(["#1", "#2"]) if one is not None

@@ -156,7 +156,7 @@ class LegalHoldActive(MemoryTiersError):
         more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
         super().__init__(
             f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the {', the '.join(over[:NAMED])}{more}: "
-            "nothing was deleted or overwritten; release the hold first (memory.admin.release_hold, `memory hold release`)"
+            "nothing was deleted or overwritten; remove the hold first (memory.admin.legal_holds.remove, `memory legal-holds remove`)"
         )
         self.holds = holds
 

@@ -10,17 +10,17 @@ from typing import Any
 from memory.domain import door
 from memory.domain.distrust import BlockedSource, LaterWrites
 from memory.domain.entry import EntryType
-from memory.domain.hold import LegalHold
 from memory.domain.rolled_back import RevertReport
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
-from memory.facade import distrusting, holding, reports
+from memory.facade import distrusting, reports
 from memory.facade.access import Access
 from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of, user_of
 from memory.facade.backups import Backup, back_up
 from memory.facade.explain import RouteReport, explain_route
 from memory.facade.exporting import lines_of
 from memory.facade.forgetting import erase_scope, would_erase_tenant, would_erase_user
+from memory.facade.holding import LegalHolds
 from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.why import WhyReport, why
@@ -37,7 +37,7 @@ class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of
     the stores.
 
-    `erase`, `hold`, `block_source`, `revert_source`, `export`, `import_`, `where`, `why`,
+    `erase`, `legal_holds`, `block_source`, `revert_source`, `export`, `import_`, `where`, `why`,
     `move`, `route` and `stats` concern one tenant; `flush`, `sweep`, `plan`, `check`,
     `audit`, `backup`, `reindex` and `vacuum` the stores, and so all of them.
 
@@ -47,6 +47,11 @@ class Admin:
 
     def __init__(self, access: Access) -> None:
         self._access = access
+
+    @property
+    def legal_holds(self) -> LegalHolds:
+        """What may not be deleted until its hold is removed."""
+        return LegalHolds(self._access)
 
     # -- one tenant --------------------------------------------------------------------
 
@@ -84,7 +89,7 @@ class Admin:
         stands. It looks again until nothing of before is found. Where a store fails the
         others are erased and the call fails; a sweep does the rest, and the call can be
         repeated. Raises `LegalHoldActive` where something is under legal hold: that stays, and is
-        not erased when the hold is released. Legal holds and blocked sources stay.
+        not erased when the hold is removed. Legal holds and blocked sources stay.
 
         With `dry_run` nothing is erased: the answer counts the scopes and records that
         there are.
@@ -115,54 +120,6 @@ class Admin:
         if flag("dry_run", dry_run):
             return await would_erase_user(engine, tenant, named)
         return await engine.conversations.redaction.erase_user(tenant, named)
-
-    async def hold(
-        self,
-        name: str,
-        *,
-        reason: str,
-        scope: Scope | str | None = None,
-        user: str | Scope | None = None,
-        entry_id: str | None = None,
-        tenant: bool = False,
-        placed_by: str | None = None,
-    ) -> LegalHold:
-        """Place a legal hold over a scope, a user (their scope, and the sessions with
-        them), an entry, or all of the tenant; see `LegalHold`.
-
-        It stands in the archive, for every process, until `release_hold`: what is under
-        it is deleted by nothing and nobody. Deletions and erasures raise `LegalHoldActive`, sweeps
-        leave it and count it. Entries may be edited, since they keep their versions,
-        and move onward. What keeps no earlier version is not overwritten: an edit of a
-        message, of a session's title, metadata or system message, of what a task says
-        (title, result, metadata) or of a run's metadata raises `LegalHoldActive`, and so does a
-        file put over another. New messages, tasks and runs, a message that is being
-        streamed, and the status of tasks and runs are written as ever. The same name
-        may be placed over several things. Placing it again changes nothing. What a
-        deletion had begun to take when it was placed is not saved by it.
-        """
-        return await holding.place(
-            self._access,
-            name,
-            reason=reason,
-            scope=scope,
-            user=user,
-            entry_id=entry_id,
-            tenant=flag("tenant", tenant),
-            placed_by=placed_by,
-        )
-
-    async def release_hold(self, name: str) -> list[LegalHold]:
-        """Release what is held under a name; what that was. What has expired meanwhile
-        goes with the next sweep.
-        """
-        return await self._access.engine.erasure.holds.release(
-            self._access.tenant, door.identifier("name", name)
-        )
-
-    async def holds(self) -> list[LegalHold]:
-        """The tenant's legal holds, oldest first."""
-        return await self._access.engine.erasure.holds.all(self._access.tenant)
 
     async def block_source(
         self,

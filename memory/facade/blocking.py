@@ -10,6 +10,7 @@ from memory.facade.admin import Admin
 from memory.facade.artifacts import Artifacts
 from memory.facade.commands import Commands
 from memory.facade.entries import Entries
+from memory.facade.holding import LegalHolds
 from memory.facade.manager import MemoryManager, Recording, Tool
 from memory.facade.memory import Memory
 from memory.facade.numbers import Numbers
@@ -44,6 +45,7 @@ BlockingTasks = blocking(Tasks)
 BlockingRuns = blocking(Runs)
 BlockingMessageStream = blocking(MessageStream)
 BlockingAdmin = blocking(Admin)
+BlockingLegalHolds = blocking(LegalHolds)
 BlockingBufferProvider = blocking(BufferProvider)
 BlockingSlidingWindowProvider = blocking(SlidingWindowProvider)
 BlockingSummarizingProvider = blocking(SummarizingProvider)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import (
     Awaitable,
@@ -698,22 +699,11 @@ class BlockingMessageStream:
 
 class BlockingAdmin:
     def __init__(self, access: Access) -> None: ...
+    @property
+    def legal_holds(self) -> BlockingLegalHolds: ...
     def erase(self, scope: Scope | str, *, dry_run: bool = ...) -> ErasedScope: ...
     def erase_tenant(self, *, dry_run: bool = ...) -> ErasedTenant: ...
     def erase_user(self, user: str | Scope, *, dry_run: bool = ...) -> ErasedUser: ...
-    def hold(
-        self,
-        name: str,
-        *,
-        reason: str,
-        scope: Scope | str | None = ...,
-        user: str | Scope | None = ...,
-        entry_id: str | None = ...,
-        tenant: bool = ...,
-        placed_by: str | None = ...,
-    ) -> LegalHold: ...
-    def release_hold(self, name: str) -> list[LegalHold]: ...
-    def holds(self) -> list[LegalHold]: ...
     def block_source(
         self,
         *,
@@ -770,6 +760,22 @@ class BlockingAdmin:
     def backup(self, file: str | PathLike[str]) -> Backup: ...
     def reindex(self, *, told: Told | None = ...) -> Reindexed: ...
     def vacuum(self) -> list[Vacuumed]: ...
+
+class BlockingLegalHolds:
+    def __init__(self, access: Access) -> None: ...
+    def add(
+        self,
+        name: str,
+        *,
+        reason: str,
+        scope: Scope | str | None = ...,
+        user: str | Scope | None = ...,
+        entry_id: str | None = ...,
+        tenant: bool = ...,
+        placed_by: str | None = ...,
+    ) -> LegalHold: ...
+    def remove(self, name: str) -> builtins.list[LegalHold]: ...
+    def list(self) -> builtins.list[LegalHold]: ...
 
 class BlockingBufferProvider:
     def turn(

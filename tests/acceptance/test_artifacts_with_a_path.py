@@ -190,7 +190,7 @@ async def test_who_reads_what_is_replaced_or_deleted_meanwhile_is_told(memory: M
 async def test_what_is_under_legal_hold_is_neither_replaced_nor_deleted(plain: Memory) -> None:
     await plain.sessions.create("s1")
     artifact = await plain.artifacts.put("s1", "a", b"evidence")
-    await plain.admin.hold("case", scope="session:s1", reason="r")
+    await plain.admin.legal_holds.add("case", scope="session:s1", reason="r")
     for call in (plain.artifacts.put("s1", "a", b"other"), plain.artifacts.delete(artifact.id)):
         with pytest.raises(LegalHoldActive):
             await call

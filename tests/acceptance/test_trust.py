@@ -348,7 +348,7 @@ async def test_legal_holds_win_over_a_roll_back(memory: Memory) -> None:
     one = await memory.write("poisoned tea", scope="user:ada", source=WEB)
     retired = await memory.write("poisoned tea too", scope="user:ada", source=WEB)
     await memory.entries.invalidate(retired.id)
-    await memory.admin.hold("case", reason="r", scope="user:ada")
+    await memory.admin.legal_holds.add("case", reason="r", scope="user:ada")
     planned = await memory.admin.revert_source(source=WEB, erase=True, dry_run=True)
     report = await memory.admin.revert_source(source=WEB, erase=True)
     assert report.entries == planned.entries

@@ -306,7 +306,7 @@ async def place_hold(run: Run, op: Operation) -> None:
     over, of = next(iter(given.items()))
     of = op.tenant if over == "tenant" else _id(run, of) if over == "entry_id" else of
     said = await run.ask(
-        op, "admin.hold", name, reason="a case", more={over: True if over == "tenant" else of}
+        op, "admin.legal_holds.add", name, reason="a case", more={over: True if over == "tenant" else of}
     )
     if over == "entry_id" and run.model.life(op.tenant, of) is None:
         said.refused("NotFound")
@@ -318,7 +318,7 @@ async def place_hold(run: Run, op: Operation) -> None:
 
 @operation
 async def release_hold(run: Run, op: Operation) -> None:
-    said = await run.ask(op, "admin.release_hold", op.args["name"])
+    said = await run.ask(op, "admin.legal_holds.remove", op.args["name"])
     held = run.model.holds.pop((op.tenant, op.args["name"]), set())
     if sorted((one.over, one.of) for one in said.given()) != sorted(held):
         said.wrong("releases others", f"{said.value}, wanted {held}")

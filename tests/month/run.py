@@ -46,7 +46,7 @@ READING = frozenset(
         "relations.all",
         "admin.where",
         "admin.stats",
-        "admin.holds",
+        "admin.legal_holds.list",
     }
     | {f"relations.{method}" for method in ("expand", "density", "graph")}
     | {

@@ -140,8 +140,8 @@ def test_entries_are_named_by_the_numbers_they_are_shown_with(memory: CommandLin
     ]
     assert memory.json("why", "#1")["entry_id"] == bonn
     assert memory.json("promote", "#1", "--to", "org:o")["promoted"][0]["promoted_from_id"] == bonn
-    assert memory.json("hold", "place", "case", "--reason", "r", "--entry", "#1")["of"] == bonn
-    memory.ok("hold", "release", "case")
+    assert memory.json("legal-holds", "add", "case", "--reason", "r", "--entry", "#1")["of"] == bonn
+    memory.ok("legal-holds", "remove", "case")
     assert memory.json("write", "Berlin", "-s", "user:ada", "--supersedes", "#1")["content"] == "Berlin"
     assert memory.json("invalidate", "#2", "#9", code=1) == {"ended": [tea], "not_found": ["#9"]}
     assert memory.json("forget", "#2", "7", code=1) == {

@@ -146,7 +146,7 @@ async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store
         other = await memory.write(WORDS, scope="session:s1")
         await memory.session("s1").end()
         [copy] = [one for one in await memory.retrieve("user:ada") if one.promoted_from_id == entry.id]
-        await memory.admin.hold("case", reason="a case", scope=copy.scope)
+        await memory.admin.legal_holds.add("case", reason="a case", scope=copy.scope)
         assert (await memory.delete(entry.id)).kept == (copy.id,)
 
         async def away(*_: Any) -> Any:

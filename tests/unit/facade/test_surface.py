@@ -12,6 +12,7 @@ import pytest
 
 from memory import Memory
 from memory.facade.admin import Admin
+from memory.facade.holding import LegalHolds
 from memory.facade.memory import NOUNS
 from memory.facade.view import ScopedMemory
 
@@ -26,7 +27,8 @@ SURFACE = {
     "artifacts": "delete get list put read stream",
     "commands": "run schema",
     "admin": "audit backup block_source blocked_sources check compare embed_messages erase erase_tenant erase_user export "
-    "flush forget_store hold holds import_ move plan reindex release_hold revert_source route set_back stats sweep unblock_source vacuum where why",
+    "flush forget_store import_ move plan reindex revert_source route set_back stats sweep unblock_source vacuum where why",
+    "admin.legal_holds": "add list remove",
 }
 """Every public method. What comes to stand here is promised: give it a noun before
 `Memory` itself.
@@ -58,7 +60,8 @@ async def memory() -> AsyncIterator[Memory]:
 
 
 def test_memory_and_its_nouns_have_these_methods_and_no_others() -> None:
-    found = {name: " ".join(methods_of(kind)) for name, kind in {"Memory": Memory, **NOUNS}.items()}
+    kinds = {"Memory": Memory, **NOUNS, "admin.legal_holds": LegalHolds}
+    found = {name: " ".join(methods_of(kind)) for name, kind in kinds.items()}
     assert found == SURFACE
 
 
