@@ -135,7 +135,7 @@ async def _entries(memory: Memory) -> None:
     await memory.compact(
         [one.id for one in several], lambda entries: f"{len(entries)} legs of the trip took 3 hours"
     )
-    await memory.numbers.of([tea.id, porto.id])
+    await memory.short_ids.of([tea.id, porto.id])
 
 
 async def _conversations(memory: Memory) -> None:
@@ -294,7 +294,7 @@ async def told(memory: Memory) -> dict[str, Any]:
         "holds": [[hold.name, hold.target, hold.reason] for hold in await memory.admin.legal_holds.list()],
         "distrusted": [[one.origin, one.reason] for one in await memory.admin.blocked_sources()],
         "numbers": [
-            [one.kind, one.id] for one in await memory.numbers.resolve_many(["#1", "#2"]) if one is not None
+            [one.kind, one.id] for one in await memory.short_ids.resolve_many(["#1", "#2"]) if one is not None
         ],
     }
     for name in ("ada/trip", "ada/fork", "ada/lunch", "room"):

@@ -84,7 +84,7 @@ async def write(
     speaker: Annotated[str | None, typer.Option(help="Who said it.")] = None,
     artifact: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="An artifact that it points to, by its number (#42) or id."),
+        typer.Option(metavar="ID", help="An artifact that it points to, by its short id (#42) or id."),
     ] = None,
     key: Annotated[
         str | None, typer.Option(help="Writing again under the same key writes nothing twice.")
@@ -345,7 +345,7 @@ def _paged(cli: Cli, page: Retrieved, numbers: Mapping[str, int], where: str) ->
 
 async def show_entry(
     cli: Cli,
-    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")],
+    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its short id: #42 or 42.")],
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     history: Annotated[

@@ -40,7 +40,7 @@ async def add(
         typer.Option("--user", metavar="ID", help="Over a user: their scope, and the sessions with them."),
     ] = None,
     entry: Annotated[
-        str | None, typer.Option("--entry", metavar="ID", help="Over an entry, by its id or its number.")
+        str | None, typer.Option("--entry", metavar="ID", help="Over an entry, by its id or its short id.")
     ] = None,
     whole_tenant: Annotated[bool, typer.Option("--whole-tenant", help="Over the whole tenant.")] = False,
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who places it.")] = None,

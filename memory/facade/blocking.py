@@ -13,7 +13,7 @@ from memory.facade.entries import Entries
 from memory.facade.holding import LegalHolds
 from memory.facade.manager import MemoryManager, Recording, Tool
 from memory.facade.memory import Memory
-from memory.facade.numbers import Numbers
+from memory.facade.numbers import ShortIds
 from memory.facade.providers import (
     BufferProvider,
     CompositeProvider,
@@ -35,7 +35,7 @@ BlockingMemory = blocking(Memory)
 BlockingScopedMemory = blocking(ScopedMemory)
 BlockingEntries = blocking(Entries)
 BlockingRelations = blocking(Relations)
-BlockingNumbers = blocking(Numbers)
+BlockingShortIds = blocking(ShortIds)
 BlockingScratchpads = blocking(Scratchpads)
 BlockingCommands = blocking(Commands)
 BlockingArtifacts = blocking(Artifacts)

@@ -48,7 +48,7 @@ from memory.facade.config import MemoryConfig
 from memory.facade.contexts import AsyncContext
 from memory.facade.entries import Entries
 from memory.facade.life import Life
-from memory.facade.numbers import Numbers
+from memory.facade.numbers import ShortIds
 from memory.facade.places import on_the_default_file
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
@@ -97,7 +97,7 @@ CountFunction = Callable[[str], int]
 NOUNS = {
     "entries": Entries,
     "relations": Relations,
-    "numbers": Numbers,
+    "short_ids": ShortIds,
     "sessions": Sessions,
     "scratchpads": Scratchpads,
     "artifacts": Artifacts,
@@ -148,7 +148,7 @@ class Memory(AsyncContext):
     (`withheld` of what is found). A scope may be given as `Scope` or as its text, such
     as `"user:ada"`. Open it with `async with`, or with `open` and `close`. What is
     asked less often stands under a noun: `memory.entries`, `memory.relations`,
-    `memory.numbers`, `memory.sessions`, `memory.scratchpads`, `memory.artifacts`,
+    `memory.short_ids`, `memory.sessions`, `memory.scratchpads`, `memory.artifacts`,
     `memory.commands`, `memory.admin`.
     """
 
@@ -235,9 +235,9 @@ class Memory(AsyncContext):
         return Relations(self._access)
 
     @property
-    def numbers(self) -> Numbers:
-        """The running numbers of entries and artifacts, `#42`."""
-        return Numbers(self._access)
+    def short_ids(self) -> ShortIds:
+        """Short ids of entries and artifacts, such as `#42`."""
+        return ShortIds(self._access)
 
     @property
     def sessions(self) -> Sessions:

@@ -41,7 +41,7 @@ from memory.orchestrator.lives import Lives
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.maintenance import Maintenance, SweepReport
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.numbers import Numbers
+from memory.orchestrator.numbers import ShortIds
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import Plan, Planner, plan_of
@@ -182,7 +182,7 @@ class Engine:
             trust=self.trust,
         )
         manifests = self.conversations.manifests
-        self.numbers = Numbers(
+        self.short_ids = ShortIds(
             self.placement,
             generations=self.generations,
             outbox=self.outbox,

@@ -52,7 +52,7 @@ READING = frozenset(
     | {
         "browse",
         "scratchpads.read",
-        "numbers.resolve_many",
+        "short_ids.resolve_many",
         "artifacts.get",
         "artifacts.read",
         "artifacts.list",

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from memory import StoreUnavailable
-from memory.orchestrator.numbers import Numbers
+from memory.orchestrator.numbers import ShortIds
 from tests.unit.cli.conftest import CommandLine
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -162,9 +162,9 @@ def test_entries_are_shown_without_numbers_where_none_can_be_had(
     async def fails(*_: object) -> dict[str, int]:
         raise StoreUnavailable("main", "is read only")
 
-    monkeypatch.setattr(Numbers, "of", fails)
+    monkeypatch.setattr(ShortIds, "of", fails)
     result = memory("list", "-s", "user:ada")
-    assert (result.exit_code, entry in result.stdout, "without numbers" in result.stderr) == (0, True, True)
+    assert (result.exit_code, entry in result.stdout, "without short ids" in result.stderr) == (0, True, True)
 
 
 def test_scratchpads_are_appended_to_shown_and_cleared(memory: CommandLine) -> None:

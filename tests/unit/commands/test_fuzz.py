@@ -239,7 +239,7 @@ async def added(memory: Memory, found: Sequence[Result]) -> list[str]:
         for one in found
         if (hit := re.match(r"\[/mem add entry .*\]\nOK: entry #(\d+) added", one.text))
     ]
-    referents = await memory.numbers.resolve_many(named)
+    referents = await memory.short_ids.resolve_many(named)
     return [
         entry.content
         for one in referents

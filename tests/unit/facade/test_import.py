@@ -967,6 +967,6 @@ async def test_an_import_leaves_out_the_number_of_another_store() -> None:
         assert (await memory.admin.import_([line | {"id": "another", "number": 42}])).imported == 1
         assert sorted(
             (
-                await memory.numbers.of([entry.id, *[one.id for one in await memory.retrieve("user:ada")]])
+                await memory.short_ids.of([entry.id, *[one.id for one in await memory.retrieve("user:ada")]])
             ).values()
         ) == [1, 2]

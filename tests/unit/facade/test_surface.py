@@ -21,7 +21,7 @@ SURFACE = {
     "session update write write_many",
     "entries": "all history invalidate said_in",
     "relations": "all density expand graph relate related unrelate",
-    "numbers": "of resolve resolve_many",
+    "short_ids": "of resolve resolve_many",
     "sessions": "create delegation delete end get list runs update",
     "scratchpads": "append clear read",
     "artifacts": "delete get list put read stream",
