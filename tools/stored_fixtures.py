@@ -268,7 +268,7 @@ async def told(memory: Memory) -> dict[str, Any]:
     counts are left out: they change by looking.
     """
     scopes = ("session:walk", ADA, BOB, "workspace:boats", "org:rowers", "object:thing:lamp")
-    entries = [entry async for entry in memory.entries.all(retired=True)]
+    entries = [entry async for entry in memory.entries.iterate(include_retired=True)]
     found: dict[str, Any] = {
         "entries": {entry.id: _plain(entry) for entry in entries},
         "by scope": {scope: sorted(entry.id for entry in await memory.retrieve(scope)) for scope in scopes},

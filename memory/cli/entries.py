@@ -301,6 +301,9 @@ async def browse(
     updated_before: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only what changed last before then.")
     ] = None,
+    include_retired: Annotated[
+        bool, typer.Option("--include-retired", help="List retired entries too.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
     cursor: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")
@@ -312,7 +315,7 @@ async def browse(
     asked = given(conversation=conversation, types=kind, tags=tag, cursor=cursor)
     asked |= given(since=moment("since", since), updated_before=moment("updated_before", updated_before))
     async with cli.memory() as memory:
-        page = await memory.browse(scope or None, limit=limit, **asked)
+        page = await memory.browse(scope or None, limit=limit, include_retired=include_retired, **asked)
         numbers = await numbers_of(cli, memory, (entry.id for entry in page))
     return _paged(cli, page, numbers, ", ".join(scope or ["any scope"]))
 

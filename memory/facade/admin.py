@@ -137,7 +137,7 @@ class Admin:
         Searches, `retrieve`, `get`, and what is recalled into a window or shown to a
         model leave these entries out, on every tier. It takes effect at once in this
         memory, and in every other process within two seconds, until `unblock_source`.
-        Nothing is changed or deleted: `revert_source` does that. `entries.all`,
+        Nothing is changed or deleted: `revert_source` does that. `entries.iterate`,
         `entries.history` and exports still show the entries. Blocking a source again
         replaces the terms. A tenant can block at most 80 sources.
 

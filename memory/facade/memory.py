@@ -677,6 +677,7 @@ class Memory(AsyncContext):
         updated_before: Moment | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        include_retired: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Retrieved:
@@ -687,7 +688,8 @@ class Memory(AsyncContext):
         Of any of the `types`, with all of the `tags`, each whole and to the letter
         (D53), created at or after `since`, changed last before `updated_before`; with
         `conversation`, pinned to it or to none (D51). `as_of` and `known_at` are as in
-        `retrieve`. The list's `cursor`, None at the end, asks the same question for
+        `retrieve`. With `include_retired`, entries whose validity has ended are listed
+        too; it cannot be combined with these two. The list's `cursor`, None at the end, asks the same question for
         what follows, with any limit; a damaged one, or one of another question, is
         refused as `InvalidInput`. What nobody edits or deletes while one pages is shown
         exactly once, whatever is written meanwhile and however many entries changed at
@@ -709,6 +711,7 @@ class Memory(AsyncContext):
             updated_before=updated_before,
             as_of=as_of,
             known_at=known_at,
+            include_retired=include_retired,
             cursor=cursor,
             anywhere=scope is None,
         )

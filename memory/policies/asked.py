@@ -50,6 +50,8 @@ class Asked:
     updated_before: datetime | None = None
     conversation: str | None = None
     """Entries of any other conversation are left out; those of none are not (D51)."""
+    include_retired: bool = False
+    """Whether browsing shows entries whose validity has ended too."""
     after: tuple[datetime, int, str] | None = None
     """That moment, the sequence (-1 for none) and the id of the entry behind which a
     browse goes on, in its order.

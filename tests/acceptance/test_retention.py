@@ -45,7 +45,7 @@ async def test_what_a_rule_names_is_gone_from_every_store_and_what_is_kept_or_he
     assert not {entry.id for entry in gone} & {record for _, _, record in await left_in(memory)}
     assert {name for _, name, _ in await left_in(memory)} == {"entries", "entry_versions"}
     assert sum(name == "entry_versions" for _, name, _ in await left_in(memory)) == 2
-    assert sorted([entry.content async for entry in memory.entries.all()]) == [
+    assert sorted([entry.content async for entry in memory.entries.iterate()]) == [
         "held, edited",
         "pinned, edited",
     ]

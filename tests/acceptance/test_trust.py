@@ -49,7 +49,7 @@ async def found(memory: Memory, moments: tuple[Any, ...] = ()) -> set[str]:
     """All that is found in any way: by searching, browsing, by id, as recalled into a
     window and as a manager shows it.
     """
-    ids, said = {entry.id async for entry in memory.entries.all(retired=True)}, set[str]()
+    ids, said = {entry.id async for entry in memory.entries.iterate(include_retired=True)}, set[str]()
     for at in (None, *moments):
         for scope in SCOPES:
             said |= {entry.content for entry in await memory.retrieve(scope, limit=1_000, known_at=at)}
@@ -116,7 +116,7 @@ async def test_exports_and_imports_carry_where_entries_come_from(
     ) as other:
         await other.admin.block_source(source=WEB, reason="poisoned")
         assert (await other.admin.import_(lines, same_ids=same_ids)).imported == 1
-        [there] = [one async for one in other.entries.all()]
+        [there] = [one async for one in other.entries.iterate()]
         assert (there.source, there.run, there.origins) == (WEB, "r1", ["source:user"])
         assert await other.retrieve("user:ada") == []
         report = await other.admin.revert_source(source=WEB)
@@ -161,7 +161,7 @@ async def test_a_blocked_source_is_hidden_and_is_found_again(
         assert not set(POISON) & await found(other, moments)
         assert await other.get(promoted.id) is None
         assert await other.admin.blocked_sources() == [placed]
-        assert len([entry async for entry in memory.entries.all()]) == 5, "nothing was deleted"
+        assert len([entry async for entry in memory.entries.iterate()]) == 5, "nothing was deleted"
         assert await memory.admin.unblock_source(source=WEB) == [placed]
         assert await memory.admin.unblock_source(source=WEB) == await memory.admin.blocked_sources() == []
         clock.advance(timedelta(seconds=3))
@@ -326,7 +326,7 @@ async def test_after_a_roll_back_the_rest_is_as_if_it_had_never_written(
     await memory.admin.sweep()
     assert await _said(memory) == await _said(other)
     assert not erase or "poison over" not in str(
-        [entry.content async for entry in memory.entries.all(retired=True)]
+        [entry.content async for entry in memory.entries.iterate(include_retired=True)]
     )
 
 

@@ -599,7 +599,7 @@ async def _tenant(run: Run, tenant: str, worker: int, chosen: random.Random) -> 
 
 async def _owned(run: Run, tenant: str, worker: int) -> None:
     for retired in (False, True):
-        said = await run.ask(None, "entries.all", tenant=tenant, worker=worker, retired=retired)
+        said = await run.ask(None, "entries.iterate", tenant=tenant, worker=worker, include_retired=retired)
         found = [entry.id for entry in said.given()]
         now = said.begun
         wanted = {

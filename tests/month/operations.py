@@ -333,7 +333,7 @@ async def transfer_all(run: Run, op: Operation) -> None:
     elsewhere = f"import-{op.number}"
     await check.swept(run, op.worker)  # what has expired is not exported
     talks = run.talks.of(op.tenant, run.clock.now)
-    entries = (await run.ask(op, "entries.all", retired=True, reading=True)).given()
+    entries = (await run.ask(op, "entries.iterate", include_retired=True, reading=True)).given()
     links = (await run.ask(op, "relations.all", reading=True)).given()
     lines = (await run.ask(op, "admin.export", reading=True)).given()
     there = {entry.id for entry in entries}
@@ -352,7 +352,9 @@ async def transfer_all(run: Run, op: Operation) -> None:
             raise Wrong(
                 "an import counts otherwise", f"{report}, not {wanted} and {beside} sessions and scratchpads"
             )
-    imported = (await run.ask(op, "entries.all", retired=True, tenant=elsewhere, reading=True)).given()
+    imported = (
+        await run.ask(op, "entries.iterate", include_retired=True, tenant=elsewhere, reading=True)
+    ).given()
     check.imported(entries, imported, elsewhere)
     linked = (await run.ask(op, "relations.all", tenant=elsewhere, reading=True)).given()
     if sorted(link.created_at for link in linked) != sorted(link.created_at for link in between):
@@ -361,7 +363,7 @@ async def transfer_all(run: Run, op: Operation) -> None:
         {entry.scope.text for entry in imported}
     ):  # what was made of the entries of one may have gone with another
         there = (
-            await run.ask(op, "entries.all", scope, retired=True, tenant=elsewhere, reading=True)
+            await run.ask(op, "entries.iterate", scope, include_retired=True, tenant=elsewhere, reading=True)
         ).given()
         (await run.ask(op, "admin.erase", scope, tenant=elsewhere)).equals(len(there))
     await sessions.imported(run, talks, elsewhere, worker=op.worker)

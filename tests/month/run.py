@@ -41,7 +41,7 @@ READING = frozenset(
         "retrieve",
         "search",
         "entries.history",
-        "entries.all",
+        "entries.iterate",
         "relations.related",
         "relations.all",
         "admin.where",

@@ -298,7 +298,7 @@ async def played(rounds: int) -> Counter[str]:
                 assert escape.unescaped(escaped(text)) == text
         assert await memory.get(witness.id) == witness
         assert (await memory.scratchpads.read()).content == shared.content
-        assert not [one async for one in memory.entries.all() if one.title == "WITNESS"]
+        assert not [one async for one in memory.entries.iterate() if one.title == "WITNESS"]
     return done
 
 

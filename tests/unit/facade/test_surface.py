@@ -19,7 +19,7 @@ from memory.facade.view import ScopedMemory
 SURFACE = {
     "Memory": "browse close compact delete enrichment for_tenant get maintain open promote remember retrieve scoped search search_messages "
     "session update write write_many",
-    "entries": "all history invalidate said_in",
+    "entries": "history invalidate iterate source_messages",
     "relations": "all density expand graph relate related unrelate",
     "short_ids": "of resolve resolve_many",
     "sessions": "create delegation delete end get list runs update",
@@ -107,15 +107,15 @@ async def test_a_view_writes_finds_and_erases_in_its_scope_only(memory: Memory) 
     assert [hit.entry.id for hit in await ada.search("tea", types=["context"])] == [made.id]
     assert str(ada.scope) == str(made.scope)
     assert await ada.erase() == 1
-    assert [e.id async for e in memory.entries.all()] == [other.id]
+    assert [e.id async for e in memory.entries.iterate()] == [other.id]
 
 
 async def test_the_nouns_of_another_tenant_s_memory_are_that_tenant_s(memory: Memory) -> None:
     mine, theirs = await memory.write("mine", scope="user:ada"), memory.for_tenant("globex")
-    assert [e async for e in theirs.entries.all()] == []
+    assert [e async for e in theirs.entries.iterate()] == []
     assert await theirs.entries.invalidate(mine.id) is False
     assert await theirs.scoped("user:ada").erase() == 0
-    assert [e.id async for e in memory.entries.all()] == [mine.id]
+    assert [e.id async for e in memory.entries.iterate()] == [mine.id]
 
 
 async def test_an_export_is_the_entries_their_versions_and_the_relations_between_them(memory: Memory) -> None:

@@ -111,7 +111,7 @@ async def test_a_store_of_an_earlier_version_opens(
         assert bell.tags == ["brass"]
         await memory.admin.legal_holds.remove("case-17")
         await memory.admin.erase_tenant()
-        assert [entry async for entry in memory.entries.all(retired=True)] == []
+        assert [entry async for entry in memory.entries.iterate(include_retired=True)] == []
         assert [one.content for one in await memory.for_tenant("acme").retrieve("org:acme")] == told["acme"]
 
 
