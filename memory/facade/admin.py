@@ -21,15 +21,15 @@ from memory.facade.explain import RouteReport, explain_route
 from memory.facade.exporting import lines_of
 from memory.facade.forgetting import erase_scope, would_erase_tenant, would_erase_user
 from memory.facade.holding import LegalHolds
-from memory.facade.importing import Import, Imported, Source, Told, opened
-from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
+from memory.facade.importing import Import, ImportReport, Progress, Source, opened
+from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.facade.why import WhyReport, why
-from memory.orchestrator.healing import Compared
+from memory.orchestrator.healing import StoreComparison
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
-from memory.orchestrator.reindexing import Reindexed
-from memory.orchestrator.setbacks import SetBack
+from memory.orchestrator.reindexing import ReindexReport
+from memory.orchestrator.setbacks import RolledBackStore
 from memory.policies.routing import TIERS
 
 
@@ -245,8 +245,8 @@ class Admin:
         same_ids: bool = False,
         revive: bool = False,
         skip_bad: bool = False,
-        told: Told | None = None,
-    ) -> Imported:
+        progress: Progress | None = None,
+    ) -> ImportReport:
         """Import what `export` wrote, or a conversation as objects {role, content,
         time?, id?, name?, session_id?}: a path, an open file, or lines.
 
@@ -283,9 +283,8 @@ class Admin:
         and its number there, as they stand in the file.
 
         `name` stands for the file in what is reported, and in the keys of messages that
-        have no id. `told` hears after each batch how many lines are safe, and of how
-        many. They are replicated behind that, as what `write` stores; `flush` waits for
-        it.
+        have no id. `progress` is called after each batch with the number of lines stored
+        and their total. Replication follows behind, as for `write`; `flush` waits for it.
         """
         called = name or (Path(source).name if isinstance(source, str | PathLike) else "import")
         work = Import(
@@ -296,7 +295,7 @@ class Admin:
             same_ids=flag("same_ids", same_ids),
             revive=flag("revive", revive),
             skip_bad=flag("skip_bad", skip_bad),
-            told=told,
+            progress=progress,
         )
         async with opened(source) as (stream, unread):
             return await work.run(stream, unread)
@@ -316,7 +315,7 @@ class Admin:
         door.one_of("tier", to, TIERS)
         return await self._access.engine.promotion.by_hand(self._access.tenant, ids_of(entry_ids), to)
 
-    async def where(self, entry_id: str) -> list[Copy]:
+    async def where(self, entry_id: str) -> list[CopyLocation]:
         """Where an entry's copies, marks and tombstones stand."""
         return await reports.where(self._access.engine, self._access.tenant, id_of(entry_id))
 
@@ -385,12 +384,12 @@ class Admin:
         """
         return await reports.audit(self._access.engine, repair=repair)
 
-    async def set_back(self) -> list[SetBack]:
-        """The stores that were set back alone: restored to an earlier moment, or
-        replaced by an empty one, and not healed since.
+    async def rolled_back_stores(self) -> list[RolledBackStore]:
+        """List the stores that were rolled back alone and not repaired since.
 
-        Sweeps note in every store how far the others have come, every five minutes;
-        what was set back by less may not be noticed.
+        Such a store was restored to an earlier moment, or replaced by an empty one,
+        while the others went on. Sweeps note every five minutes in every store how far
+        the others have come. A rollback by less may go unnoticed.
         """
         return list((await self._access.engine.setbacks.look()).values())
 
@@ -406,19 +405,19 @@ class Admin:
             door.text("name", name, min_chars=1, max_bytes=200)
         )
 
-    async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
+    async def compare(self, *, repair: bool = False, progress: Progress | None = None) -> StoreComparison:
         """Compare what the stores hold of every tenant's entries with each other; with
         `repair`, heal what a store lost that was set back alone.
 
         What another store has is put back on the condition of what stands there, what
         was deleted is deleted again, and what no store has is named in `lost`. It may
         run beside writers, and be called again where it was cut off. It reads
-        everything, and may take long; `told` hears after each page how many copies were
-        looked at, and of how many. What is said to be the room that a tenant's
+        everything, and may take long. `progress` is called after each page with the
+        number of copies compared and their total. What is said to be the room that a tenant's
         artifacts and large texts take is compared with what they take, and counted
         anew.
         """
-        return await self._access.engine.healing.compare(repair=flag("repair", repair), told=told)
+        return await self._access.engine.healing.compare(repair=flag("repair", repair), progress=progress)
 
     async def backup(self, file: str | PathLike[str]) -> Backup:
         """Copy the memory's SQLite file, of every tenant, to a new file.
@@ -435,7 +434,7 @@ class Admin:
         """
         return await back_up(self._access.config, file)
 
-    async def reindex(self, *, told: Told | None = None) -> Reindexed:
+    async def reindex(self, *, progress: Progress | None = None) -> ReindexReport:
         """Make all vectors of every tenant anew with the embedder in use, entries' and
         messages', kept versions' too, while answers are served.
 
@@ -447,18 +446,19 @@ class Admin:
         this embedder alone: memories with the one before are to be closed until then,
         since what they write has to be made anew too.
 
-        `told` hears after each page how many vectors are made, and of how many.
+        `progress` is called after each page with the number of vectors made and their
+        total.
         """
         opens = not self._access.is_open
         if opens:
             await self._access.open(reindex=True)
         try:
-            return await self._access.engine.reindexing.run(told)
+            return await self._access.engine.reindexing.run(progress)
         finally:
             if opens:
                 await self._access.close()
 
-    async def vacuum(self) -> list[Vacuumed]:
+    async def vacuum(self) -> list[VacuumReport]:
         """Have each store give back the room that deleted content takes. A store that
         does not answer is reported, not raised.
         """

@@ -23,7 +23,7 @@ from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.conversations.sessions import SHARED
 from memory.orchestrator.conversations.taught import SAID_IN
-from memory.orchestrator.dangling import Dangling
+from memory.orchestrator.dangling import OrphanCollector
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.derivatives import Derivatives
@@ -34,7 +34,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.graph import Graphs
-from memory.orchestrator.healing import Healing
+from memory.orchestrator.healing import StoreRepair
 from memory.orchestrator.judging import Judging
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import Lives
@@ -48,17 +48,17 @@ from memory.orchestrator.planned import Plan, Planner, plan_of
 from memory.orchestrator.planned_due import PlannedDue
 from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.quotas import Quotas
-from memory.orchestrator.referrers import Referrers
-from memory.orchestrator.reindexing import Reindexing
+from memory.orchestrator.referrers import ArtifactReferences
+from memory.orchestrator.reindexing import Reindexer
 from memory.orchestrator.relations import Relations
-from memory.orchestrator.remaking import Remaking
+from memory.orchestrator.remaking import VectorRebuild
 from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.rolling_back import SourceReverter
 from memory.orchestrator.scratchpads import Scratchpads
-from memory.orchestrator.setbacks import Setbacks
+from memory.orchestrator.setbacks import RollbackDetector
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.store_notes import StoreNotes
 from memory.orchestrator.superseding import Superseding
@@ -113,7 +113,7 @@ class Engine:
         self.placement = Placement(
             topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds
         )
-        self.setbacks = Setbacks(self.placement)
+        self.setbacks = RollbackDetector(self.placement)
         self.word_indexes = WordIndexes(self.placement)
         self.store_notes = StoreNotes(self.placement)
         self.generations = Generations(self.placement, self.setbacks)
@@ -190,7 +190,9 @@ class Engine:
             manifests=manifests,
         )
         self.derivatives.messages_stand = self.conversations.onward.taught.stands
-        self.referrers = Referrers(self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure)
+        self.referrers = ArtifactReferences(
+            self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure
+        )
         manifests.on_gone = self.referrers.clear
         self.scratchpads = Scratchpads(
             self.placement,
@@ -202,7 +204,7 @@ class Engine:
         self.tenants = Tenants(
             self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions
         )
-        self.dangling = Dangling(self.placement, self.erasure)
+        self.dangling = OrphanCollector(self.placement, self.erasure)
         self.browsing = Browsing(self.placement, self.trust)
         self.graphs = Graphs(self.placement, entries=self.entries, browsing=self.browsing)
         self.transfer = Transfer(
@@ -223,7 +225,7 @@ class Engine:
             manifests=manifests,
         )
         passages_made = self.conversations.passages
-        self.reindexing = Reindexing(
+        self.reindexing = Reindexer(
             self.placement,
             meaning=self.meaning,
             outbox=self.outbox,
@@ -299,14 +301,14 @@ class Engine:
             reindexing=self.reindexing,
             setbacks=self.setbacks,
         )
-        self.healing = Healing(
+        self.healing = StoreRepair(
             self.placement,
             setbacks=self.setbacks,
             outbox=self.outbox,
             erasure=self.erasure,
             generations=self.generations,
             tiering=self.tiering,
-            remaking=Remaking(
+            remaking=VectorRebuild(
                 self.placement,
                 meaning=self.meaning,
                 outbox=self.outbox,

@@ -401,7 +401,7 @@ async def test_an_import_that_was_cut_off_is_repeated(plain: Memory, other: Memo
         await plain.admin.import_(lines)
     assert ("s1", "out/żółć.md") not in await files(plain)
     told: list[tuple[int, int]] = []
-    report = await plain.admin.import_(lines, told=lambda done, total: told.append((done, total)))
+    report = await plain.admin.import_(lines, progress=lambda done, total: told.append((done, total)))
     assert (await files(plain), report.problems) == (await files(other), [])
     assert told[-1] == (len(lines), len(lines))
     assert told == sorted(told)

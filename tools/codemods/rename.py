@@ -9,9 +9,11 @@ from pathlib import Path
 import libcst as cst
 from libcst.metadata import MetadataWrapper, QualifiedNameProvider, QualifiedNameSource
 
-from tools.codemods.names import CLASSES, PUBLIC
+from tools.codemods.names import CLASSES, INNER_CLASSES, KEYWORDS, MEMBERS, PUBLIC
 
-OLD = re.compile(rf"\b({'|'.join(full.rpartition('.')[2] for full in CLASSES)})\b")
+_OLD_CLASSES = (full.rpartition(".")[2] for full in (*CLASSES, *INNER_CLASSES))
+_OLD_MEMBERS = (member.replace(".", r"\s*\.\s*") for member in (*MEMBERS, *KEYWORDS))
+OLD = re.compile(rf"\b({'|'.join((*_OLD_CLASSES, *_OLD_MEMBERS))})\b")
 """What a source that needs rewriting has somewhere."""
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 
@@ -32,6 +34,11 @@ def _words(code: str) -> str:
     for full, new in CLASSES.items():
         old = full.rpartition(".")[2]
         code = re.sub(rf"(?<![\w.\"'-]){old}(?![\w\"'])", new, code)
+    for member, named in KEYWORDS.items():
+        for old, new in named.items():
+            code = re.sub(rf"(\b{re.escape(member)}\([^()]*\b){old}=", rf"\g<1>{new}=", code)
+    for member, new in MEMBERS.items():
+        code = re.sub(rf"\b{re.escape(member)}\b", new, code)
     return code
 
 
@@ -49,6 +56,7 @@ class _Renaming(cst.CSTTransformer):
         self._imports: dict[str, str] = {}
         self._new: Mapping[str, str] = {
             **CLASSES,
+            **INNER_CLASSES,
             **{f"{PUBLIC}.{full.rpartition('.')[2]}": new for full, new in CLASSES.items()},
         }
 
@@ -69,7 +77,26 @@ class _Renaming(cst.CSTTransformer):
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
         new = self._wanted(original_node, original_node.attr.value)
-        return updated_node if new is None else updated_node.with_changes(attr=cst.Name(new))
+        if new is not None:
+            return updated_node.with_changes(attr=cst.Name(new))
+        if (member := MEMBERS.get(_member(original_node))) is None:
+            return updated_node
+        found = updated_node.value  # the name before it stays
+        for name in member.split(".")[1:]:
+            found = cst.Attribute(found, cst.Name(name))
+        return found
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        keywords = KEYWORDS.get(_member(original_node.func))
+        if keywords is None:
+            return updated_node
+        args = [
+            arg.with_changes(keyword=cst.Name(keywords.get(arg.keyword.value, arg.keyword.value)))
+            if arg.keyword is not None
+            else arg
+            for arg in updated_node.args
+        ]
+        return updated_node.with_changes(args=args)
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
         if original_node.module is None or isinstance(updated_node.names, cst.ImportStar):
@@ -114,3 +141,12 @@ class _Renaming(cst.CSTTransformer):
             quoted = {f'"{old.rpartition(".")[2]}"': f'"{new}"' for old, new in CLASSES.items()}
             return updated_node.with_changes(value=quoted.get(value, value))
         return updated_node.with_changes(value=renamed_text(value)) if "`" in value else updated_node
+
+
+def _member(node: cst.BaseExpression) -> str:
+    """An attribute with the name before it, such as `admin.trust`; else nothing."""
+    if not isinstance(node, cst.Attribute):
+        return ""
+    if isinstance(node.value, cst.Attribute):
+        return f"{node.value.attr.value}.{node.attr.value}"
+    return f"{node.value.value}.{node.attr.value}" if isinstance(node.value, cst.Name) else ""

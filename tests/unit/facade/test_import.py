@@ -24,7 +24,7 @@ from memory import BlockingMemory, Conflict, EntryDraft, InvalidInput, Memory, P
 from memory.domain.ids import new_id
 from memory.domain.time import micros
 from memory.facade import importing
-from memory.facade.importing import BadFile, Imported
+from memory.facade.importing import BadFile, ImportReport
 from memory.facade.transfer import BadLine
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Everywhere, Query
@@ -313,7 +313,7 @@ async def test_an_import_that_is_cut_off_anywhere_can_be_repeated(
                 raise Cut
 
         try:
-            reports.append(await there.admin.import_(lines, same_ids=same_ids, told=told))
+            reports.append(await there.admin.import_(lines, same_ids=same_ids, progress=told))
         except Cut:
             continue
     await whole.admin.import_(lines, same_ids=same_ids)
@@ -768,7 +768,7 @@ async def test_an_import_that_another_writer_stops_says_how_far_it_came_and_goes
         f"sqlite:///{tmp_path / 'm.db'}", quotas=[quota], write_gate=let_in if gate else None
     ) as memory:
         with pytest.raises((QuotaExceeded, Conflict)) as error:
-            await memory.admin.import_(chat, scope="user:ada", told=told)
+            await memory.admin.import_(chat, scope="user:ada", progress=told)
         here = [
             one.content async for one in memory.entries.iterate("user:ada") if one.content.startswith("text")
         ]
@@ -878,7 +878,7 @@ async def test_what_is_read_once_goes_through_a_file_and_only_ids_are_held(
     ) as memory:
         tracemalloc.start()
         try:
-            report = await memory.admin.import_(lines(), messages_to="session:s1", told=look)
+            report = await memory.admin.import_(lines(), messages_to="session:s1", progress=look)
             count = 0
             async for _ in memory.admin.export():
                 count += 1
@@ -898,7 +898,7 @@ def test_the_blocking_twin_imports_what_its_kind_exports(tmp_path: Path) -> None
         entry = here.write("first", scope="user:ada")
         here.update(entry.id, content="second")
         report = there.admin.import_(here.admin.export(), same_ids=True)
-        assert isinstance(report, Imported)
+        assert isinstance(report, ImportReport)
         assert [version.content for version in there.entries.history(entry.id)] == ["first", "second"]
         copy = here.for_tenant("copy").admin.import_(here.admin.export())  # both on one thread
         assert copy.imported == 1

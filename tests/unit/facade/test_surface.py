@@ -27,7 +27,7 @@ SURFACE = {
     "artifacts": "delete get list put read stream",
     "commands": "run schema",
     "admin": "audit backup block_source blocked_sources check compare embed_messages erase erase_tenant erase_user export "
-    "flush forget_store import_ move plan reindex revert_source route set_back stats sweep unblock_source vacuum where why",
+    "flush forget_store import_ move plan reindex revert_source rolled_back_stores route stats sweep unblock_source vacuum where why",
     "admin.legal_holds": "add list remove",
 }
 """Every public method. What comes to stand here is promised: give it a noun before

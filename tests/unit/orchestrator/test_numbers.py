@@ -512,7 +512,7 @@ SLIPS = {
         numbers, "ShortIds._give_artifacts", "put.record if outcome.applied else outcome.stored", "put.record"
     ),
     "what was numbered late stays": Slip(
-        dangling, "Dangling._drop", "if not parents <= there:", "if not parents:"
+        dangling, "OrphanCollector._drop", "if not parents <= there:", "if not parents:"
     ),
 }
 

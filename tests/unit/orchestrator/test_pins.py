@@ -287,7 +287,7 @@ async def test_a_session_that_expired_is_unpinned_as_well(world: World) -> None:
 
 SLIPS = {
     "what the next session has is unpinned too": (
-        Slip(referrers, "Referrers._unpin", "pinned_at(row) <= until and ", ""),
+        Slip(referrers, "ArtifactReferences._unpin", "pinned_at(row) <= until and ", ""),
         "erase.end",
         "before",
     ),
@@ -302,7 +302,7 @@ SLIPS = {
         "after",
     ),
     "nothing is unpinned": (
-        Slip(referrers, "Referrers._unpin", "kind == CONVERSATION", "kind == ''"),
+        Slip(referrers, "ArtifactReferences._unpin", "kind == CONVERSATION", "kind == ''"),
         "erase.end",
         "before",
     ),

@@ -316,7 +316,7 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
     ),
     "references-are-cleared-once": (
         references,
-        Slip(referrers, "Referrers._let_go", "if not found:", "if True:"),
+        Slip(referrers, "ArtifactReferences._let_go", "if not found:", "if True:"),
     ),
     "an-edit-stamps-the-cache-first-only": (
         cached_while_edited,
@@ -340,7 +340,7 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
         cached_while_unpinned,
         Slip(
             referrers,
-            "Referrers._clear_in",
+            "ArtifactReferences._clear_in",
             _AGAIN.format("*[row.key for row in rows]") + "    return",
             "return",
         ),
