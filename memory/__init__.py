@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from memory.domain.message import Message as Message
     from memory.domain.message import ToolCall as ToolCall
     from memory.domain.provenance import Provenance as Provenance
-    from memory.domain.rolled_back import RolledBack as RolledBack
+    from memory.domain.rolled_back import RevertReport as RevertReport
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
     from memory.domain.session import FoundMessage as FoundMessage
@@ -155,7 +155,7 @@ _HOMES = {
     "memory.domain.hold": ("LegalHold",),
     "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.provenance": ("Provenance",),
-    "memory.domain.rolled_back": ("RolledBack",),
+    "memory.domain.rolled_back": ("RevertReport",),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.domain.session": ("FoundMessage",),
     "memory.facade.manager": (
@@ -298,7 +298,7 @@ __all__ = [
     "RejectedByGate",
     "Resolution",
     "RetentionRule",
-    "RolledBack",
+    "RevertReport",
     "Scope",
     "ScopeExceeds",
     "ScopeKind",

@@ -127,15 +127,15 @@ async def _entries(memory: Memory) -> None:
     )
     await memory.write(LONG[:6_000], scope=BOB, title="A long report on the weather")  # passages
     kept = await memory.write("Bob keeps his oars in the shed", scope=BOB, key="oars")
-    await memory.admin.hold("case-17", entry_id=kept.id, reason="a test of holds")
-    await memory.admin.distrust(source="web:bad.example", reason="a poisoned page")
+    await memory.admin.legal_holds.add("case-17", entry_id=kept.id, reason="a test of holds")
+    await memory.admin.block_source(source="web:bad.example", reason="a poisoned page")
     shared = await memory.write("The tide table hangs in the hall", scope=ADA, tags=["tide"])
     await memory.promote(shared.id, "org:rowers")
     several = [await memory.write(f"Leg {n} of the trip took {n} hours", scope=BOB) for n in range(3)]
     await memory.compact(
         [one.id for one in several], lambda entries: f"{len(entries)} legs of the trip took 3 hours"
     )
-    await memory.numbers.of([tea.id, porto.id])
+    await memory.short_ids.of([tea.id, porto.id])
 
 
 async def _conversations(memory: Memory) -> None:
@@ -268,7 +268,7 @@ async def told(memory: Memory) -> dict[str, Any]:
     counts are left out: they change by looking.
     """
     scopes = ("session:walk", ADA, BOB, "workspace:boats", "org:rowers", "object:thing:lamp")
-    entries = [entry async for entry in memory.entries.all(retired=True)]
+    entries = [entry async for entry in memory.entries.iterate(include_retired=True)]
     found: dict[str, Any] = {
         "entries": {entry.id: _plain(entry) for entry in entries},
         "by scope": {scope: sorted(entry.id for entry in await memory.retrieve(scope)) for scope in scopes},
@@ -291,10 +291,10 @@ async def told(memory: Memory) -> dict[str, Any]:
         "scratchpads": [
             (await memory.scratchpads.read(agent)).content for agent in ("assistant", None, "cook")
         ],
-        "holds": [[hold.name, hold.target, hold.reason] for hold in await memory.admin.holds()],
-        "distrusted": [[one.origin, one.reason] for one in await memory.admin.distrusted()],
+        "holds": [[hold.name, hold.target, hold.reason] for hold in await memory.admin.legal_holds.list()],
+        "distrusted": [[one.origin, one.reason] for one in await memory.admin.blocked_sources()],
         "numbers": [
-            [one.kind, one.id] for one in await memory.numbers.resolve_many(["#1", "#2"]) if one is not None
+            [one.kind, one.id] for one in await memory.short_ids.resolve_many(["#1", "#2"]) if one is not None
         ],
     }
     for name in ("ada/trip", "ada/fork", "ada/lunch", "room"):

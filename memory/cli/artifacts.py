@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="Whose it is.")]
 Which = Annotated[
-    str, typer.Argument(metavar="ID|PATH", help="The artifact's number (#42) or id; with --session its path.")
+    str,
+    typer.Argument(metavar="ID|PATH", help="The artifact's short id (#42) or id; with --session its path."),
 ]
 InSession = Annotated[
     str | None, typer.Option("--session", "-s", metavar="ID", help="The session that has it under this path.")

@@ -84,7 +84,7 @@ async def write(
     speaker: Annotated[str | None, typer.Option(help="Who said it.")] = None,
     artifact: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="An artifact that it points to, by its number (#42) or id."),
+        typer.Option(metavar="ID", help="An artifact that it points to, by its short id (#42) or id."),
     ] = None,
     key: Annotated[
         str | None, typer.Option(help="Writing again under the same key writes nothing twice.")
@@ -314,6 +314,9 @@ async def browse(
     updated_before: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only what changed last before then.")
     ] = None,
+    include_retired: Annotated[
+        bool, typer.Option("--include-retired", help="List retired entries too.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
     cursor: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")
@@ -325,7 +328,7 @@ async def browse(
     asked = given(conversation=conversation, types=kind, tags=tag, cursor=cursor)
     asked |= given(since=moment("since", since), updated_before=moment("updated_before", updated_before))
     async with cli.memory() as memory:
-        page = await memory.browse(scope or None, limit=limit, **asked)
+        page = await memory.browse(scope or None, limit=limit, include_retired=include_retired, **asked)
         numbers = await numbers_of(cli, memory, (entry.id for entry in page))
     return _paged(cli, page, numbers, ", ".join(scope or ["any scope"]))
 
@@ -358,7 +361,7 @@ def _paged(cli: Cli, page: Retrieved, numbers: Mapping[str, int], where: str) ->
 
 async def show_entry(
     cli: Cli,
-    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")],
+    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its short id: #42 or 42.")],
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     history: Annotated[

@@ -17,7 +17,7 @@ from memory.cli.options import MetadataOption, OptionalScope, TagsOption, expiry
 if TYPE_CHECKING:
     from rich.console import Console
 
-EntryId = Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")]
+EntryId = Annotated[str, typer.Argument(metavar="ID", help="Its id, or its short id: #42 or 42.")]
 Depth = Annotated[int, typer.Option("--depth", help="In one step or two; more are two, and fewer one.")]
 
 

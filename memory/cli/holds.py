@@ -1,4 +1,4 @@
-"""Commands on legal holds: what may not be deleted until somebody releases it."""
+"""Commands on legal holds: what may not be deleted until its hold is removed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    hold = typer.Typer(
-        help="Legal holds: what may not be deleted until somebody releases it.", no_args_is_help=True
+    holds = typer.Typer(
+        help="Legal holds: what may not be deleted until its hold is removed.", no_args_is_help=True
     )
-    command(hold, "place")(place)
-    command(hold, "release")(release)
-    command(hold, "list")(holds)
-    app.add_typer(hold, name="hold")
+    command(holds, "add")(add)
+    command(holds, "remove")(remove)
+    command(holds, "list")(list_holds)
+    app.add_typer(holds, name="legal-holds")
 
 
-async def place(
+async def add(
     cli: Cli,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", help="Such as a case's; the same name may be placed over several things."
-        ),
+        typer.Argument(metavar="NAME", help="Such as a case's. Several things can be held under one name."),
     ],
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")],
     scope: Annotated[
@@ -42,48 +40,47 @@ async def place(
         typer.Option("--user", metavar="ID", help="Over a user: their scope, and the sessions with them."),
     ] = None,
     entry: Annotated[
-        str | None, typer.Option("--entry", metavar="ID", help="Over an entry, by its id or its number.")
+        str | None, typer.Option("--entry", metavar="ID", help="Over an entry, by its id or its short id.")
     ] = None,
-    whole_tenant: Annotated[bool, typer.Option("--whole-tenant", help="Over all of the tenant.")] = False,
+    whole_tenant: Annotated[bool, typer.Option("--whole-tenant", help="Over the whole tenant.")] = False,
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who places it.")] = None,
 ) -> None:
-    """Hold a scope, a user, an entry or the whole tenant: nothing and nobody deletes
-    what is under it.
+    """Place a hold over a scope, a user, an entry or the whole tenant. Nothing and nobody
+    can delete what is under it.
     """
     if sum(given is not None for given in (scope, user, entry)) + whole_tenant != 1:
         raise InvalidInput(
             "hold",
-            "is over one of --scope, --user, --entry, --whole-tenant; place it again for what else is held",
+            "must be over exactly one of --scope, --user, --entry, --whole-tenant; "
+            "add it again for each other thing to hold",
         )
     async with cli.memory() as memory:
         held = None if entry is None else await id_of(memory, entry)
-        placed = await memory.admin.hold(
+        placed = await memory.admin.legal_holds.add(
             name, reason=reason, scope=scope, user=user, entry_id=held, tenant=whole_tenant, placed_by=by
         )
     cli.emit(placed.to_dict(), lambda out: _show(out, [placed]))
 
 
-async def release(cli: Cli, name: Annotated[str, typer.Argument(metavar="NAME")]) -> int:
-    """Release what is held under a name. What has expired meanwhile goes with the next
-    sweep.
-    """
+async def remove(cli: Cli, name: Annotated[str, typer.Argument(metavar="NAME")]) -> int:
+    """Remove all holds under a name. The next sweep deletes what has expired meanwhile."""
     async with cli.memory() as memory:
-        released = await memory.admin.release_hold(name)
+        removed = await memory.admin.legal_holds.remove(name)
     cli.emit(
-        [one.to_dict() for one in released],
-        lambda out: _show(out, released, "Nothing is held under this name."),
+        [one.to_dict() for one in removed],
+        lambda out: _show(out, removed, "There is no hold under this name."),
     )
-    return 0 if released else 1
+    return 0 if removed else 1
 
 
-async def holds(cli: Cli) -> None:
-    """What is held, oldest first."""
+async def list_holds(cli: Cli) -> None:
+    """List the legal holds, oldest first."""
     async with cli.memory() as memory:
-        found = await memory.admin.holds()
+        found = await memory.admin.legal_holds.list()
     cli.emit([one.to_dict() for one in found], lambda out: _show(out, found))
 
 
-def _show(out: Any, found: Sequence[LegalHold], nothing: str = "Nothing is held.") -> None:
+def _show(out: Any, found: Sequence[LegalHold], nothing: str = "There is no legal hold.") -> None:
     from memory.cli import show
 
     if not found:
@@ -92,4 +89,4 @@ def _show(out: Any, found: Sequence[LegalHold], nothing: str = "Nothing is held.
     rows = [
         [one.name, one.target, one.reason, show.moment(one.placed_at), one.placed_by or ""] for one in found
     ]
-    out.print(show.table("", ["name", "over", "why", "since", "by"], rows))
+    out.print(show.table("", ["name", "over", "reason", "since", "by"], rows))

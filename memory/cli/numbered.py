@@ -25,7 +25,7 @@ async def ids_of(memory: Memory, typed: Sequence[str], kind: NumberedKind = "ent
     from memory.domain.errors import InvalidInput
 
     numbers = [text for text in typed if _NUMBER.fullmatch(text)]
-    named = dict(zip(numbers, await memory.numbers.resolve_many(numbers), strict=True)) if numbers else {}
+    named = dict(zip(numbers, await memory.short_ids.resolve_many(numbers), strict=True)) if numbers else {}
     for text, found in named.items():
         if found is not None and found.kind != kind:
             raise InvalidInput("id", f"{text.strip()} is an {found.kind}, not an {kind}")
@@ -40,15 +40,16 @@ async def id_of(memory: Memory, typed: str, kind: NumberedKind = "entry") -> str
 async def numbers_of(
     cli: Cli, memory: Memory, ids: Iterable[str], kind: NumberedKind = "entry"
 ) -> dict[str, int]:
-    """The numbers to show people beside these ids: none to programs, and none where
-    they cannot be had just now.
+    """The short ids to show people beside these ids.
+
+    Empty with `--json`, and while a store fails.
     """
     from memory.domain.errors import MemoryTiersError
 
     if cli.json or not (asked := list(ids)):
         return {}
     try:
-        return await memory.numbers.of(asked, kind=kind)
+        return await memory.short_ids.of(asked, kind=kind)
     except MemoryTiersError as error:
-        cli.say(f"without numbers: {error}")
+        cli.say(f"without short ids: {error}")
         return {}

@@ -10,8 +10,8 @@ from memory.cli.command import Cli, command
 
 if TYPE_CHECKING:
     from memory.facade.explain import RouteReport
-    from memory.facade.reports import Stats, Vacuumed
-    from memory.orchestrator.reindexing import Reindexed
+    from memory.facade.reports import Stats, VacuumReport
+    from memory.orchestrator.reindexing import ReindexReport
 
 
 LISTED = 20
@@ -61,7 +61,7 @@ def show_stats(out: Any, counted: Stats) -> None:
         f"store '{store}' has {count:,} damaged records of all tenants in quarantine"
         for store, count in counted.quarantined.items()
     ]
-    for sentence in (*counted.stuck, *counted.degraded, *counted.set_back, *in_quarantine):
+    for sentence in (*counted.stuck, *counted.degraded, *counted.rolled_back_stores, *in_quarantine):
         out.print(show.plain(f"- {sentence}", "yellow"))
 
 
@@ -114,7 +114,9 @@ async def doctor(
     )
     engine = build_engine(config, embedder=None, clock=system_clock, prepared=False)
     with progress(cli, "comparing the stores") as told:
-        found = await examine(engine, audited=audit, repair=repair, absent=not_there_yet(config), told=told)
+        found = await examine(
+            engine, audited=audit, repair=repair, absent=not_there_yet(config), progress=told
+        )
     paths = {store.name: path for store in config.stores_in_use() if (path := path_of(store)) is not None}
     sound = not found.problems and all(report.ok for report in found.stores)
     data = {
@@ -134,7 +136,7 @@ async def doctor(
         "reindex": found.reindex,
         "overdue": found.overdue,
         "healed": found.healed,
-        "set_back": [{**one.to_dict(), "said": str(one)} for one in found.set_back],
+        "rolled_back_stores": [{**one.to_dict(), "said": str(one)} for one in found.rolled_back_stores],
         **({} if found.compared is None else {"compared": found.compared.to_dict()}),
         **({"audits": [one.to_dict() for one in found.audits]} if audit or repair else {}),
     }
@@ -194,7 +196,7 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
         out.print(show.plain(f"\n{data['reindex']}", "yellow"))
     for sentence in (*data["overdue"], *data["healed"]):
         out.print(show.plain(f"- {sentence}", "yellow"))
-    for one in data["set_back"]:
+    for one in data["rolled_back_stores"]:
         remedy = (
             "it was not healed"
             if "compared" in data and data["compared"]["repaired"]
@@ -287,7 +289,7 @@ async def vacuum(cli: Cli) -> int:
     return 1 if any(one.error for one in stores) else 0
 
 
-def _show_vacuum(out: Any, stores: list[Vacuumed]) -> None:
+def _show_vacuum(out: Any, stores: list[VacuumReport]) -> None:
     from memory.cli import show
 
     rows = [
@@ -309,12 +311,12 @@ async def reindex(cli: Cli) -> int:
 
     memory = cli.memory()
     with progress(cli, "making vectors") as advance:
-        came = await memory.admin.reindex(told=advance)
+        came = await memory.admin.reindex(progress=advance)
     cli.emit(came.to_dict(), lambda out: _show_reindexed(out, came))
     return 0 if came.ended else 1
 
 
-def _show_reindexed(out: Any, came: Reindexed) -> None:
+def _show_reindexed(out: Any, came: ReindexReport) -> None:
     from memory.cli import show
 
     made = "1 vector was" if came.made == 1 else f"{came.made:,} vectors were"

@@ -99,7 +99,8 @@ def _left(one: Stays) -> str:
 
 
 async def why(
-    cli: Cli, entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its number: #42 or 42.")]
+    cli: Cli,
+    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its short id: #42 or 42.")],
 ) -> None:
     """Which rules will act on an entry, when, and why the others do not."""
     async with cli.memory() as memory:

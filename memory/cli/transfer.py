@@ -16,7 +16,7 @@ from memory.cli.exits import CONFLICT
 from memory.cli.options import OptionalScope
 
 if TYPE_CHECKING:
-    from memory.facade.importing import Imported
+    from memory.facade.importing import ImportReport
 
 SHOWN = 5  # bad lines that are spelled out
 
@@ -107,7 +107,7 @@ async def import_file(
                         same_ids=same_ids,
                         revive=revive,
                         skip_bad=skip_bad,
-                        told=told,
+                        progress=told,
                     )
                 except BadFile as bad:
                     _spell_out("bad", bad.problems if len(bad.problems) > 1 else [])
@@ -128,7 +128,7 @@ def _spell_out(what: str, problems: Sequence[str]) -> None:
         sys.stderr.write(f"{what}: {problem}\n")
 
 
-def _summary(result: Imported) -> str:
+def _summary(result: ImportReport) -> str:
     parts = [f"{result.file}: {result.imported} imported"]
     if result.already_there:
         parts.append(f"{result.already_there} were there already, not imported twice")

@@ -1,6 +1,4 @@
-"""Commands on trust: what is distrusted and so found by nobody, and taking back what it
-wrote.
-"""
+"""Commands on sources: block a source, and revert what it wrote."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from memory.cli.options import moment
 
 if TYPE_CHECKING:
     from memory.domain.distrust import BlockedSource
-    from memory.domain.rolled_back import RolledBack
+    from memory.domain.rolled_back import RevertReport
 
 SourceOption = Annotated[
     str | None,
@@ -26,22 +24,22 @@ AgentOption = Annotated[str | None, typer.Option("--agent", metavar="NAME", help
 RunOption = Annotated[str | None, typer.Option("--run", metavar="ID", help="A run of an agent.")]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="What it wrote from then on, in ISO 8601 with a zone."),
+    typer.Option("--since", metavar="TIME", help="Only what it wrote from then on, in ISO 8601 with a zone."),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    distrust = typer.Typer(
-        help="Distrust: whose entries nobody finds until somebody trusts it again.", no_args_is_help=True
+    sources = typer.Typer(
+        help="Sources of entries: hide what a source wrote, or revert it.", no_args_is_help=True
     )
-    command(distrust, "place")(place)
-    command(distrust, "lift")(lift)
-    command(distrust, "list")(distrusts)
-    app.add_typer(distrust, name="distrust")
-    command(app, "rollback")(rollback)
+    command(sources, "block")(block)
+    command(sources, "unblock")(unblock)
+    command(sources, "list")(list_blocked)
+    command(sources, "revert")(revert)
+    app.add_typer(sources, name="sources")
 
 
-async def place(
+async def block(
     cli: Cli,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")],
     source: SourceOption = None,
@@ -49,64 +47,62 @@ async def place(
     run: RunOption = None,
     since: SinceOption = None,
     keep_back: Annotated[
-        bool, typer.Option("--keep-back", help="Store what it writes later, unseen, instead of refusing it.")
+        bool, typer.Option("--keep-back", help="Store its later writes hidden, instead of refusing them.")
     ] = False,
-    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who distrusts it.")] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who blocks it.")] = None,
 ) -> None:
-    """Let nobody find what a source, an agent or a run wrote, and what was made of
-    that.
-    """
+    """Hide all that a source, an agent or a run wrote, and what was derived from it."""
     async with cli.memory() as memory:
-        placed = await memory.admin.distrust(
+        blocked = await memory.admin.block_source(
             source=source,
             agent=agent,
             run=run,
             since=moment("since", since),
             later_writes="kept_back" if keep_back else "refused",
             reason=reason,
-            distrusted_by=by,
+            blocked_by=by,
         )
-    cli.emit([one.to_dict() for one in placed], lambda out: _show(out, placed))
+    cli.emit([one.to_dict() for one in blocked], lambda out: _show(out, blocked))
 
 
-async def lift(
+async def unblock(
     cli: Cli, source: SourceOption = None, agent: AgentOption = None, run: RunOption = None
 ) -> int:
-    """Trust it again: what it wrote is found."""
+    """Unblock a source, an agent or a run; its entries are found again."""
     async with cli.memory() as memory:
-        lifted = await memory.admin.trust(source=source, agent=agent, run=run)
-    cli.emit([one.to_dict() for one in lifted], lambda out: _show(out, lifted, "It was not distrusted."))
-    return 0 if lifted else 1
+        unblocked = await memory.admin.unblock_source(source=source, agent=agent, run=run)
+    cli.emit([one.to_dict() for one in unblocked], lambda out: _show(out, unblocked, "It was not blocked."))
+    return 0 if unblocked else 1
 
 
-async def distrusts(cli: Cli) -> None:
-    """What is distrusted, oldest first."""
+async def list_blocked(cli: Cli) -> None:
+    """List the blocked sources, oldest first."""
     async with cli.memory() as memory:
-        found = await memory.admin.distrusted()
+        found = await memory.admin.blocked_sources()
     cli.emit([one.to_dict() for one in found], lambda out: _show(out, found))
 
 
-async def rollback(
+async def revert(
     cli: Cli,
     source: SourceOption = None,
     agent: AgentOption = None,
     run: RunOption = None,
     since: SinceOption = None,
     erase: Annotated[
-        bool, typer.Option("--erase", help="Erase what it created, for good, instead of retiring it.")
+        bool, typer.Option("--erase", help="Erase the entries that it created, instead of retiring them.")
     ] = False,
     derived: Annotated[
-        bool, typer.Option("--derived", help="What was made of its entries goes too.")
+        bool, typer.Option("--derived", help="Retire or erase the entries derived from its own too.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
     ] = False,
 ) -> None:
-    """Take back all that a source, an agent or a run wrote. Distrust it first: what it
-    writes meanwhile stays.
+    """Revert all that a source, an agent or a run wrote. Block it first: what it writes
+    meanwhile stays.
     """
     async with cli.memory() as memory:
-        report = await memory.admin.roll_back(
+        report = await memory.admin.revert_source(
             source=source,
             agent=agent,
             run=run,
@@ -118,7 +114,7 @@ async def rollback(
     cli.emit({**report.to_dict(), "counts": report.counts}, lambda out: _show_report(out, report))
 
 
-def _show(out: Any, found: Sequence[BlockedSource], nothing: str = "Nothing is distrusted.") -> None:
+def _show(out: Any, found: Sequence[BlockedSource], nothing: str = "No source is blocked.") -> None:
     from memory.cli import show
 
     if not found:
@@ -130,14 +126,14 @@ def _show(out: Any, found: Sequence[BlockedSource], nothing: str = "Nothing is d
             one.reason,
             show.moment(one.since) if one.since else "ever",
             one.later_writes.replace("_", " "),
-            one.distrusted_by or "",
+            one.blocked_by or "",
         ]
         for one in found
     ]
-    out.print(show.table("", ["what", "why", "since", "later writes", "by"], rows))
+    out.print(show.table("", ["source", "reason", "since", "later writes", "by"], rows))
 
 
-def _show_report(out: Any, report: RolledBack) -> None:
+def _show_report(out: Any, report: RevertReport) -> None:
     from memory.cli import show
 
     if report.entries:

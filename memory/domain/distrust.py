@@ -1,6 +1,4 @@
-"""Distrust: a source, an agent or a run whose entries are not to be found until
-somebody trusts it again.
-"""
+"""Blocked sources: sources, agents and runs whose entries are hidden."""
 
 from __future__ import annotations
 
@@ -16,17 +14,17 @@ LATER_WRITES: tuple[LaterWrites, ...] = get_args(LaterWrites)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BlockedSource(Shown):
-    """What is distrusted: `origin` says the source, the agent or the run
-    (`"source:web:example.com"`).
+    """A blocked source, agent or run; `origin` names it (`"source:web:example.com"`).
 
-    What it wrote, and what was made of that, is found by nothing and nobody, on any
-    tier; with `since`, what was written or changed from then on. What it writes later
-    is refused, or kept back: stored, and found once it is trusted again.
+    Reads and searches hide the entries that it wrote, and the entries derived from
+    them, on every tier. With `since`, only those written or changed from then on.
+    Later writes are refused, or kept back: stored, but hidden until the source is
+    unblocked.
     """
 
     origin: str
     since: datetime | None
     later_writes: LaterWrites
     reason: str
-    distrusted_by: str | None
-    distrusted_at: datetime
+    blocked_by: str | None
+    blocked_at: datetime

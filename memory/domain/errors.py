@@ -156,15 +156,16 @@ class LegalHoldActive(MemoryTiersError):
         more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
         super().__init__(
             f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the {', the '.join(over[:NAMED])}{more}: "
-            "nothing was deleted or overwritten; release the hold first (memory.admin.release_hold, `memory hold release`)"
+            "nothing was deleted or overwritten; remove the hold first (memory.admin.legal_holds.remove, `memory legal-holds remove`)"
         )
         self.holds = holds
 
 
 class RejectedByGate(MemoryTiersError):
-    """What was to be written was refused, by the write gate or for coming of what is
-    distrusted. Nothing of the call was stored. `reason` says why; `position` is that of
-    the first such draft in the call.
+    """The write gate refused a draft, or the draft comes from a blocked source.
+
+    Nothing of the call was stored. `reason` says why; `position` is that of the first
+    refused draft in the call.
     """
 
     def __init__(self, reason: str, position: int = 0) -> None:

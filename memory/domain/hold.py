@@ -1,4 +1,4 @@
-"""Legal holds: what may not be deleted until somebody releases it."""
+"""Legal holds: what may not be deleted until its hold is removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a roll-back of all that a source wrote does, or would do."""
+"""The report of reverting a source."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Done: TypeAlias = Literal["retired", "erased", "restored", "left"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Undone(Shown):
-    """What becomes of one entry, and why: `written` by the source, `changed` by it, or
-    `derived` of what it wrote.
+class RevertedEntry(Shown):
+    """One entry of a revert: what was done with it, and why.
+
+    `why` is `written` or `changed` by the source, or `derived` from its entries.
     """
 
     entry_id: str
@@ -25,20 +26,21 @@ class Undone(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RolledBack(Shown):
-    """The entries concerned, each with what was done, or with `dry_run` would be. What
-    had been done before is not named again.
+class RevertReport(Shown):
+    """The entries of a revert, each with what was done or, with `dry_run`, would be.
+
+    Entries that an earlier revert has handled are not listed again.
     """
 
     origins: tuple[str, ...]
     dry_run: bool
-    entries: Sequence[Undone] = ()
+    entries: Sequence[RevertedEntry] = ()
 
     def of(self, done: Done) -> list[str]:
-        """The ids of those of which this was done."""
+        """The ids of the entries with this outcome."""
         return [one.entry_id for one in self.entries if one.done == done]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many were retired, erased, restored and left."""
+        """How many entries were retired, erased, restored and left."""
         return {done: len(self.of(done)) for done in ("retired", "erased", "restored", "left")}

@@ -338,12 +338,18 @@ class Access:
         along: Literal["created_at", "updated_at"] = "created_at",
         updated_before: Moment | None = None,
         conversation: str | None = None,
+        include_retired: bool = False,
     ) -> Asked:
         """What is asked of many entries, checked; `unless_told` of them where no limit
         is given. An error names a filter with `within` before it.
 
         With `anywhere` instead of a scope, what is asked of the whole tenant.
         """
+        if flag("include_retired", include_retired) and (as_of is not None or known_at is not None):
+            raise InvalidInput(
+                "include_retired",
+                "cannot be combined with as_of or known_at, which select the entries that were valid then; leave one out",
+            )
         scopes = [] if anywhere else scopes_of(scope)
         session = None if session_id is None else Scope.session(session_id)
         if (
@@ -369,6 +375,7 @@ class Access:
             along=along,
             updated_before=moment("updated_before", updated_before),
             conversation=None if conversation is None else door.identifier("conversation", conversation),
+            include_retired=include_retired,
         )
         return (
             asked

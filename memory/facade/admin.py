@@ -10,26 +10,26 @@ from typing import Any
 from memory.domain import door
 from memory.domain.distrust import BlockedSource, LaterWrites
 from memory.domain.entry import EntryType
-from memory.domain.hold import LegalHold
-from memory.domain.rolled_back import RolledBack
+from memory.domain.rolled_back import RevertReport
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
-from memory.facade import distrusting, holding, reports
+from memory.facade import distrusting, reports
 from memory.facade.access import Access
 from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of, user_of
 from memory.facade.backups import Backup, back_up
 from memory.facade.explain import RouteReport, explain_route
 from memory.facade.exporting import lines_of
 from memory.facade.forgetting import erase_scope, would_erase_tenant, would_erase_user
-from memory.facade.importing import Import, Imported, Source, Told, opened
-from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
+from memory.facade.holding import LegalHolds
+from memory.facade.importing import Import, ImportReport, Progress, Source, opened
+from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.facade.why import WhyReport, why
-from memory.orchestrator.healing import Compared
+from memory.orchestrator.healing import StoreComparison
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.planned import Plan
 from memory.orchestrator.promotion import PromotionReport
-from memory.orchestrator.reindexing import Reindexed
-from memory.orchestrator.setbacks import SetBack
+from memory.orchestrator.reindexing import ReindexReport
+from memory.orchestrator.setbacks import RolledBackStore
 from memory.policies.routing import TIERS
 
 
@@ -37,7 +37,7 @@ class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of
     the stores.
 
-    `erase`, `hold`, `distrust`, `roll_back`, `export`, `import_`, `where`, `why`,
+    `erase`, `legal_holds`, `block_source`, `revert_source`, `export`, `import_`, `where`, `why`,
     `move`, `route` and `stats` concern one tenant; `flush`, `sweep`, `plan`, `check`,
     `audit`, `backup`, `reindex` and `vacuum` the stores, and so all of them.
 
@@ -47,6 +47,11 @@ class Admin:
 
     def __init__(self, access: Access) -> None:
         self._access = access
+
+    @property
+    def legal_holds(self) -> LegalHolds:
+        """What may not be deleted until its hold is removed."""
+        return LegalHolds(self._access)
 
     # -- one tenant --------------------------------------------------------------------
 
@@ -84,7 +89,7 @@ class Admin:
         stands. It looks again until nothing of before is found. Where a store fails the
         others are erased and the call fails; a sweep does the rest, and the call can be
         repeated. Raises `LegalHoldActive` where something is under legal hold: that stays, and is
-        not erased when the hold is released. Legal holds and what is distrusted stay.
+        not erased when the hold is removed. Legal holds and blocked sources stay.
 
         With `dry_run` nothing is erased: the answer counts the scopes and records that
         there are.
@@ -116,55 +121,7 @@ class Admin:
             return await would_erase_user(engine, tenant, named)
         return await engine.conversations.redaction.erase_user(tenant, named)
 
-    async def hold(
-        self,
-        name: str,
-        *,
-        reason: str,
-        scope: Scope | str | None = None,
-        user: str | Scope | None = None,
-        entry_id: str | None = None,
-        tenant: bool = False,
-        placed_by: str | None = None,
-    ) -> LegalHold:
-        """Place a legal hold over a scope, a user (their scope, and the sessions with
-        them), an entry, or all of the tenant; see `LegalHold`.
-
-        It stands in the archive, for every process, until `release_hold`: what is under
-        it is deleted by nothing and nobody. Deletions and erasures raise `LegalHoldActive`, sweeps
-        leave it and count it. Entries may be edited, since they keep their versions,
-        and move to a later tier. What keeps no earlier version is not overwritten: an edit of a
-        message, of a session's title, metadata or system message, of what a task says
-        (title, result, metadata) or of a run's metadata raises `LegalHoldActive`, and so does a
-        file put over another. New messages, tasks and runs, a message that is being
-        streamed, and the status of tasks and runs are written as ever. The same name
-        may be placed over several things. Placing it again changes nothing. What a
-        deletion had begun to take when it was placed is not saved by it.
-        """
-        return await holding.place(
-            self._access,
-            name,
-            reason=reason,
-            scope=scope,
-            user=user,
-            entry_id=entry_id,
-            tenant=flag("tenant", tenant),
-            placed_by=placed_by,
-        )
-
-    async def release_hold(self, name: str) -> list[LegalHold]:
-        """Release what is held under a name; what that was. What has expired meanwhile
-        goes with the next sweep.
-        """
-        return await self._access.engine.erasure.holds.release(
-            self._access.tenant, door.identifier("name", name)
-        )
-
-    async def holds(self) -> list[LegalHold]:
-        """The tenant's legal holds, oldest first."""
-        return await self._access.engine.erasure.holds.all(self._access.tenant)
-
-    async def distrust(
+    async def block_source(
         self,
         *,
         source: str | None = None,
@@ -173,44 +130,56 @@ class Admin:
         since: Moment | None = None,
         later_writes: LaterWrites = "refused",
         reason: str,
-        distrusted_by: str | None = None,
+        blocked_by: str | None = None,
     ) -> list[BlockedSource]:
-        """Let nothing be found any more that a source, an agent or a run wrote, of each
-        that is named, and nothing that was made of it, on any tier: not by a search,
-        `retrieve` or `get`, nor by what is recalled into a window or shown to a model.
-        With `since`, of what was written or changed from then on.
+        """Hide all that a source, an agent or a run wrote, and what was derived from it.
 
-        It holds at once in this memory, and in every process after two seconds at most,
-        until `trust`. What they write later is refused (`RejectedByGate`), or `"kept_back"`:
-        stored and not found; where it changes other entries or takes their place it is
-        refused all the same. Nothing is changed or deleted: `roll_back` does that.
-        `entries.all`, `entries.history` and exports go on showing it. Distrusting again
-        says it anew. More than 80 of a tenant are refused.
+        Searches, `retrieve`, `get`, and what is recalled into a window or shown to a
+        model leave these entries out, on every tier. It takes effect at once in this
+        memory, and in every other process within two seconds, until `unblock_source`.
+        Nothing is changed or deleted: `revert_source` does that. `entries.iterate`,
+        `entries.history` and exports still show the entries. Blocking a source again
+        replaces the terms. A tenant can block at most 80 sources.
+
+        Args:
+            source: The source to block.
+            agent: The agent to block.
+            run: The run to block. Name at least one of the three; each is blocked.
+            since: Hide only what was written or changed from then on.
+            later_writes: `"refused"` raises `RejectedByGate` for later writes.
+                `"kept_back"` stores them hidden, except writes that change or supersede
+                other entries: these are refused too.
+            reason: Why; shown by `blocked_sources`.
+            blocked_by: Who blocks it.
+
+        Returns:
+            One `BlockedSource` for each origin.
         """
-        return await distrusting.distrust(
+        return await distrusting.block_source(
             self._access,
             distrusting.origins_of(source, agent, run),
             since=since,
             later_writes=later_writes,
             reason=reason,
-            distrusted_by=distrusted_by,
+            blocked_by=blocked_by,
         )
 
-    async def trust(
+    async def unblock_source(
         self, *, source: str | None = None, agent: str | None = None, run: str | None = None
     ) -> list[BlockedSource]:
-        """Trust again what is named; what was distrusted of it. What was kept back is
-        found again.
+        """Unblock a source, an agent or a run; its entries are found again.
+
+        Returns those that were blocked. Entries that were kept back are found too.
         """
-        return await self._access.engine.trust.distrusts.lift(
+        return await self._access.engine.trust.blocked_sources.unblock(
             self._access.tenant, distrusting.origins_of(source, agent, run)
         )
 
-    async def distrusted(self) -> list[BlockedSource]:
-        """What the tenant distrusts, oldest first."""
-        return await self._access.engine.trust.distrusts.all(self._access.tenant)
+    async def blocked_sources(self) -> list[BlockedSource]:
+        """The blocked sources of the tenant, oldest first."""
+        return await self._access.engine.trust.blocked_sources.all(self._access.tenant)
 
-    async def roll_back(
+    async def revert_source(
         self,
         *,
         source: str | None = None,
@@ -220,19 +189,26 @@ class Admin:
         erase: bool = False,
         derived: bool = False,
         dry_run: bool = False,
-    ) -> RolledBack:
-        """Take back all that a source, an agent or a run wrote until now, of each that
-        is named, or `since` a moment.
+    ) -> RevertReport:
+        """Revert all that a source, an agent or a run wrote until now.
 
-        What it created is retired, or with `erase` erased for good. What it changed is
-        said again as it would be without these changes: what others changed since
-        stays. What was made of its entries (promoted, compacted) is named, and with
-        `derived` goes too. What is under legal hold is not erased, but retired. With
-        `dry_run` nothing is done: the report is the one of a run now. Where a store
-        fails the call does; a sweep does the rest, and the call can be repeated. What
-        it writes meanwhile stays: `distrust` it first.
+        Entries that it created are retired. Entries that it changed are stored again as
+        they would be without its changes; what others changed since stays. The report
+        lists the entries derived from its own (promoted, compacted). Entries under
+        legal hold are retired, never erased. What the source writes meanwhile stays, so
+        block it first. If a store fails, the call fails; a sweep finishes the work, and
+        the call can be repeated.
+
+        Args:
+            source: The source to revert.
+            agent: The agent to revert.
+            run: The run to revert. Name at least one of the three; each is reverted.
+            since: Revert only what was written from then on.
+            erase: Erase the entries that it created, instead of retiring them.
+            derived: Retire or erase the derived entries too.
+            dry_run: Change nothing; report what a call would do now.
         """
-        work = self._access.engine.rolling_back
+        work = self._access.engine.source_reverter
         do = work.plan if flag("dry_run", dry_run) else work.run
         origins = distrusting.origins_of(source, agent, run)
         return await do(
@@ -269,8 +245,8 @@ class Admin:
         same_ids: bool = False,
         revive: bool = False,
         skip_bad: bool = False,
-        told: Told | None = None,
-    ) -> Imported:
+        progress: Progress | None = None,
+    ) -> ImportReport:
         """Import what `export` wrote, or a conversation as objects {role, content,
         time?, id?, name?, session_id?}: a path, an open file, or lines.
 
@@ -307,9 +283,8 @@ class Admin:
         and its number there, as they stand in the file.
 
         `name` stands for the file in what is reported, and in the keys of messages that
-        have no id. `told` hears after each batch how many lines are safe, and of how
-        many. They are replicated behind that, as what `write` stores; `flush` waits for
-        it.
+        have no id. `progress` is called after each batch with the number of lines stored
+        and their total. Replication follows behind, as for `write`; `flush` waits for it.
         """
         called = name or (Path(source).name if isinstance(source, str | PathLike) else "import")
         work = Import(
@@ -320,7 +295,7 @@ class Admin:
             same_ids=flag("same_ids", same_ids),
             revive=flag("revive", revive),
             skip_bad=flag("skip_bad", skip_bad),
-            told=told,
+            progress=progress,
         )
         async with opened(source) as (stream, unread):
             return await work.run(stream, unread)
@@ -340,7 +315,7 @@ class Admin:
         door.one_of("tier", to, TIERS)
         return await self._access.engine.promotion.by_hand(self._access.tenant, ids_of(entry_ids), to)
 
-    async def where(self, entry_id: str) -> list[Copy]:
+    async def where(self, entry_id: str) -> list[CopyLocation]:
         """Where an entry's copies, marks and tombstones stand."""
         return await reports.where(self._access.engine, self._access.tenant, id_of(entry_id))
 
@@ -409,12 +384,12 @@ class Admin:
         """
         return await reports.audit(self._access.engine, repair=repair)
 
-    async def set_back(self) -> list[SetBack]:
-        """The stores that were set back alone: restored to an earlier moment, or
-        replaced by an empty one, and not healed since.
+    async def rolled_back_stores(self) -> list[RolledBackStore]:
+        """List the stores that were rolled back alone and not repaired since.
 
-        Sweeps note in every store how far the others have come, every five minutes;
-        what was set back by less may not be noticed.
+        Such a store was restored to an earlier moment, or replaced by an empty one,
+        while the others went on. Sweeps note every five minutes in every store how far
+        the others have come. A rollback by less may go unnoticed.
         """
         return list((await self._access.engine.setbacks.look()).values())
 
@@ -430,19 +405,19 @@ class Admin:
             door.text("name", name, min_chars=1, max_bytes=200)
         )
 
-    async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
+    async def compare(self, *, repair: bool = False, progress: Progress | None = None) -> StoreComparison:
         """Compare what the stores hold of every tenant's entries with each other; with
         `repair`, heal what a store lost that was set back alone.
 
         What another store has is put back on the condition of what stands there, what
         was deleted is deleted again, and what no store has is named in `lost`. It may
         run beside writers, and be called again where it was cut off. It reads
-        everything, and may take long; `told` hears after each page how many copies were
-        looked at, and of how many. What is said to be the room that a tenant's
+        everything, and may take long. `progress` is called after each page with the
+        number of copies compared and their total. What is said to be the room that a tenant's
         artifacts and large texts take is compared with what they take, and counted
         anew.
         """
-        return await self._access.engine.healing.compare(repair=flag("repair", repair), told=told)
+        return await self._access.engine.healing.compare(repair=flag("repair", repair), progress=progress)
 
     async def backup(self, file: str | PathLike[str]) -> Backup:
         """Copy the memory's SQLite file, of every tenant, to a new file.
@@ -459,7 +434,7 @@ class Admin:
         """
         return await back_up(self._access.config, file)
 
-    async def reindex(self, *, told: Told | None = None) -> Reindexed:
+    async def reindex(self, *, progress: Progress | None = None) -> ReindexReport:
         """Make all vectors of every tenant anew with the embedder in use, entries' and
         messages', kept versions' too, while answers are served.
 
@@ -471,18 +446,19 @@ class Admin:
         this embedder alone: memories with the one before are to be closed until then,
         since what they write has to be made anew too.
 
-        `told` hears after each page how many vectors are made, and of how many.
+        `progress` is called after each page with the number of vectors made and their
+        total.
         """
         opens = not self._access.is_open
         if opens:
             await self._access.open(reindex=True)
         try:
-            return await self._access.engine.reindexing.run(told)
+            return await self._access.engine.reindexing.run(progress)
         finally:
             if opens:
                 await self._access.close()
 
-    async def vacuum(self) -> list[Vacuumed]:
+    async def vacuum(self) -> list[VacuumReport]:
         """Have each store give back the room that deleted content takes. A store that
         does not answer is reported, not raised.
         """

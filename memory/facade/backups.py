@@ -35,7 +35,7 @@ class Backup(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Restored(Shown):
+class RestoreReport(Shown):
     """A restore: the memory's `file`, and under which path the file that was there is
     `kept`.
     """
@@ -51,13 +51,13 @@ async def back_up(config: MemoryConfig, file: str | PathLike[str]) -> Backup:
     return Backup(str(to), await asyncio.to_thread(tools.back_up, store, path, to))
 
 
-async def restore(config: MemoryConfig, file: str | PathLike[str], *, replace: bool = False) -> Restored:
+async def restore(config: MemoryConfig, file: str | PathLike[str], *, replace: bool = False) -> RestoreReport:
     """Put a backup in the place of the memory's file, which nobody may have open."""
     store, path, tools = _single_file(config)
     source = _path("file", file)
     config.prepare()
     kept = await asyncio.to_thread(tools.restore, store, source, path, replace=replace)
-    return Restored(str(path), None if kept is None else str(kept))
+    return RestoreReport(str(path), None if kept is None else str(kept))
 
 
 def _path(field: str, given: Any) -> Path:

@@ -10,9 +10,10 @@ from memory.facade.admin import Admin
 from memory.facade.artifacts import Artifacts
 from memory.facade.commands import Commands
 from memory.facade.entries import Entries
+from memory.facade.holding import LegalHolds
 from memory.facade.manager import MemoryManager, Recording, Tool
 from memory.facade.memory import Memory
-from memory.facade.numbers import Numbers
+from memory.facade.numbers import ShortIds
 from memory.facade.providers import (
     BufferProvider,
     CompositeProvider,
@@ -34,7 +35,7 @@ BlockingMemory = blocking(Memory)
 BlockingScopedMemory = blocking(ScopedMemory)
 BlockingEntries = blocking(Entries)
 BlockingRelations = blocking(Relations)
-BlockingNumbers = blocking(Numbers)
+BlockingShortIds = blocking(ShortIds)
 BlockingScratchpads = blocking(Scratchpads)
 BlockingCommands = blocking(Commands)
 BlockingArtifacts = blocking(Artifacts)
@@ -44,6 +45,7 @@ BlockingTasks = blocking(Tasks)
 BlockingRuns = blocking(Runs)
 BlockingMessageStream = blocking(MessageStream)
 BlockingAdmin = blocking(Admin)
+BlockingLegalHolds = blocking(LegalHolds)
 BlockingBufferProvider = blocking(BufferProvider)
 BlockingSlidingWindowProvider = blocking(SlidingWindowProvider)
 BlockingSummarizingProvider = blocking(SummarizingProvider)

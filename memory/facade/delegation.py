@@ -89,7 +89,7 @@ async def delegation(access: Access, session_id: str | None, asked: Asked) -> De
 
 async def _numbers(access: Access, found: Sequence[Entry]) -> dict[str, int]:
     try:
-        return await access.engine.numbers.of(access.tenant, [entry.id for entry in found])
+        return await access.engine.short_ids.of(access.tenant, [entry.id for entry in found])
     except Exception as error:  # noqa: BLE001 - the ids name them as well
         log.warning("entries are named by their ids for want of numbers: %s", error)
         return {}

@@ -1,4 +1,4 @@
-"""Distrusting: what a caller says is not trusted, checked."""
+"""Blocking sources: check the arguments of a caller."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def origins_of(source: str | None, agent: str | None, run: str | None) -> list[s
     return origins
 
 
-async def distrust(
+async def block_source(
     access: Access,
     origins: Sequence[str],
     *,
     since: Moment | None,
     later_writes: LaterWrites,
     reason: str,
-    distrusted_by: str | None,
+    blocked_by: str | None,
 ) -> list[BlockedSource]:
-    """Distrust each of these."""
+    """Block each of these origins."""
     door.one_of("later_writes", later_writes, LATER_WRITES)
     door.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
-    by = None if distrusted_by is None else door.identifier("distrusted_by", distrusted_by)
+    by = None if blocked_by is None else door.identifier("blocked_by", blocked_by)
     at, now = moment("since", since), access.engine.placement.now()
-    return await access.engine.trust.distrusts.place(
+    return await access.engine.trust.blocked_sources.block(
         access.tenant, [BlockedSource(one, at, later_writes, reason, by, now) for one in origins]
     )

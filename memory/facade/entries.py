@@ -17,20 +17,32 @@ from memory.orchestrator.deliveries import Consistency
 class Entries:
     """The entries of a tenant: all of them, their versions, the end of their validity.
 
-    async for entry in memory.entries.all("user:ada"):
+    async for entry in memory.entries.iterate("user:ada"):
         print(entry.content, len(await memory.entries.history(entry.id)))
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    async def all(self, scope: Scope | str | None = None, *, retired: bool = False) -> AsyncIterator[Entry]:
-        """Every live entry of the tenant, or of one scope, oldest first; with `retired`
-        also those no longer valid, as an export has them.
+    async def iterate(
+        self, scope: Scope | str | None = None, *, include_retired: bool = False
+    ) -> AsyncIterator[Entry]:
+        """Iterate over every live entry of the tenant, or of one scope, as an export does.
+
+        Each entry comes once: tier by tier, oldest first in each. Unlike `browse`, it
+        shows entries of blocked sources and asks no recall gate, and it fails when a
+        store fails instead of leaving entries out.
+
+        Args:
+            scope: A scope or its text, such as `"user:ada"`.
+            include_retired: Also yield entries whose validity has ended.
+
+        Raises:
+            StoreUnavailable: A store did not answer.
         """
         wanted = None if scope is None else scope_of(scope)
         async for entry in self._access.engine.browsing.everything(
-            self._access.tenant, wanted, retired=retired
+            self._access.tenant, wanted, retired=flag("include_retired", include_retired)
         ):
             yield entry
 
@@ -48,12 +60,16 @@ class Entries:
                 versions = [*await engine.entries.history(tenant, one), *versions]
         return versions
 
-    async def said_in(self, entry_id: str) -> list[HistoryItem]:
-        """The messages of a session that the entry was made of (see
-        `on_window_exit` of `Memory`), oldest first; none where it was made otherwise.
+    async def source_messages(self, entry_id: str) -> list[HistoryItem]:
+        """List the messages that an entry was made of, oldest first.
 
-        `entry.conversation_id` names the session. Raises `NotFound` for an entry that
-        is unknown, expired or retired.
+        These are messages that left a session's window (see
+        `on_window_exit` of `Memory`). The
+        list is empty for entries that were made otherwise. `entry.conversation_id`
+        names the session.
+
+        Raises:
+            NotFound: The entry is unknown, expired or retired.
         """
         engine = self._access.engine
         return await engine.conversations.window_exit.derived.messages_of(

@@ -93,12 +93,12 @@ they hold.
 """
 Linked = TypeVar("Linked", Message, Version)
 """What may point to an artifact."""
-Told: TypeAlias = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[int, int], None]
 """Hears after each batch how many lines are safe, and of how many."""
 
 
 @dataclass(repr=False)
-class Imported(Shown):
+class ImportReport(Shown):
     """What became of an import, in numbers of lines.
 
     `messages` are entries and messages read; of these `imported` were written now,
@@ -155,7 +155,7 @@ class Import:
         same_ids: bool,
         revive: bool,
         skip_bad: bool,
-        told: Told | None,
+        progress: Progress | None,
     ) -> None:
         if same_ids and scope is not None:
             raise InvalidInput("scope", "and same_ids exclude each other: an id belongs to one scope")
@@ -164,11 +164,11 @@ class Import:
         self._engine, self._tenant = access.engine, access.tenant
         self._name, self._scope, self._messages_to = name, scope, messages_to
         self._same_ids, self._revive, self._skip_bad = same_ids, revive, skip_bad
-        self._told = told or (lambda done, total: None)
+        self._progress = progress or (lambda done, total: None)
         self._unread: Mapping[int, str] = {}
         self._latest: datetime | None = latest_moment(self._engine.placement)
         self._ids = Ids(self._tenant, same=same_ids)
-        self._report = Imported(name)
+        self._report = ImportReport(name)
         self._total = self._done = 0
         self._line = self._within = 0
         """The first line of what is being written, and how many lines of that are
@@ -189,7 +189,7 @@ class Import:
         self._chunks: dict[tuple[str, Chunk], str] = {}
         """Large texts of messages that stand further down."""
 
-    async def run(self, stream: IO[bytes], unread: Mapping[int, str]) -> Imported:
+    async def run(self, stream: IO[bytes], unread: Mapping[int, str]) -> ImportReport:
         """Check all, then write all: artifacts, behind their sessions; entries and
         their kept versions; then what may name any of them.
 
@@ -234,7 +234,7 @@ class Import:
                     self._line = batch[0].line
                     await write(batch)
                     self._done += len(batch)
-                    self._told(self._done, self._total)
+                    self._progress(self._done, self._total)
 
     # -- reading -----------------------------------------------------------------------
 
@@ -458,14 +458,14 @@ class Import:
                 if not self._refused_with_another(item):
                     await self._restore_artifact(item, items, self._sequences.whole[item.line])
                 self._done += 1 + self._sequences.whole[item.line]
-                self._told(self._done, self._total)
+                self._progress(self._done, self._total)
             elif isinstance(item, Row) and self._is_early(item) and self._lacks(item) is None:
                 await self._others([item])
                 self._done += 1
                 if self._done % BATCH == 0:
-                    self._told(self._done, self._total)
+                    self._progress(self._done, self._total)
         await items.aclose()
-        self._told(self._done, self._total)
+        self._progress(self._done, self._total)
 
     async def _restore_artifact(
         self, item: ArtifactLine, items: AsyncGenerator[Item | BadLine, None], chunks: int

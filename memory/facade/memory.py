@@ -48,7 +48,7 @@ from memory.facade.config import MemoryConfig
 from memory.facade.contexts import AsyncContext
 from memory.facade.entries import Entries
 from memory.facade.life import Life
-from memory.facade.numbers import Numbers
+from memory.facade.numbers import ShortIds
 from memory.facade.places import on_the_default_file
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
@@ -97,7 +97,7 @@ CountFunction = Callable[[str], int]
 NOUNS = {
     "entries": Entries,
     "relations": Relations,
-    "numbers": Numbers,
+    "short_ids": ShortIds,
     "sessions": Sessions,
     "scratchpads": Scratchpads,
     "artifacts": Artifacts,
@@ -149,7 +149,7 @@ class Memory(AsyncContext):
     (`withheld` of what is found). A scope may be given as `Scope` or as its text, such
     as `"user:ada"`. Open it with `async with`, or with `open` and `close`. What is
     asked less often stands under a noun: `memory.entries`, `memory.relations`,
-    `memory.numbers`, `memory.sessions`, `memory.scratchpads`, `memory.artifacts`,
+    `memory.short_ids`, `memory.sessions`, `memory.scratchpads`, `memory.artifacts`,
     `memory.commands`, `memory.admin`.
     """
 
@@ -237,9 +237,9 @@ class Memory(AsyncContext):
         return Relations(self._access)
 
     @property
-    def numbers(self) -> Numbers:
-        """The running numbers of entries and artifacts, `#42`."""
-        return Numbers(self._access)
+    def short_ids(self) -> ShortIds:
+        """Short ids of entries and artifacts, such as `#42`."""
+        return ShortIds(self._access)
 
     @property
     def sessions(self) -> Sessions:
@@ -452,7 +452,7 @@ class Memory(AsyncContext):
         there, else nothing is written (D6); it is cleared when that is deleted (D19).
         `source`, `agent` and `run` say where it comes from and who writes it, `origins`
         what else went into it (`"source:web:example.com"`): by these it is found again
-        when one of them turns out not to be trusted (`memory.admin.distrust`).
+        when one of them turns out not to be trusted (`memory.admin.block_source`).
 
         It returns once its home has it: a search of this memory finds it then, one of
         another process at once by words, and by meaning some tens of milliseconds
@@ -685,6 +685,7 @@ class Memory(AsyncContext):
         updated_before: Moment | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        include_retired: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Retrieved:
@@ -695,7 +696,8 @@ class Memory(AsyncContext):
         Of any of the `types`, with all of the `tags`, each whole and to the letter
         (D53), created at or after `since`, changed last before `updated_before`; with
         `conversation`, pinned to it or to none (D51). `as_of` and `known_at` are as in
-        `retrieve`. The list's `cursor`, None at the end, asks the same question for
+        `retrieve`. With `include_retired`, entries whose validity has ended are listed
+        too; it cannot be combined with these two. The list's `cursor`, None at the end, asks the same question for
         what follows, with any limit; a damaged one, or one of another question, is
         refused as `InvalidInput`. What nobody edits or deletes while one pages is shown
         exactly once, whatever is written meanwhile and however many entries changed at
@@ -717,6 +719,7 @@ class Memory(AsyncContext):
             updated_before=updated_before,
             as_of=as_of,
             known_at=known_at,
+            include_retired=include_retired,
             cursor=cursor,
             anywhere=scope is None,
         )

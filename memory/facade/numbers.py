@@ -1,6 +1,4 @@
-"""`memory.numbers`: the running numbers by which people and commands name entries and
-artifacts.
-"""
+"""`memory.short_ids`: short ids by which people and commands name entries and artifacts."""
 
 from __future__ import annotations
 
@@ -9,45 +7,54 @@ from collections.abc import Sequence
 from memory.domain import door
 from memory.facade.access import Access
 from memory.facade.arguments import id_of
-from memory.orchestrator.numbers import NumberedKind, Referent, kind_of, reference_of
+from memory.orchestrator.numbers import NumberedItem, NumberedKind, kind_of, reference_of
 
 
-class Numbers:
-    """A running number of the tenant for each entry and artifact that was ever shown by
-    one, `#42`, beside its id, which the other calls take.
+class ShortIds:
+    """Short ids, such as `#42`, of entries and artifacts.
 
-    shown = await memory.numbers.of([entry.id for entry in entries])
-    found = await memory.numbers.resolve("#42")
+    An entry or artifact gets one when it is first asked for. All other calls take the
+    full id.
+
+    shown = await memory.short_ids.of([entry.id for entry in entries])
+    found = await memory.short_ids.resolve("#42")
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def of(self, ids: Sequence[str], *, kind: NumberedKind = "entry") -> dict[str, int]:
-        """The numbers of these entries, or artifacts, by id, given now where they have
-        none; at most 1,000 at once. All are of one sequence.
+        """The short ids of these entries or artifacts, by full id; at most 1,000 at once.
 
-        What is unknown, deleted, of the other kind or another tenant's has none and is
-        left out. A number is never given twice, also after a deletion; some are never
-        given. It stays with its entry when that is edited, retired or moved, with its
-        artifact when that is replaced, and ends with it; copies and imports get their
-        own. Raises `StoreError` where a store fails: show the id then.
+        Those without a short id get one now. Entries and artifacts share one sequence
+        per tenant. Ids that are unknown, deleted, of the other kind or of another
+        tenant are left out.
+
+        A short id is never reused, and the sequence has gaps. An entry keeps its short
+        id when it is edited, retired or moved; an artifact, when it is replaced. Copies
+        and imports get their own.
+
+        Raises:
+            StoreError: A store failed. Show the full id instead.
         """
-        return await self._access.engine.numbers.of(self._access.tenant, _named(ids), kind_of(kind))
+        return await self._access.engine.short_ids.of(self._access.tenant, _named(ids), kind_of(kind))
 
-    async def resolve(self, text: str) -> Referent | None:
-        """What `#42`, `42` or an id names, spaces around them aside (D114): which kind
-        of thing, its id, and its number where it has one.
+    async def resolve(self, text: str) -> NumberedItem | None:
+        """Find what `#42`, `42` or a full id names; spaces around it are ignored.
 
-        None where there is no such thing any more, or never was; retired and expired
-        entries are found. Anything else is `InvalidInput`.
+        Returns:
+            The kind, the full id and the short id, or None where nothing has this id.
+            Retired and expired entries are found.
+
+        Raises:
+            InvalidInput: The text is neither a short id nor a full id.
         """
         return (await self.resolve_many([text]))[0]
 
-    async def resolve_many(self, texts: Sequence[str]) -> list[Referent | None]:
-        """What each of these names, in order; see `resolve`. At most 1,000 at once."""
+    async def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]:
+        """Find what each text names, in order; see `resolve`. At most 1,000 at once."""
         references = [reference_of(text) for text in _named(texts)]
-        return await self._access.engine.numbers.resolve(self._access.tenant, references)
+        return await self._access.engine.short_ids.resolve(self._access.tenant, references)
 
 
 def _named(values: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from memory.domain.errors import InvalidInput, StoreError
 from memory.domain.scope import Scope
 from memory.facade.access import Access, Scopes
 from memory.facade.artifacts import Artifacts
-from memory.facade.numbers import Numbers
+from memory.facade.numbers import ShortIds
 from memory.facade.relations import Relations
 from memory.facade.scratchpads import Scratchpads
 from memory.facade.written import WriteOptions
@@ -70,7 +70,7 @@ class MemoryReach:
     # -- which entries -----------------------------------------------------------------
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
-        found = dict(zip(named, await Numbers(self.access).resolve_many(named), strict=True))
+        found = dict(zip(named, await ShortIds(self.access).resolve_many(named), strict=True))
         for one, referent in found.items():
             if (
                 referent is not None
@@ -89,9 +89,9 @@ class MemoryReach:
 
     async def numbers(self, ids: Iterable[str], kind: NumberedKind = "entry") -> Mapping[str, int]:
         try:
-            return await Numbers(self.access).of(list(ids), kind=kind)
+            return await ShortIds(self.access).of(list(ids), kind=kind)
         except StoreError as error:
-            log.warning("what is shown is named by its id: no running numbers could be told (%s)", error)
+            log.warning("what is shown is named by its id: short ids could not be read (%s)", error)
             return {}
 
     async def listed(self, types: Sequence[str], tag: str | None, limit: int) -> asked_by.Listed:
@@ -205,7 +205,7 @@ class MemoryReach:
     # -- artifacts ---------------------------------------------------------------------
 
     async def artifact(self, named: str) -> Artifact | None:
-        referent = await Numbers(self.access).resolve(named)
+        referent = await ShortIds(self.access).resolve(named)
         if referent is None:
             return (
                 None if named.isdigit() else await self._may_read_artifact(named)

@@ -15,8 +15,8 @@ from memory.domain.shown import Shown
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import Disagreement
-from memory.orchestrator.healing import Compared, Told
-from memory.orchestrator.setbacks import SetBack
+from memory.orchestrator.healing import Progress, StoreComparison
+from memory.orchestrator.setbacks import RolledBackStore
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
 from memory.ports.query import And, Eq, Query, Tenant
@@ -25,7 +25,7 @@ from memory.ports.store import Store
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Copy(Shown):
+class CopyLocation(Shown):
     """One place where something stands for an entry: a live copy in its role, a mark or
     a tombstone.
     """
@@ -64,8 +64,8 @@ class Stats(Shown):
     `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it
     could not be done, and what could not be moved, when this process last tried, and
     why. `degraded` names stores that did not answer and are not counted. `evicted`: by
-    quota, how many entries this process has evicted. `set_back` names stores that were
-    set back alone, and not healed since. `quarantined`: by store, how many damaged
+    quota, how many entries this process has evicted. `rolled_back_stores`
+    names stores that were rolled back alone and not repaired since. `quarantined`: by store, how many damaged
     records of every tenant somebody has met there, until they are deleted; `memory
     doctor --audit` looks for others.
     """
@@ -76,7 +76,7 @@ class Stats(Shown):
     stuck: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
     evicted: dict[str, int] = field(default_factory=dict)
-    set_back: tuple[str, ...] = ()
+    rolled_back_stores: tuple[str, ...] = ()
     quarantined: dict[str, int] = field(default_factory=dict)
 
 
@@ -123,7 +123,7 @@ class StoreAudit(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Vacuumed(Shown):
+class VacuumReport(Shown):
     """The bytes that a store gave back; `error` says why it could not be asked, empty
     when it was.
     """
@@ -146,33 +146,33 @@ async def _audited(store: Store, repair: bool) -> StoreAudit:
     return StoreAudit(store.name, found.checked, found.problems, repaired=repair, damaged=found.damaged)
 
 
-async def vacuum(engine: Engine) -> list[Vacuumed]:
+async def vacuum(engine: Engine) -> list[VacuumReport]:
     """Have every store give back the room that deleted content takes; one that fails is
     reported, not raised.
     """
     given_back = []
     for store in engine.topology.leaves:
         try:
-            given_back.append(Vacuumed(store.name, await store.vacuum()))
+            given_back.append(VacuumReport(store.name, await store.vacuum()))
         except (ConfigError, StoreError) as error:
-            given_back.append(Vacuumed(store.name, 0, str(error)))
+            given_back.append(VacuumReport(store.name, 0, str(error)))
     return given_back
 
 
-async def where(engine: Engine, tenant: str, entry_id: str) -> list[Copy]:
+async def where(engine: Engine, tenant: str, entry_id: str) -> list[CopyLocation]:
     """Everything that stands under an entry's id, store by store."""
-    found: list[Copy] = []
+    found: list[CopyLocation] = []
     if not is_id(entry_id):
         return found
     for store in engine.topology.leaves:
         row = (await store.get(ENTRIES, [Key(tenant, entry_id)]))[0]
         tiers = engine.topology.tiers_of(store)
         if isinstance(row, Record):
-            found.append(Copy(row.tier, store.name, row.role.value, row.version))
+            found.append(CopyLocation(row.tier, store.name, row.role.value, row.version))
         elif isinstance(row, Mark):
-            found.append(Copy(tiers[0], store.name, f"mark to {row.to}", row.version))
+            found.append(CopyLocation(tiers[0], store.name, f"mark to {row.to}", row.version))
         elif isinstance(row, Tombstone):
-            found.append(Copy(tiers[0], store.name, "tombstone", row.version))
+            found.append(CopyLocation(tiers[0], store.name, "tombstone", row.version))
     return found
 
 
@@ -204,12 +204,19 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
             degraded.append(str(error))
     tiers.sort(key=lambda t: TIERS.index(t.tier))
     evicted = {quota: count for (owner, quota), count in engine.quotas.evicted.items() if owner == tenant}
-    counts, set_back = (
+    counts, rolled_back_stores = (
         {name: n for name, n in by_type.items() if n},
         tuple(str(one) for one in (await engine.setbacks.look()).values()),
     )
     return Stats(
-        tiers, counts, owed, await stuck(engine, tenant), tuple(degraded), evicted, set_back, in_quarantine
+        tiers,
+        counts,
+        owed,
+        await stuck(engine, tenant),
+        tuple(degraded),
+        evicted,
+        rolled_back_stores,
+        in_quarantine,
     )
 
 
@@ -261,9 +268,9 @@ class Examination(Shown):
     """Stores that were found behind the others on the way, restored or replaced, and
     what became of what stood in them.
     """
-    set_back: list[SetBack] = field(default_factory=list)
+    rolled_back_stores: list[RolledBackStore] = field(default_factory=list)
     """Stores that were set back alone, and are not healed."""
-    compared: Compared | None = None
+    compared: StoreComparison | None = None
     """What came of comparing the stores with each other, where an audit was asked for
     and every store is there.
     """
@@ -272,7 +279,10 @@ class Examination(Shown):
     def ok(self) -> bool:
         sound = all(store.ok for store in self.stores) and all(audit.ok for audit in self.audits)
         return (
-            sound and not self.problems and not self.set_back and (self.compared is None or self.compared.ok)
+            sound
+            and not self.problems
+            and not self.rolled_back_stores
+            and (self.compared is None or self.compared.ok)
         )
 
 
@@ -287,7 +297,7 @@ async def examine(
     audited: bool = False,
     repair: bool = False,
     absent: Mapping[str, str] | None = None,
-    told: Told | None = None,
+    progress: Progress | None = None,
 ) -> Examination:
     """Open every store of an engine that is not open, alone and then together, ask how
     it is, try what is owed, and close it again.
@@ -301,7 +311,7 @@ async def examine(
         list[str](),
         list[StoreAudit](),
     )
-    owed, overdue, reindex, compared, set_back = 0, list[str](), None, None, list[SetBack]()
+    owed, overdue, reindex, compared, rolled_back_stores = 0, list[str](), None, None, list[RolledBackStore]()
     try:
         reports = [await _check_store(engine, store, opens=True) for store in stores]
         reports += [
@@ -315,13 +325,13 @@ async def examine(
         if all(report.ok for report in reports):
             try:
                 engine.topology.settle()
-                set_back = list((await engine.setbacks.look(absent)).values())
+                rolled_back_stores = list((await engine.setbacks.look(absent)).values())
                 if not absent:
                     await engine.meaning.check()
                     if audited or repair:
-                        compared = await engine.healing.compare(repair=repair, told=told)
-                        set_back = list(engine.setbacks.known.values())
-                        if repair and not set_back:
+                        compared = await engine.healing.compare(repair=repair, progress=progress)
+                        rolled_back_stores = list(engine.setbacks.known.values())
+                        if repair and not rolled_back_stores:
                             await engine.store_notes.healed()
                     overdue = await engine.maintenance.overdue()
                     owed = await engine.maintenance.owed()
@@ -333,7 +343,9 @@ async def examine(
         for store in stores:
             await store.close()
     healed = [_healed(found) for found in engine.generations.healed]
-    return Examination(reports, problems, audits, owed, overdue, reindex, healed, set_back, compared)
+    return Examination(
+        reports, problems, audits, owed, overdue, reindex, healed, rolled_back_stores, compared
+    )
 
 
 async def _reindex(engine: Engine) -> str | None:

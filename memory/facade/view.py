@@ -162,6 +162,7 @@ class ScopedMemory:
         updated_before: Moment | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        include_retired: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Retrieved:
@@ -178,6 +179,7 @@ class ScopedMemory:
             updated_before=updated_before,
             as_of=as_of,
             known_at=known_at,
+            include_retired=include_retired,
             cursor=cursor,
         )
         return await self._access.engine.browsing.browse(asked)

@@ -192,15 +192,15 @@ class Browsing:
         return await self.let_out(known, lacking)
 
     async def trusted(self, asked: Asked, lacking: Lacking) -> Asked:
-        """The question without what is distrusted. Where nobody can say what that is,
+        """The question without the entries of blocked sources. Where the list is unknown,
         without all that says where it comes from: `lacking` tells.
         """
-        distrusts, archive = self.trust.distrusts, self._placement.topology.archive
-        known = distrusts.at_once(asked.tenant)
+        blocked, archive = self.trust.blocked_sources, self._placement.topology.archive
+        known = blocked.at_once(asked.tenant)
         try:
-            known = known or await distrusts.known(asked.tenant)
+            known = known or await blocked.known(asked.tenant)
         except StoreError as error:
-            lacking.say(f"{error}; what says where it comes from was left out, for it may be distrusted")
+            lacking.say(f"{error}; entries with an origin were left out, for their source may be blocked")
             if isinstance(error, StoreTimeout):
                 lacking.silent.add(archive)
         return replace(asked, trusted=visible(known))

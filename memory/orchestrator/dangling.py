@@ -16,7 +16,7 @@ from memory.ports.query import Everywhere, Head, Query
 from memory.ports.record import Key, Record
 
 
-class Dangling:
+class OrphanCollector:
     """Finds and deletes them."""
 
     def __init__(self, placement: Placement, erasure: Erasure) -> None:

@@ -1,9 +1,8 @@
-"""Which origins a tenant distrusts: one record of the archive, which every process
-remembers for a moment.
+"""The blocked sources of a tenant: one record of the archive, cached in each process.
 
-A process looks at it again when what it remembers is older than `LASTS`, so that is how
-long another's distrust takes to be heard. Where the archive does not answer, what was
-known goes on; where nothing was, whatever says where it comes from is not shown.
+A process reads the record again when its copy is older than `LASTS`. So a block takes
+at most that long to reach other processes. While the archive does not answer, the
+cached copy stays in use. Without a copy, every entry that names an origin is hidden.
 """
 
 from __future__ import annotations
@@ -28,35 +27,35 @@ from memory.ports.record import Corrupt, Key, Record
 from memory.ports.writes import Absent, AtVersion, Put
 
 LASTS = timedelta(seconds=2)
-MOST_TENANTS = 10_000
-"""Of so many it is remembered, those asked last."""
-MOST_DISTRUSTED = 80
-"""Of one tenant: each is up to five parts of every question, and a search asks for many
+MAX_TENANTS = 10_000
+"""How many tenants are cached; the least recently used one is evicted."""
+MAX_BLOCKED_SOURCES = 80
+"""Per tenant: each is up to five parts of every question, and a search asks for many
 places besides within `MAX_FILTER_PARTS`.
 """
 DISTRUSTS_SCOPE = "distrusts"
 
 Said: TypeAlias = Mapping[str, Any]
 UNNAMED: Filter = And(tuple(IsNull(name) for name in (*ORIGIN_KINDS, "origins")))
-"""Of what says nothing of where it comes from."""
+"""Selects entries that name no origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a process knows of a tenant: as it stood when it was read."""
+    """The blocked sources of a tenant, as they were at the moment `read`."""
 
     read: datetime
-    distrusts: tuple[BlockedSource, ...]
+    blocked: tuple[BlockedSource, ...]
 
     @property
     def lets_through(self) -> Filter | None:
-        """What of entries may be shown; None for all."""
-        return Not(Or(tuple(map(written_by, self.distrusts)))) if self.distrusts else None
+        """Selects the entries that may be shown; None for all."""
+        return Not(Or(tuple(map(written_by, self.blocked)))) if self.blocked else None
 
 
-def written_by(distrust: BlockedSource) -> Filter:
-    """The entries that are of its origin, or were made of such."""
-    return of_origin(distrust.origin, since=distrust.since)
+def written_by(source: BlockedSource) -> Filter:
+    """Selects the entries of its origin, and those derived from them."""
+    return of_origin(source.origin, since=source.since)
 
 
 def of_origin(origin: str, *, since: datetime | None = None) -> Filter:
@@ -65,8 +64,8 @@ def of_origin(origin: str, *, since: datetime | None = None) -> Filter:
     return found if since is None else And((found, Ge("version", micros(since))))
 
 
-class Distrusts:
-    """Those of all tenants."""
+class BlockedSources:
+    """The blocked sources of all tenants."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -74,47 +73,48 @@ class Distrusts:
 
     # -- said --------------------------------------------------------------------------
 
-    async def place(self, tenant: str, distrusts: Sequence[BlockedSource]) -> list[BlockedSource]:
-        """Distrust these from now on; one that is distrusted already is so as is said
-        now. Raises `InvalidInput` where they are too many.
+    async def block(self, tenant: str, sources: Sequence[BlockedSource]) -> list[BlockedSource]:
+        """Block these sources; a source that is blocked already gets the new terms.
+
+        Raises `InvalidInput` where they are too many.
         """
-        new = {one.origin: _said(one) for one in distrusts}
+        new = {one.origin: _said(one) for one in sources}
 
         def with_them(said: Said) -> Said:
-            if len(said.keys() | new.keys()) > MOST_DISTRUSTED:
-                advice = "roll back what some of them wrote, then trust these again"
+            if len(said.keys() | new.keys()) > MAX_BLOCKED_SOURCES:
+                advice = "revert some of them, then unblock these"
                 raise InvalidInput(
-                    parts_of(distrusts[0].origin)[0],
-                    f"a tenant distrusts at most {MOST_DISTRUSTED} at once: {advice}",
+                    parts_of(sources[0].origin)[0],
+                    f"a tenant blocks at most {MAX_BLOCKED_SOURCES} sources at once: {advice}",
                 )
             return {**said, **new}
 
         await self._change(tenant, with_them)
-        return list(distrusts)
+        return list(sources)
 
-    async def lift(self, tenant: str, origins: Sequence[str]) -> list[BlockedSource]:
-        """Trust these again; what of them was distrusted."""
-        lifted: list[BlockedSource] = []
+    async def unblock(self, tenant: str, origins: Sequence[str]) -> list[BlockedSource]:
+        """Unblock these origins; return those that were blocked."""
+        unblocked: list[BlockedSource] = []
 
         def without(said: Said) -> Said:
-            lifted[:] = [_distrust(origin, said[origin]) for origin in origins if origin in said]
+            unblocked[:] = [_source(origin, said[origin]) for origin in origins if origin in said]
             return {origin: how for origin, how in said.items() if origin not in origins}
 
         await self._change(tenant, without)
-        return lifted
+        return unblocked
 
     async def all(self, tenant: str) -> list[BlockedSource]:
-        """Every distrust of a tenant, oldest first, as the archive has it now."""
-        return list((await self._read(tenant))[1].distrusts)
+        """Every blocked source of a tenant, oldest first, as the archive has it now."""
+        return list((await self._read(tenant))[1].blocked)
 
     async def _change(self, tenant: str, change: Callable[[Said], Said]) -> None:
         archive, patience = (
             self._placement.topology.archive,
-            RetryDeadline(self._placement, f"what tenant '{tenant}' distrusts"),
+            RetryDeadline(self._placement, f"the blocked sources of tenant '{tenant}'"),
         )
         while True:
             before, known = await self._read(tenant)
-            said = change({one.origin: _said(one) for one in known.distrusts})
+            said = change({one.origin: _said(one) for one in known.blocked})
             version = self._placement.next_version(0 if before is None else before.version)
             body = {"by_origin": {origin: dict(how) for origin, how in said.items()}}
             record = Record(
@@ -123,7 +123,7 @@ class Distrusts:
             put = Put(SETTINGS, record, Absent() if before is None else AtVersion(before.version))
             outcome = await self._placement.write_one("distrust.put", archive, put)
             if outcome.applied:
-                self._remember(tenant, Known(self._placement.now(), _distrusts(record)))
+                self._remember(tenant, Known(self._placement.now(), _sources(record)))
                 return
             if (error := refused(archive, outcome)) is not None:
                 raise error
@@ -132,8 +132,9 @@ class Distrusts:
     # -- asked -------------------------------------------------------------------------
 
     async def known(self, tenant: str) -> Known:
-        """What is distrusted, as it was at most `LASTS` ago. Where the archive fails
-        what was known before; raises where nothing was.
+        """The blocked sources, as they were at most `LASTS` ago.
+
+        Where the archive fails, returns the cached ones; raises where there are none.
         """
         if (known := self.at_once(tenant)) is not None:
             return known
@@ -142,7 +143,7 @@ class Distrusts:
             return answer[1]
         if (before := self._known.get(tenant)) is None:
             raise answer
-        known = Known(self._placement.now(), before.distrusts)  # it is not asked again by every question
+        known = Known(self._placement.now(), before.blocked)  # it is not asked again by every question
         self._remember(tenant, known)
         return known
 
@@ -162,7 +163,7 @@ class Distrusts:
         if there is None or not known.read < there.read <= self._placement.now():
             self._known[tenant] = known
         self._known.move_to_end(tenant)
-        if len(self._known) > MOST_TENANTS:
+        if len(self._known) > MAX_TENANTS:
             self._known.popitem(last=False)
 
     async def _read(self, tenant: str) -> tuple[Record | None, Known]:
@@ -171,10 +172,10 @@ class Distrusts:
             (there,) = await archive.get(SETTINGS, [_key(tenant)])
         if isinstance(there, Corrupt):
             raise CorruptRecord(
-                archive.name, there.key.id, f"it says which sources are distrusted ({there.problem})"
+                archive.name, there.key.id, f"it says which sources are blocked ({there.problem})"
             )
         record = there if isinstance(there, Record) else None
-        known = Known(now, () if record is None else _distrusts(record))
+        known = Known(now, () if record is None else _sources(record))
         self._remember(tenant, known)
         return record, known
 
@@ -190,17 +191,17 @@ def _key(tenant: str) -> Key:
     return Key(tenant, ids.derived_id(tenant, DISTRUSTS_SCOPE, "all"))
 
 
-def _distrusts(record: Record) -> tuple[BlockedSource, ...]:
+def _sources(record: Record) -> tuple[BlockedSource, ...]:
     by_origin: Mapping[str, Said] = record.body["by_origin"]
     return tuple(
         sorted(
-            (_distrust(origin, how) for origin, how in by_origin.items()),
-            key=lambda one: (one.distrusted_at, one.origin),
+            (_source(origin, how) for origin, how in by_origin.items()),
+            key=lambda one: (one.blocked_at, one.origin),
         )
     )
 
 
-def _distrust(origin: str, how: Said) -> BlockedSource:
+def _source(origin: str, how: Said) -> BlockedSource:
     since = None if how["since"] is None else moment(how["since"])
     return BlockedSource(origin, since, how["later_writes"], how["reason"], how["by"], moment(how["at"]))
 
@@ -211,6 +212,6 @@ def _said(one: BlockedSource) -> dict[str, Any]:
         "since": since,
         "later_writes": one.later_writes,
         "reason": one.reason,
-        "by": one.distrusted_by,
-        "at": micros(one.distrusted_at),
+        "by": one.blocked_by,
+        "at": micros(one.blocked_at),
     }

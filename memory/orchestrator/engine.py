@@ -25,7 +25,7 @@ from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.conversations.passages import Where
 from memory.orchestrator.conversations.sessions import SHARED
 from memory.orchestrator.conversations.taught import SAID_IN
-from memory.orchestrator.dangling import Dangling
+from memory.orchestrator.dangling import OrphanCollector
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.derivatives import Derivatives
@@ -36,31 +36,31 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.graph import Graphs
-from memory.orchestrator.healing import Healing
+from memory.orchestrator.healing import StoreRepair
 from memory.orchestrator.judging import RuleEvaluator
 from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.maintenance import Maintenance, SweepReport
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.numbers import Numbers
+from memory.orchestrator.numbers import ShortIds
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.planned import ForecastProvider, Plan, plan_of
 from memory.orchestrator.planned_due import DryRunDueWork
 from memory.orchestrator.promotion import Promotion, PromotionReport
 from memory.orchestrator.quotas import Quotas
-from memory.orchestrator.referrers import Referrers
-from memory.orchestrator.reindexing import Reindexing
+from memory.orchestrator.referrers import ArtifactReferences
+from memory.orchestrator.reindexing import Reindexer
 from memory.orchestrator.relations import Relations
-from memory.orchestrator.remaking import Remaking
+from memory.orchestrator.remaking import VectorRebuild
 from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
 from memory.orchestrator.retrieval.forms import Forms
 from memory.orchestrator.retrieval.searching import Searching
-from memory.orchestrator.rolling_back import TAKE_BACK, RollingBack
+from memory.orchestrator.rolling_back import TAKE_BACK, SourceReverter
 from memory.orchestrator.scratchpads import Scratchpads
-from memory.orchestrator.setbacks import Setbacks
+from memory.orchestrator.setbacks import RollbackDetector
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.store_notes import StoreNotes
 from memory.orchestrator.superseding import SupersedeWriter
@@ -115,7 +115,7 @@ class Engine:
         self.placement = Placement(
             topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds
         )
-        self.setbacks = Setbacks(self.placement)
+        self.setbacks = RollbackDetector(self.placement)
         self.word_indexes = WordIndexes(self.placement)
         self.store_notes = StoreNotes(self.placement)
         self.generations = Generations(self.placement, self.setbacks)
@@ -188,7 +188,7 @@ class Engine:
         self.finding = Finding(self.placement, sessions)
         self.carrying = Carrying(self.placement, sessions.uploads, self.conversations.passages)
         manifests = self.conversations.manifests
-        self.numbers = Numbers(
+        self.short_ids = ShortIds(
             self.placement,
             generations=self.generations,
             outbox=self.outbox,
@@ -196,7 +196,9 @@ class Engine:
             manifests=manifests,
         )
         self.derivatives.messages_stand = self.conversations.window_exit.derived.stands
-        self.referrers = Referrers(self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure)
+        self.referrers = ArtifactReferences(
+            self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure
+        )
         manifests.on_gone = self.referrers.clear
         self.scratchpads = Scratchpads(
             self.placement,
@@ -208,7 +210,7 @@ class Engine:
         self.tenants = Tenants(
             self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions
         )
-        self.dangling = Dangling(self.placement, self.erasure)
+        self.dangling = OrphanCollector(self.placement, self.erasure)
         self.browsing = Browsing(self.placement, self.trust)
         self.graphs = Graphs(self.placement, entries=self.entries, browsing=self.browsing)
         self.transfer = Transfer(
@@ -220,7 +222,7 @@ class Engine:
             quotas=self.quotas,
             trust=self.trust,
         )
-        self.rolling_back = RollingBack(
+        self.source_reverter = SourceReverter(
             self.placement,
             browsing=self.browsing,
             entries=self.entries,
@@ -229,7 +231,7 @@ class Engine:
             manifests=manifests,
         )
         passages_made = self.conversations.passages
-        self.reindexing = Reindexing(
+        self.reindexing = Reindexer(
             self.placement,
             meaning=self.meaning,
             outbox=self.outbox,
@@ -305,14 +307,14 @@ class Engine:
             reindexing=self.reindexing,
             setbacks=self.setbacks,
         )
-        self.healing = Healing(
+        self.healing = StoreRepair(
             self.placement,
             setbacks=self.setbacks,
             outbox=self.outbox,
             erasure=self.erasure,
             generations=self.generations,
             tiering=self.tiering,
-            remaking=Remaking(
+            remaking=VectorRebuild(
                 self.placement,
                 meaning=self.meaning,
                 outbox=self.outbox,

@@ -284,7 +284,7 @@ class Enricher:
         if record.previous is not None:
             asked.stands = policy.EDITED
         elif not await self._entries.trust.may_end_others(record.key.tenant, record):
-            asked.stands = policy.DISTRUSTED
+            asked.stands = policy.FROM_BLOCKED_SOURCE
         else:
             try:
                 candidates = await self._candidates(record)

@@ -24,7 +24,7 @@ from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.time import micros, moment
 from memory.orchestrator.collections import OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.setbacks import SetBack, Setbacks
+from memory.orchestrator.setbacks import RollbackDetector, RolledBackStore
 from memory.orchestrator.steps import step
 from memory.ports.query import And, Filter, Ge, Gt, Lt, Query, within
 from memory.ports.record import Key, Partition, Record, Role
@@ -60,7 +60,7 @@ class Disagreement:
 class Generations:
     """Reads, compares and heals generations."""
 
-    def __init__(self, placement: Placement, setbacks: Setbacks) -> None:
+    def __init__(self, placement: Placement, setbacks: RollbackDetector) -> None:
         self._placement = placement
         self._setbacks = setbacks
         self.healed: list[Disagreement] = []
@@ -199,7 +199,7 @@ class Generations:
         was: int,
         to: int,
         operation: Record | None,
-        back: SetBack | None = None,
+        back: RolledBackStore | None = None,
         *,
         told: bool = True,
     ) -> None:
@@ -305,7 +305,7 @@ def spares_since(operation: Record) -> datetime:
     return operation.created_at if before is None else moment(before)
 
 
-def _later(since: datetime | None, back: SetBack | None) -> datetime | None:
+def _later(since: datetime | None, back: RolledBackStore | None) -> datetime | None:
     """The later of two moments, either of which may be unknown: that of an erasure, and
     until when a store had not been set back yet.
     """

@@ -26,10 +26,10 @@ from memory.orchestrator.kinds import Kind
 from memory.orchestrator.outbox import Outbox, OutboxRecord, StepLifetime, hanging_on, kept, owed_by_writing
 from memory.orchestrator.past import same_life
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.remaking import Remaking
-from memory.orchestrator.setbacks import SetBack, Setbacks
+from memory.orchestrator.remaking import VectorRebuild
+from memory.orchestrator.setbacks import RollbackDetector, RolledBackStore
 from memory.orchestrator.split import SplitStore
-from memory.orchestrator.standings import Difference, Differs, Rows, WasSetBack, difference
+from memory.orchestrator.standings import Difference, DifferenceKind, Rows, WasSetBack, difference
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import leaves_of
@@ -48,12 +48,12 @@ ROUNDS = 6
 """How many steps are taken for one entry before it is left to the next time."""
 LIVE = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 
-Told: TypeAlias = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[int, int], None]
 Step: TypeAlias = Put | Delete | Release | Annotate
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Lost(Shown):
+class LostWrite(Shown):
     """Something that a store had acknowledged and that no store has any more, or not as
     it was last.
     """
@@ -64,7 +64,7 @@ class Lost(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class Compared(Shown):
+class StoreComparison(Shown):
     """What came of comparing the stores, and what artifacts and large texts take with
     the balance that says so.
 
@@ -77,7 +77,7 @@ class Compared(Shown):
     entries: int = 0
     differs: dict[str, int] = field(default_factory=dict)
     repaired: bool = False
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostWrite] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     unknown: tuple[str, ...] = ()
     error: str = ""
@@ -87,19 +87,19 @@ class Compared(Shown):
         return not self.error and not self.left and (self.repaired or not self.differs)
 
 
-class Healing:
+class StoreRepair:
     """Compares and heals."""
 
     def __init__(
         self,
         placement: Placement,
         *,
-        setbacks: Setbacks,
+        setbacks: RollbackDetector,
         outbox: Outbox,
         erasure: Erasure,
         generations: Generations,
         tiering: Tiering,
-        remaking: Remaking,
+        remaking: VectorRebuild,
         balances: Balances,
     ) -> None:
         self._placement = placement
@@ -112,7 +112,7 @@ class Healing:
         self._balances = balances
         self._topology = placement.topology
 
-    async def compare(self, *, repair: bool = False, told: Told | None = None) -> Compared:
+    async def compare(self, *, repair: bool = False, progress: Progress | None = None) -> StoreComparison:
         """Compare everything that more than one store knows of, of every tenant; with
         `repair` put right what differs.
 
@@ -120,7 +120,7 @@ class Healing:
         but with what is lost. A store that fails ends it, and it can be called again.
         """
         set_back = dict(await self._setbacks.look())
-        work = _Work(repair, set_back, told, Compared(repaired=repair))
+        work = _Work(repair, set_back, progress, StoreComparison(repaired=repair))
         try:
             if set_back:
                 await self._level(work)
@@ -141,7 +141,7 @@ class Healing:
         work.found.unknown = tuple(sentence for one in set_back.values() for sentence in self._unknown(one))
         return work.found
 
-    def _unknown(self, one: SetBack) -> list[str]:
+    def _unknown(self, one: RolledBackStore) -> list[str]:
         """What nobody can name: what stood in the store alone."""
         since = f"since {moment(one.to):%Y-%m-%d %H:%M}" if one.to else "ever"
         said = [
@@ -231,7 +231,7 @@ class Healing:
         """Step by step until nothing differs. What differs is read again first: a
         writer may have been between two stores.
         """
-        found, counted = self._differences(kind, rows, work), set[tuple[Key, Differs]]()
+        found, counted = self._differences(kind, rows, work), set[tuple[Key, DifferenceKind]]()
         for _ in range(ROUNDS):
             if not found:
                 return
@@ -246,7 +246,7 @@ class Healing:
                 [
                     one
                     for one in same.values()
-                    if work.repair and one.differs not in (Differs.LOST, Differs.UNSURE)
+                    if work.repair and one.differs not in (DifferenceKind.LOST, DifferenceKind.UNSURE)
                 ],
                 work,
             )
@@ -260,7 +260,9 @@ class Healing:
     async def _allowed(self, steps: Sequence[Difference], work: _Work) -> list[Difference]:
         """Those that delete nothing that is under legal hold."""
         deleted = [
-            one.standing for one in steps if one.differs is Differs.BACK and isinstance(one.standing, Record)
+            one.standing
+            for one in steps
+            if one.differs is DifferenceKind.BACK and isinstance(one.standing, Record)
         ]
         held = await self._erasure.holds.over(deleted)
         work.found.left += [
@@ -271,7 +273,7 @@ class Healing:
 
     def _place(self, one: Difference) -> Store:
         """The store that is written to first."""
-        return self._topology.archive if one.differs is Differs.EDITED_WHERE_IT_WAS else one.store
+        return self._topology.archive if one.differs is DifferenceKind.EDITED_WHERE_IT_WAS else one.store
 
     async def _carry_out(self, kind: Kind, store: Store, some: Sequence[Difference], work: _Work) -> None:
         """Take the steps that are writes to one store, and then what these owe."""
@@ -300,7 +302,7 @@ class Healing:
                 )
         await self._outbox.finish_all(owing)
         for one in some:
-            if one.differs is Differs.EDITED_WHERE_IT_WAS:
+            if one.differs is DifferenceKind.EDITED_WHERE_IT_WAS:
                 await self._tiering.move(kind.collection, one.key, one.tier)
 
     async def _write(self, kind: Kind, one: Difference, work: _Work) -> Step:
@@ -308,9 +310,9 @@ class Healing:
         edited = self._outbox.settled(StepLifetime.EDITED)
         if isinstance(stands, Record):
             match one.differs, one.against:
-                case Differs.BACK, Tombstone(version=version):
+                case DifferenceKind.BACK, Tombstone(version=version):
                     return self._deletion(kind, stands, one.store, version)
-                case Differs.TWO_HOMES, _:
+                case DifferenceKind.TWO_HOMES, _:
                     return Release(
                         collection,
                         one.key,
@@ -319,18 +321,18 @@ class Healing:
                         discard_at=now + self._placement.settings.mark_life,
                         settles=edited,
                     )
-                case Differs.EDITED_WHERE_IT_WAS, Record() as newer if kind.versions is not None:
+                case DifferenceKind.EDITED_WHERE_IT_WAS, Record() as newer if kind.versions is not None:
                     return Put(kind.versions, kept_version(stands, newer.version), Absent())
-                case Differs.OLD_HOME, Record() as copy:
+                case DifferenceKind.OLD_HOME, Record() as copy:
                     return self._renewed(kind, stands, copy, one, work)
-                case Differs.NO_HOME, _:
+                case DifferenceKind.NO_HOME, _:
                     previous = await self._previous(kind, stands)
                     if previous != stands.previous:
                         work.lose(one.key, "its earlier versions: it is as it was last")
                     return Put(
                         collection, replace(stands, role=Role.HOME, tier=one.tier, previous=previous), Newer()
                     )
-                case Differs.MOVED_ON, _:
+                case DifferenceKind.MOVED_ON, _:
                     return Annotate(
                         collection,
                         one.key,
@@ -339,7 +341,7 @@ class Healing:
                         role=Role.HOME,
                         tier=one.tier,
                     )
-                case Differs.NO_REPLICA, _:
+                case DifferenceKind.NO_REPLICA, _:
                     return Put(
                         collection, replace(stands, role=Role.REPLICA, tier=one.tier, owed=()), Newer()
                     )
@@ -412,14 +414,14 @@ class Healing:
                     if (differs := _of_its_past(rows, row)) is not None:
                         await self._mend(kind, key, row, differs, work)
 
-    async def _mend(self, kind: Kind, key: Key, row: Record, differs: Differs, work: _Work) -> None:
+    async def _mend(self, kind: Kind, key: Key, row: Record, differs: DifferenceKind, work: _Work) -> None:
         """What was read is read again first, and the newest of the earlier versions is
         found.
         """
         rows = (await self._rows(kind.collection, [key]))[key]
         if _of_its_past(rows, row) is not differs:
             return
-        if differs is Differs.PAST_BACK:
+        if differs is DifferenceKind.PAST_BACK:
             work.count(differs)
             if work.repair and not await self._erasure.delete(
                 _versions(kind), row.key, at=row.version, held="left"
@@ -547,9 +549,9 @@ class _Work:
     """What one comparison has come to."""
 
     repair: bool
-    set_back: Mapping[str, SetBack]
-    told: Told | None
-    found: Compared
+    set_back: Mapping[str, RolledBackStore]
+    progress: Progress | None
+    found: StoreComparison
     total: int = 0
     done: int = 0
     lost: set[tuple[Key, str]] = field(default_factory=set)
@@ -569,13 +571,13 @@ class _Work:
         if (key, said) in self.lost:
             return False
         self.lost.add((key, said))
-        self.found.lost.append(Lost(key.tenant, key.id, said))
+        self.found.lost.append(LostWrite(key.tenant, key.id, said))
         return True
 
     def tell(self, more: int) -> None:
         self.done += more
-        if self.told is not None:
-            self.told(self.done, max(self.done, self.total))
+        if self.progress is not None:
+            self.progress(self.done, max(self.done, self.total))
 
 
 def _first(rows: Rows) -> Store | None:
@@ -585,20 +587,24 @@ def _first(rows: Rows) -> Store | None:
 
 def _tell(one: Difference, work: _Work) -> None:
     """Note what differs, and what cannot be brought back of it."""
-    if one.differs is Differs.LOST:
+    if one.differs is DifferenceKind.LOST:
         work.lose(one.key, f"all of it: it had moved to '{one.store.name}', and nothing stands there")
         return
     work.count(one.differs)
-    if one.differs is Differs.UNSURE and work.repair:
+    if one.differs is DifferenceKind.UNSURE and work.repair:
         work.found.left.append(
             f"entry {one.key.id} of tenant '{one.key.tenant}' is {one.differs}; it is left as it is"
         )
     marked = one.against.version if isinstance(one.against, Mark) else 0
-    if one.differs is Differs.MOVED_ON and isinstance(one.standing, Record) and one.standing.version < marked:
+    if (
+        one.differs is DifferenceKind.MOVED_ON
+        and isinstance(one.standing, Record)
+        and one.standing.version < marked
+    ):
         work.lose(one.key, f"what it said after {_when(one.standing)}: it is as it was then")
 
 
-def _of_its_past(rows: Rows, kept: Record) -> Differs | None:
+def _of_its_past(rows: Rows, kept: Record) -> DifferenceKind | None:
     """What is wrong with an entry, or with this earlier version that is kept of it."""
     standing = [row for _, row in rows if row is not None]
     if any(isinstance(row, Corrupt) for row in standing):
@@ -606,13 +612,13 @@ def _of_its_past(rows: Rows, kept: Record) -> Differs | None:
     records = [row for row in standing if isinstance(row, Record)]
     if not records:
         deleted = any(isinstance(row, Tombstone) and row.version > kept.version for row in standing)
-        return Differs.PAST_BACK if deleted else Differs.ONLY_ITS_PAST
+        return DifferenceKind.PAST_BACK if deleted else DifferenceKind.ONLY_ITS_PAST
     homes = [row for row in records if row.role is Role.HOME]
     if len(homes) != 1:
         return None
     if not same_life(homes[0], kept) and kept.version < homes[0].version:
-        return Differs.PAST_BACK
-    return Differs.OLDER_THAN_ITS_PAST if homes[0].version <= kept.version else None
+        return DifferenceKind.PAST_BACK
+    return DifferenceKind.OLDER_THAN_ITS_PAST if homes[0].version <= kept.version else None
 
 
 def _versions(kind: Kind) -> Collection:

@@ -21,17 +21,17 @@ from memory.domain.shown import Shown
 from memory.orchestrator.allowance import UNLIMITED, Allowance, Enough
 from memory.orchestrator.collections import SESSIONS
 from memory.orchestrator.conversations.sessions import SessionRecords
-from memory.orchestrator.dangling import Dangling
+from memory.orchestrator.dangling import OrphanCollector
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lease import Hold, Lease, NotHeld
 from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion, PromotionReport
-from memory.orchestrator.reindexing import Reindexing
+from memory.orchestrator.reindexing import Reindexer
 from memory.orchestrator.retention import Retention, RetentionReport
 from memory.orchestrator.rounds import Round
-from memory.orchestrator.setbacks import Setbacks
+from memory.orchestrator.setbacks import RollbackDetector
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.orchestrator.topology import leaves_of, refuse_away
@@ -127,10 +127,10 @@ class Maintenance:
         promotion: Promotion,
         retention: Retention,
         tells: Sequence[Callable[[], Awaitable[object]]],
-        dangling: Dangling,
+        dangling: OrphanCollector,
         sessions: SessionRecords,
-        reindexing: Reindexing,
-        setbacks: Setbacks,
+        reindexing: Reindexer,
+        setbacks: RollbackDetector,
     ) -> None:
         self._placement = placement
         self._outbox = outbox

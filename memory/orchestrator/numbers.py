@@ -1,5 +1,4 @@
-"""Running numbers, `#42`: by them people and commands name what has an id that nobody
-types (D95, D114).
+"""Short ids, such as `#42`: by them people and commands name entries and artifacts.
 
 A number is given when a thing is first shown by one: a counter of the tenant is moved
 on, past as many numbers as are asked for, by compare-and-set. An entry's is put as a
@@ -40,9 +39,10 @@ _REFERENCE = re.compile(
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Referent(Shown):
-    """A thing that was named: what it is, its id, and its number, None where it was
-    never shown by one.
+class NumberedItem(Shown):
+    """An entry or an artifact: its kind, its full id, and its short id as a number.
+
+    `number` is None where it never got a short id.
     """
 
     kind: NumberedKind
@@ -51,7 +51,7 @@ class Referent(Shown):
 
 
 def reference_of(text: str) -> int | str:
-    """What `#42`, `42` or an id names: a number or an id (D114)."""
+    """Read `#42`, `42` or a full id; return the number or the id."""
     if (found := _REFERENCE.fullmatch(text)) is None:
         raise InvalidInput("id", f"{text[:40]!r} is neither a number, such as #42, nor an id")
     return int(found["number"]) if found["number"] else found["id"].lower()
@@ -71,8 +71,8 @@ class NumberedManifests(Protocol):
         ...
 
 
-class Numbers:
-    """Gives numbers, and finds what has them."""
+class ShortIds:
+    """Gives short ids, and finds what has them."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Numbers:
         found = {_artifact(row): _number(row) for row in manifests if _has_number(row)}
         return found | await self._give_artifacts(tenant, [row for row in manifests if not _has_number(row)])
 
-    async def resolve(self, tenant: str, references: Sequence[int | str]) -> list[Referent | None]:
+    async def resolve(self, tenant: str, references: Sequence[int | str]) -> list[NumberedItem | None]:
         """What each number or id names, None where there is no such thing of this
         tenant any more.
         """
@@ -120,8 +120,8 @@ class Numbers:
             found |= await self._artifacts(tenant, lacking)
         return [found.get(one) for one in references]
 
-    async def _entries(self, tenant: str, references: Sequence[int | str]) -> dict[int | str, Referent]:
-        found: dict[int | str, Referent] = {}
+    async def _entries(self, tenant: str, references: Sequence[int | str]) -> dict[int | str, NumberedItem]:
+        found: dict[int | str, NumberedItem] = {}
         numbers, named = _told_apart(references)
         rows: list[Stored | None] = []
         if numbers:
@@ -134,16 +134,17 @@ class Numbers:
         asked = [Key(tenant, one) for one in dict.fromkeys([*by_id, *named])]
         for at in await self._placement.locate_many(ENTRIES, asked) if asked else ():
             if at.record is not None or at.corrupt is not None:
-                thing = Referent("entry", at.key.id, by_id.get(at.key.id))
+                thing = NumberedItem("entry", at.key.id, by_id.get(at.key.id))
                 found |= {name: thing for name in (thing.id, thing.number) if name is not None}
         return found
 
-    async def _artifacts(self, tenant: str, references: Sequence[int | str]) -> dict[int | str, Referent]:
+    async def _artifacts(self, tenant: str, references: Sequence[int | str]) -> dict[int | str, NumberedItem]:
         numbers, named = _told_apart(references)
         rows = await self._manifests.named(tenant, "number", numbers) if numbers else []
         rows += await self._manifests.named(tenant, "artifact_id", named) if named else []
         things = [
-            Referent("artifact", _artifact(row), _number(row) if _has_number(row) else None) for row in rows
+            NumberedItem("artifact", _artifact(row), _number(row) if _has_number(row) else None)
+            for row in rows
         ]
         return {name: thing for thing in things for name in (thing.id, thing.number) if name is not None}
 

@@ -27,7 +27,7 @@ from memory.ports.writes import AtVersion, Put
 COPIES = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 
 
-class Referrers:
+class ArtifactReferences:
     """Clears the field, of retired entries too, in whatever copy. No version is made of
     that: `updated_at` stays, and nothing is kept.
 

@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 COPIES = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 """What is compared with questions, now or once it has arrived."""
 
-Told: TypeAlias = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Reindexed(Shown):
+class ReindexReport(Shown):
     """What a reindex has come to. `made` counts the vectors that were made anew by this
     call, those of copies too. `ended`: none is left, and the stores take this embedder
     alone. Else it can be called again: `left` counts those that are not made yet, and
@@ -63,18 +63,18 @@ class _Work:
 
     model: Fingerprint
     total: int
-    told: Told | None
+    progress: Progress | None
     made: int = 0
     overtaken: int = 0
     waiting: dict[str, None] = field(default_factory=dict)
     away: set[str] = field(default_factory=set)
 
     def tell(self) -> None:
-        if self.told is not None:
-            self.told(self.made, max(self.made, self.total))
+        if self.progress is not None:
+            self.progress(self.made, max(self.made, self.total))
 
 
-class Reindexing:
+class Reindexer:
     """Makes vectors anew."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Reindexing:
             collection for collection in placement.kinds.collections if collection.field(MODEL) is not None
         ]
 
-    async def run(self, told: Told | None = None) -> Reindexed:
+    async def run(self, progress: Progress | None = None) -> ReindexReport:
         """Make all vectors of every tenant anew with the embedder in use. Safe to
         repeat, to run twice at once, and to leave in the middle.
 
@@ -106,17 +106,17 @@ class Reindexing:
         vectors.
         """
         model = await self._meaning.begin()
-        work = _Work(model, await self.left(model), told)
+        work = _Work(model, await self.left(model), progress)
         for number in range(self._placement.settings.attempts):
             before, work.overtaken, work.waiting = work.made, 0, {}
             await self._round(work, missing=not number)
             changed = work.made > before or work.overtaken
             if not changed and not work.waiting and await self._meaning.end():
-                return Reindexed(str(model), True, work.made)
+                return ReindexReport(str(model), True, work.made)
             if not changed or work.away:
                 break
         left = await self.left(model) if not work.away else 0
-        return Reindexed(
+        return ReindexReport(
             str(model),
             False,
             work.made,

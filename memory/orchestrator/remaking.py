@@ -31,7 +31,7 @@ LACKS = "without all of the passages that it is found by"
 OF_NOTHING = "a passage of what is said nowhere"
 
 
-class Remaking:
+class VectorRebuild:
     """Compares passages with what they are of."""
 
     def __init__(

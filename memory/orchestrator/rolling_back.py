@@ -1,10 +1,10 @@
-"""Roll-back: taking back all that a source, an agent or a run wrote.
+"""Revert all that a source, an agent or a run wrote.
 
-What it created is retired or erased, what it changed is said again as it would be
-without these changes, and what was made of its entries is named and, if asked, taken
-back too. It is an operation in the archive that owes the work: whoever dies at it, a
-sweep goes on. Each entry is judged by its versions and changed on condition that it is
-still the one that was judged, so that what was done once is not done again.
+Entries that it created are retired or erased. Entries that it changed are stored again
+as they would be without its changes. Entries derived from its entries are listed and,
+if asked, reverted too. The operation is stored in the archive as a pending step, so a
+sweep finishes it after a crash. Each entry is judged by its versions, and is changed
+only while it still has the version that was judged. So nothing is reverted twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from memory.domain import ids
 from memory.domain.errors import LegalHoldActive, MemoryTiersError, NotFound, StoreError, TooMuchContention
 from memory.domain.provenance import named_in, parts_of
-from memory.domain.rolled_back import RolledBack, Undone
+from memory.domain.rolled_back import RevertedEntry, RevertReport
 from memory.domain.time import micros
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
@@ -43,9 +43,10 @@ HELD = "under legal hold: retired instead"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be taken back: all that these origins wrote, from `since` until this
-    moment, both versions.
+class RevertRequest:
+    """Which writes to revert: those of these origins, from `since` to `until`.
+
+    Both moments are versions.
     """
 
     origins: tuple[str, ...]
@@ -60,17 +61,17 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What is to become of an entry as it stands."""
+class PlannedRevert:
+    """What a revert does with one entry in its current version."""
 
     record: Record
-    verdict: Undone
+    verdict: RevertedEntry
     new: Record | None = None
     """What is put in its place, where it is not erased."""
 
 
-class RollingBack:
-    """Takes back what is not trusted."""
+class SourceReverter:
+    """Reverts what blocked sources wrote."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class RollingBack:
 
     async def plan(
         self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
-    ) -> RolledBack:
+    ) -> RevertReport:
         """What `run` would do now."""
         wanted = self._wanted(origins, since, erase, derived)
         found = [one async for one in self._concerned(tenant, wanted)]
@@ -100,7 +101,7 @@ class RollingBack:
             replace(one.verdict, done="retired", note=HELD) if one.record.key in held else one.verdict
             for one in found
         ]
-        return RolledBack(
+        return RevertReport(
             wanted.origins,
             True,
             [said for said, one in zip(told, found, strict=True) if said.note != HELD or one.new is not None],
@@ -108,7 +109,7 @@ class RollingBack:
 
     async def run(
         self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
-    ) -> RolledBack:
+    ) -> RevertReport:
         """Take back what these wrote until now. Where a store fails the call does; the
         rest is owed, and a sweep does it.
         """
@@ -142,12 +143,12 @@ class RollingBack:
             raise error
         done = await self._carry_out(tenant, wanted)
         await self._end(operation)
-        return RolledBack(wanted.origins, False, done)
+        return RevertReport(wanted.origins, False, done)
 
     async def _take_back_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         if isinstance(pending.owner, Record):
             data = owed.data
-            wanted = Wanted(
+            wanted = RevertRequest(
                 tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"]
             )
             await self._carry_out(data["tenant"], wanted)
@@ -166,8 +167,10 @@ class RollingBack:
         )
         await self._placement.write_one("take_back.end", self._placement.topology.archive, gone)
 
-    def _wanted(self, origins: Sequence[str], since: datetime | None, erase: bool, derived: bool) -> Wanted:
-        return Wanted(
+    def _wanted(
+        self, origins: Sequence[str], since: datetime | None, erase: bool, derived: bool
+    ) -> RevertRequest:
+        return RevertRequest(
             tuple(origins),
             0 if since is None else micros(since),
             self._placement.next_version(),
@@ -177,7 +180,7 @@ class RollingBack:
 
     # -- what is concerned -------------------------------------------------------------
 
-    async def _concerned(self, tenant: str, wanted: Wanted) -> AsyncIterator[Judged]:
+    async def _concerned(self, tenant: str, wanted: RevertRequest) -> AsyncIterator[PlannedRevert]:
         """Every entry of which something is to be said, each once, as it stands."""
         seen = set[Key]()
         for origin in wanted.origins:
@@ -203,7 +206,7 @@ class RollingBack:
                 ):
                     yield record
 
-    async def _judge(self, record: Record, wanted: Wanted) -> Judged | None:
+    async def _judge(self, record: Record, wanted: RevertRequest) -> PlannedRevert | None:
         """What is to become of an entry; None where that has been done, or is nothing."""
         if is_expired(record, self._placement.now()):
             return None
@@ -224,19 +227,23 @@ class RollingBack:
             return (
                 None
                 if new is record
-                else Judged(record, Undone(record.key.id, record.scope, "changed", "restored"), new)
+                else PlannedRevert(
+                    record, RevertedEntry(record.key.id, record.scope, "changed", "restored"), new
+                )
             )
         if not whole and not is_derived:
             if any(taken) or not set(wanted.origins).isdisjoint(named_in(record.fields)):
                 return self._taken_away(record, replace(wanted, erase=False), "changed", NOT_KEPT)
-            return Judged(record, Undone(record.key.id, record.scope, "changed", "left", NOT_KEPT))
+            return PlannedRevert(
+                record, RevertedEntry(record.key.id, record.scope, "changed", "left", NOT_KEPT)
+            )
         made = steps[0].version if steps[0].previous is None else micros(record.created_at)
         if not is_derived or not wanted.since <= made <= wanted.until:
             return None
         if wanted.derived:
             return self._taken_away(record, wanted, "derived")
         return (
-            Judged(record, Undone(record.key.id, record.scope, "derived", "left"))
+            PlannedRevert(record, RevertedEntry(record.key.id, record.scope, "derived", "left"))
             if is_current(record, self._placement.now())
             else None
         )
@@ -252,17 +259,21 @@ class RollingBack:
         }
         return named - await self._known(steps[-1].key.tenant, sorted(named)) if named else set()
 
-    def _taken_away(self, record: Record, wanted: Wanted, why: Any, note: str = "") -> Judged | None:
+    def _taken_away(
+        self, record: Record, wanted: RevertRequest, why: Any, note: str = ""
+    ) -> PlannedRevert | None:
         """An entry that goes: erased, or retired unless it is already."""
         if wanted.erase:
-            return Judged(
-                record, Undone(record.key.id, record.scope, why, "erased", note), self._retired(record)
+            return PlannedRevert(
+                record, RevertedEntry(record.key.id, record.scope, why, "erased", note), self._retired(record)
             )
         retired = self._retired(record)
         return (
             None
             if retired is None
-            else Judged(record, Undone(record.key.id, record.scope, why, "retired", note), retired)
+            else PlannedRevert(
+                record, RevertedEntry(record.key.id, record.scope, why, "retired", note), retired
+            )
         )
 
     def _retired(self, record: Record) -> Record | None:
@@ -274,11 +285,11 @@ class RollingBack:
 
     # -- done --------------------------------------------------------------------------
 
-    async def _carry_out(self, tenant: str, wanted: Wanted) -> list[Undone]:
+    async def _carry_out(self, tenant: str, wanted: RevertRequest) -> list[RevertedEntry]:
         """Take back all of it that can be; what one entry or store fails over is raised
         in the end, and the operation stays owed.
         """
-        done, failures = list[Undone](), list[MemoryTiersError]()
+        done, failures = list[RevertedEntry](), list[MemoryTiersError]()
         async for judged in self._concerned(tenant, wanted):
             try:
                 came = await self._take_back(judged, wanted)
@@ -292,7 +303,7 @@ class RollingBack:
             raise failures[0]
         return done
 
-    async def _take_back(self, judged: Judged, wanted: Wanted) -> Undone | None:
+    async def _take_back(self, judged: PlannedRevert, wanted: RevertRequest) -> RevertedEntry | None:
         """What was done about one entry; None where others had done it."""
         verdict, key = judged.verdict, judged.record.key
         if verdict.done == "left":
@@ -306,7 +317,7 @@ class RollingBack:
                 return None if again is None else await self._take_back(again, wanted)
             except LegalHoldActive:
                 wanted, verdict = replace(wanted, erase=False), replace(verdict, done="retired", note=HELD)
-        said: list[Undone] = []
+        said: list[RevertedEntry] = []
 
         async def rewritten(record: Record) -> Record | None:
             again = await self._judge(record, wanted)

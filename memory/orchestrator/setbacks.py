@@ -36,7 +36,7 @@ KEY = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, SETTINGS_SCOPE, "seen"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SetBack(Shown):
+class RolledBackStore(Shown):
     """A store that was set back: the version its own note had when that was found, the
     one that others had seen, and when it was found.
 
@@ -76,7 +76,7 @@ class _Known:
 
     names: dict[str, str] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
-    set_back: dict[str, SetBack] = field(default_factory=dict)
+    set_back: dict[str, RolledBackStore] = field(default_factory=dict)
     healed: dict[str, int] = field(default_factory=dict)
 
     def learn(self, note: _Note) -> None:
@@ -87,15 +87,15 @@ class _Known:
         for store_id, found in note.healed.items():
             self.healed[store_id] = max(found, self.healed.get(store_id, 0))
         for store_id, said in note.set_back.items():
-            self.find(store_id, SetBack(**said))
+            self.find(store_id, RolledBackStore(**said))
 
-    def find(self, store_id: str, found: SetBack) -> None:
+    def find(self, store_id: str, found: RolledBackStore) -> None:
         """Take in that a store was set back; one that is so already was set back
         further.
         """
         if (before := self.set_back.get(store_id)) is not None and self.is_open(store_id):
             earliest, latest = min(before.to, found.to), max(before.seen, found.seen)
-            found = SetBack(found.store, earliest, latest, max(before.found, found.found))
+            found = RolledBackStore(found.store, earliest, latest, max(before.found, found.found))
         self.set_back[store_id] = found
 
     def is_open(self, store_id: str) -> bool:
@@ -123,17 +123,17 @@ class _Known:
         }
 
 
-class Setbacks:
+class RollbackDetector:
     """Writes and compares the notes."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
-        self.known: Mapping[str, SetBack] = {}
+        self.known: Mapping[str, RolledBackStore] = {}
         """The stores that were set back and are not healed, by name, as this process
         knew when it looked last.
         """
 
-    async def look(self, absent: Collection[str] = ()) -> Mapping[str, SetBack]:
+    async def look(self, absent: Collection[str] = ()) -> Mapping[str, RolledBackStore]:
         """What the notes say now; nothing is written. The stores in `absent` are not
         there, and not asked. One that does not answer says nothing.
         """
@@ -141,7 +141,7 @@ class Setbacks:
         self.known = self._open(self._joined(notes), notes)
         return self.known
 
-    async def note(self) -> Mapping[str, SetBack]:
+    async def note(self) -> Mapping[str, RolledBackStore]:
         """The same, and write the notes where it is time.
 
         The first store is written once more in the end, so that of every store another
@@ -159,7 +159,7 @@ class Setbacks:
             await self._write(notes, known)
         return self.known
 
-    async def healed(self, done: Iterable[SetBack]) -> None:
+    async def healed(self, done: Iterable[RolledBackStore]) -> None:
         """Note that stores have been healed of this, unless they were set back again
         since.
         """
@@ -172,7 +172,7 @@ class Setbacks:
         await self._write(notes, known)
         self.known = self._open(known, notes)
 
-    async def of(self, store: Store) -> SetBack | None:
+    async def of(self, store: Store) -> RolledBackStore | None:
         """How far a store was set back, of one with parts the furthest of them; None
         where it was not set back.
         """
@@ -238,10 +238,10 @@ class Setbacks:
         """
         known, now = _said_by(notes), self._placement.next_version()
         for store, seen in _behind(notes, known).items():
-            known.find(notes[store].id, SetBack(store.name, notes[store].version, seen, now))
+            known.find(notes[store].id, RolledBackStore(store.name, notes[store].version, seen, now))
         return known
 
-    def _open(self, known: _Known, notes: Mapping[Store, _Note]) -> dict[str, SetBack]:
+    def _open(self, known: _Known, notes: Mapping[Store, _Note]) -> dict[str, RolledBackStore]:
         """Of the stores in use, those that are set back, each under the name it has
         now.
         """

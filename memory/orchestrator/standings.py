@@ -19,7 +19,7 @@ from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Sta
 from memory.ports.store import Store
 
 
-class Differs(StrEnum):
+class DifferenceKind(StrEnum):
     """What is wrong with an entry, as people are told of it."""
 
     BACK = "deleted, and there again"
@@ -42,7 +42,7 @@ class Difference:
     against, and the tier that it belongs to.
     """
 
-    differs: Differs
+    differs: DifferenceKind
     store: Store
     standing: Standing
     against: Stored | None = None
@@ -72,7 +72,7 @@ def difference(topology: Topology, kind: Kind, rows: Rows, was_set_back: WasSetB
     deleted = max(tombstones, key=lambda tombstone: tombstone.version, default=None)
     for store, record in records:
         if deleted is not None and deleted.version > record.version:
-            return Difference(Differs.BACK, store, record, deleted)
+            return Difference(DifferenceKind.BACK, store, record, deleted)
     homes = [(store, record) for store, record in records if record.role is Role.HOME]
     if len(homes) > 1:
         return _two_homes(homes)
@@ -82,7 +82,7 @@ def difference(topology: Topology, kind: Kind, rows: Rows, was_set_back: WasSetB
     if records:
         return _homeless(topology, kind, records, marks, was_set_back)
     if marks and (deleted is None or deleted.version < marks[-1][1].version):
-        return Difference(Differs.LOST, topology.home(marks[-1][1].to), marks[-1][1])
+        return Difference(DifferenceKind.LOST, topology.home(marks[-1][1].to), marks[-1][1])
     return None
 
 
@@ -92,8 +92,8 @@ def _two_homes(homes: Sequence[tuple[Store, Record]]) -> Difference:
     """
     (earlier, old), (later, new) = homes[:2]
     if old.version > new.version:
-        return Difference(Differs.EDITED_WHERE_IT_WAS, later, new, old, new.tier)
-    return Difference(Differs.TWO_HOMES, earlier, old, new, new.tier)
+        return Difference(DifferenceKind.EDITED_WHERE_IT_WAS, later, new, old, new.tier)
+    return Difference(DifferenceKind.TWO_HOMES, earlier, old, new, new.tier)
 
 
 def _replicas(topology: Topology, kind: Kind, at_home: tuple[Store, Record], rows: Rows) -> Difference | None:
@@ -107,9 +107,9 @@ def _replicas(topology: Topology, kind: Kind, at_home: tuple[Store, Record], row
         ):
             continue
         if isinstance(copy, Record) and copy.version > record.version:
-            return Difference(Differs.OLD_HOME, home, record, copy, record.tier)
+            return Difference(DifferenceKind.OLD_HOME, home, record, copy, record.tier)
         if not any(owed.data.get("to") == tier for owed in record.owed):
-            return Difference(Differs.NO_REPLICA, store, record, copy, tier)
+            return Difference(DifferenceKind.NO_REPLICA, store, record, copy, tier)
     return None
 
 
@@ -128,9 +128,9 @@ def _homeless(
         if to_here and copy.role is Role.ARRIVING and to_here[-1].owed:
             return None  # it owes just that
         if to_here:
-            return Difference(Differs.MOVED_ON, store, copy, to_here[-1], to_here[-1].to)
+            return Difference(DifferenceKind.MOVED_ON, store, copy, to_here[-1], to_here[-1].to)
         if copy.role is Role.ARRIVING and was_set_back(store, copy.partition):
-            return Difference(Differs.MOVED_ON, store, copy, None, copy.tier)
+            return Difference(DifferenceKind.MOVED_ON, store, copy, None, copy.tier)
     store, copy = records[-1]
     for tier in topology.serving:
         if (
@@ -138,7 +138,7 @@ def _homeless(
             and copy.tier in kind.replicas(tier)
             and was_set_back(topology.home(tier), copy.partition)
         ):
-            return Difference(Differs.NO_HOME, topology.home(tier), copy, None, tier)
+            return Difference(DifferenceKind.NO_HOME, topology.home(tier), copy, None, tier)
     if was_set_back(store, copy.partition):
-        return Difference(Differs.MOVED_ON, store, copy, None, copy.tier)
-    return Difference(Differs.UNSURE, store, copy) if copy.role is Role.REPLICA else None
+        return Difference(DifferenceKind.MOVED_ON, store, copy, None, copy.tier)
+    return Difference(DifferenceKind.UNSURE, store, copy) if copy.role is Role.REPLICA else None

@@ -1,5 +1,5 @@
 """What may be written and what may be shown: by the gates of a memory, and by which
-origins are distrusted.
+sources are blocked.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from memory.domain.entry import EntryDraft, ImportedDraft
 from memory.domain.errors import RejectedByGate, StoreError
 from memory.domain.provenance import all_in, named_in
-from memory.orchestrator.distrusts import Distrusts, visible
+from memory.orchestrator.distrusts import BlockedSources, visible
 from memory.orchestrator.entry_records import changed, entry_of
 from memory.orchestrator.gates import Draft, Gates
 from memory.orchestrator.placement import Placement
@@ -30,7 +30,7 @@ class Trust:
     def __init__(self, placement: Placement, gates: Gates) -> None:
         self._placement = placement
         self.gates = gates
-        self.distrusts = Distrusts(placement)
+        self.blocked_sources = BlockedSources(placement)
 
     # -- written -----------------------------------------------------------------------
 
@@ -38,11 +38,11 @@ class Trust:
         self, tenant: str, drafts: Sequence[Draft], *, derived: bool = False, changing: bool = False
     ) -> list[Draft]:
         """The drafts as they are to be written. Raises `RejectedByGate` for the first that is
-        not: by the gate, or for coming of what is distrusted.
+        not: by the gate, or because it comes from a blocked source.
 
         What is imported, and what is `derived` of entries, is not refused for that: it
         is kept back. `changing`: they end or change other entries, which nothing does
-        that is distrusted, kept back or not, for others would be hidden with it.
+        from a blocked source does, kept back or not, for others would be hidden with it.
         """
         if not derived:
             written = [
@@ -82,8 +82,8 @@ class Trust:
         return {**changes, **more}
 
     async def may_end_others(self, tenant: str, record: Record) -> bool:
-        """Whether an entry may take the place of others: nothing does that comes of
-        what is distrusted (see `let_in`).
+        """Whether an entry may supersede others: no entry from a blocked source may
+        (see `let_in`).
         """
         try:
             await self._refuse(tenant, {0: all_in(record.fields)}, changing=True)
@@ -92,21 +92,19 @@ class Trust:
         return True
 
     async def _refuse(self, tenant: str, named: Mapping[int, Sequence[str]], *, changing: bool) -> None:
-        """Raise `RejectedByGate` for the first of these positions that comes of what is
-        distrusted.
-        """
+        """Raise `RejectedByGate` for the first position that has a blocked source."""
         if not any(named.values()):
             return
         try:
-            known = await self.distrusts.known(tenant)
+            known = await self.blocked_sources.known(tenant)
         except StoreError:
-            return  # nobody can say: what is distrusted is found by nobody, whoever wrote it
+            return  # unknown: reads hide the entries of blocked sources, whoever wrote them
         now = self._placement.now()
-        since = [one for one in known.distrusts if one.since is None or one.since <= now]
+        since = [one for one in known.blocked if one.since is None or one.since <= now]
         refusing = {one.origin for one in since if changing or one.later_writes == "refused"}
         for position, origins in named.items() if refusing else ():
             if said := [one for one in origins if one in refusing]:
-                raise RejectedByGate(f"'{said[0]}' is distrusted", position)
+                raise RejectedByGate(f"'{said[0]}' is a blocked source", position)
 
     # -- shown -------------------------------------------------------------------------
 
@@ -115,7 +113,7 @@ class Trust:
         nothing of where it comes from is asked of the gate alone.
         """
         if any(all_in(record.fields) for record in records):
-            trusted = condition(visible(await self.distrusts.known(tenant)))
+            trusted = condition(visible(await self.blocked_sources.known(tenant)))
             records = [record for record in records if trusted(record)]
         return [
             record for record, is_shown in zip(records, await self.shown(records), strict=True) if is_shown

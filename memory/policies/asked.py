@@ -50,13 +50,15 @@ class Asked:
     updated_before: datetime | None = None
     conversation: str | None = None
     """Entries of any other conversation are left out; those of none are not (D51)."""
+    include_retired: bool = False
+    """Whether browsing shows entries whose validity has ended too."""
     after: tuple[datetime, int, str] | None = None
     """That moment, the sequence (-1 for none) and the id of the entry behind which a
     browse goes on, in its order.
     """
 
     trusted: Filter | None = None
-    """What of the entries is not distrusted; None for all of them."""
+    """Selects entries that come from no blocked source; None for all entries."""
 
     @property
     def partitions(self) -> tuple[Partition, ...]:

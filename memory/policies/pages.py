@@ -24,7 +24,7 @@ def cursor_behind(asked: Asked, moment: datetime, sequence: int, entry_id: str) 
         [scope.text for scope in asked.scopes],
         (asked.tags, asked.any_tags, asked.types, asked.metadata),
         (asked.since, asked.before, asked.as_of, asked.known_at),
-        (asked.along, asked.updated_before, asked.conversation),
+        (asked.along, asked.updated_before, asked.conversation, asked.include_retired),
         asked.order,
     )
     seal = blake2b(repr((question, moment, sequence, entry_id)).encode(), digest_size=8).hexdigest()

@@ -117,7 +117,7 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
     return all_of(
         Or((IsNull("expires_at"), Ge("expires_at", asked.known_at or now))),
         has_passed("valid_from", at, now) if at is not None else None,
-        Or((IsNull("valid_to"), Gt("valid_to", at or now))),
+        Or((IsNull("valid_to"), Gt("valid_to", at or now))) if not asked.include_retired else None,
         Ge("created_at", asked.since) if asked.since else None,
         Lt("created_at", asked.before) if asked.before else None,
         Lt("updated_at", asked.updated_before) if asked.updated_before else None,

@@ -111,7 +111,7 @@ async def everything_stored(memory: Memory) -> list[Any]:
     """
     await memory.admin.flush()
     found = []
-    async for entry in memory.entries.all():
+    async for entry in memory.entries.iterate():
         copies = await memory.admin.where(entry.id)
         found.append((entry, sorted((c.tier, c.store, c.role, c.version) for c in copies)))
     return found

@@ -54,7 +54,7 @@ async def files(memory: Memory) -> dict[tuple[str, str], tuple[str, bytes]]:
 async def pointing(memory: Memory) -> dict[str, tuple[str, str] | None]:
     """To what each entry points, by its content; that must be there."""
     found = dict[str, tuple[str, str] | None]()
-    async for entry in memory.entries.all(retired=True):
+    async for entry in memory.entries.iterate(include_retired=True):
         there = None if entry.artifact_id is None else await memory.artifacts.get(entry.artifact_id)
         assert (entry.artifact_id is None) == (there is None), "an entry points to nothing"
         found[entry.content] = None if there is None else (there.session_id, there.path)
@@ -105,9 +105,12 @@ async def test_artifacts_come_along_and_what_points_to_them_follows(
     assert await files(other) == await files(memory)
     assert await pointing(other) == await pointing(memory)
     old = {lines[at]["id"] for at in of(lines, ARTIFACT_FORMAT)}
-    assert not old & {one.artifact_id async for one in other.entries.all(retired=True)}
+    assert not old & {one.artifact_id async for one in other.entries.iterate(include_retired=True)}
     if same_ids:
-        kept = [len(await other.entries.history(one.id)) async for one in other.entries.all(retired=True)]
+        kept = [
+            len(await other.entries.history(one.id))
+            async for one in other.entries.iterate(include_retired=True)
+        ]
         assert sorted(kept) == [1, 1, 2, 2]
     before = await exported(other)
     again = await other.admin.import_(lines, same_ids=same_ids)
@@ -398,7 +401,7 @@ async def test_an_import_that_was_cut_off_is_repeated(plain: Memory, other: Memo
         await plain.admin.import_(lines)
     assert ("s1", "out/żółć.md") not in await files(plain)
     told: list[tuple[int, int]] = []
-    report = await plain.admin.import_(lines, told=lambda done, total: told.append((done, total)))
+    report = await plain.admin.import_(lines, progress=lambda done, total: told.append((done, total)))
     assert (await files(plain), report.problems) == (await files(other), [])
     assert told[-1] == (len(lines), len(lines))
     assert told == sorted(told)

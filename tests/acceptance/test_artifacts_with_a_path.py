@@ -190,7 +190,7 @@ async def test_who_reads_what_is_replaced_or_deleted_meanwhile_is_told(memory: M
 async def test_what_is_under_legal_hold_is_neither_replaced_nor_deleted(plain: Memory) -> None:
     await plain.sessions.create("s1")
     artifact = await plain.artifacts.put("s1", "a", b"evidence")
-    await plain.admin.hold("case", scope="session:s1", reason="r")
+    await plain.admin.legal_holds.add("case", scope="session:s1", reason="r")
     for call in (plain.artifacts.put("s1", "a", b"other"), plain.artifacts.delete(artifact.id)):
         with pytest.raises(LegalHoldActive):
             await call
@@ -367,7 +367,7 @@ async def test_a_roll_back_brings_no_artifact_back_that_is_gone(memory: Memory) 
         entry = await memory.write(f"see {before.path}", scope=USER, artifact_id=before.id)
         await memory.update(entry.id, artifact_id=other.id, tags=["changed"], agent="mallory")
     await memory.artifacts.delete(gone.id)
-    assert len((await memory.admin.roll_back(agent="mallory")).entries) == 2
+    assert len((await memory.admin.revert_source(agent="mallory")).entries) == 2
     pointing = {entry.content: (entry.artifact_id, entry.tags) for entry in await memory.retrieve(USER)}
     assert pointing == {"see gone": (None, []), "see stays": (stays.id, [])}
-    assert not (await memory.admin.roll_back(agent="mallory")).entries, "once, not again and again"
+    assert not (await memory.admin.revert_source(agent="mallory")).entries, "once, not again and again"

@@ -330,3 +330,48 @@ def test_a_blocking_memory_and_its_view_browse_alike() -> None:
         rest = memory.browse("user:ada", limit=2, tags=["a"], cursor=first.cursor)
         assert (contents(rest), rest.cursor) == (["n0"], None)
         assert contents(memory.browse()) == ["elsewhere", "n2", "n1", "n0"]
+
+
+async def test_retired_entries_are_listed_on_request_in_the_same_order(memory: Memory, clock: Clock) -> None:
+    written = []
+    for n in range(5):
+        clock.advance()
+        written.append(await memory.write(f"n{n}", scope=(USER, SESSION)[n % 2]))
+    clock.advance()
+    for n in (1, 2):
+        assert await memory.entries.invalidate(written[n].id)
+    assert await _paged(memory) == ["n4", "n3", "n0"]
+    every = await _paged(memory, include_retired=True)
+    assert sorted(every[:2]) == ["n1", "n2"]
+    assert every[2:] == ["n4", "n3", "n0"]
+    assert await _paged(memory, include_retired=True, limit=1) == every
+    assert {entry.content for entry in await memory.browse(include_retired=True) if entry.valid_to} == set(
+        every[:2]
+    )
+    assert contents(await memory.scoped(USER).browse(include_retired=True)) == ["n2", "n4", "n0"]
+    await memory.delete(written[1].id)
+    assert await _paged(memory, include_retired=True) == ["n2", "n4", "n3", "n0"]
+
+
+async def test_retired_entries_are_not_listed_as_of_a_moment_nor_by_anothers_cursor(
+    memory: Memory, clock: Clock
+) -> None:
+    for n in range(3):
+        await memory.write(f"n{n}", scope=USER)
+    page = await memory.browse(limit=1)
+    with pytest.raises(InvalidInput, match="cursor: is damaged, or was returned to another question"):
+        await memory.browse(limit=1, cursor=page.cursor, include_retired=True)
+    moments: tuple[dict[str, Any], ...] = ({"as_of": clock.moment}, {"known_at": clock.moment})
+    for moment in moments:
+        with pytest.raises(InvalidInput, match="include_retired: cannot be combined with as_of or known_at"):
+            await memory.browse(include_retired=True, **moment)
+    with pytest.raises(InvalidInput, match="include_retired"):
+        await memory.browse(include_retired="yes")  # type: ignore[arg-type]
+
+
+async def test_entries_of_a_blocked_source_are_iterated_and_not_browsed(memory: Memory) -> None:
+    await memory.write("fine", scope=USER)
+    await memory.write("poisoned", scope=USER, source="web:evil.example")
+    await memory.admin.block_source(source="web:evil.example", reason="a poisoned page")
+    assert await _paged(memory, include_retired=True) == ["fine"]
+    assert sorted([one.content async for one in memory.entries.iterate()]) == ["fine", "poisoned"]

@@ -43,7 +43,7 @@ async def said(memory: Memory, text: str, scope: Scope = USER, **options: Any) -
 
 async def name(memory: Memory, *entries: Entry) -> Any:
     """How entries are named: `#42`."""
-    numbers = await memory.numbers.of([one.id for one in entries])
+    numbers = await memory.short_ids.of([one.id for one in entries])
     names = [f"#{numbers[one.id]}" for one in entries]
     return names if len(names) > 1 else names[0]
 
@@ -53,7 +53,7 @@ async def added(memory: Memory, text: str, **options: Any) -> Entry:
     answered = await said(memory, text, **options)
     found = re.match(r"OK: entry #(\d+) added", answered)
     assert found, answered
-    referent = await memory.numbers.resolve(found[1])
+    referent = await memory.short_ids.resolve(found[1])
     assert referent is not None
     entry = await memory.get(referent.id)
     assert entry is not None
@@ -553,7 +553,7 @@ async def test_of_an_artifact_where_an_entry_is_to_be_named_it_is_said_what_it_i
 ) -> None:
     await memory.sessions.create("talk")
     report = await memory.artifacts.put("talk", "report.md", b"# Findings")
-    numbers = await memory.numbers.of([report.id], kind="artifact")
+    numbers = await memory.short_ids.of([report.id], kind="artifact")
     entry = await name(memory, await memory.write("x", scope=USER))
     for named in (f"#{numbers[report.id]}", report.id):
         for text in (

@@ -222,7 +222,7 @@ async def test_a_source_edited_while_the_callback_worked_is_not_deleted_and_its_
 
     with pytest.raises(CompactionError, match="deleted or edited while"):
         await memory.compact([one.id, two.id], edits, delete_sources=True)
-    assert sorted(contents([e async for e in memory.entries.all()])) == ["edited meanwhile", "part 1"]
+    assert sorted(contents([e async for e in memory.entries.iterate()])) == ["edited meanwhile", "part 1"]
     assert await memory.get(one.id) == one
 
 

@@ -73,7 +73,7 @@ async def test_changing_what_was_read_does_not_change_the_store(memory: Memory) 
     handed_out += await memory.retrieve(USER)
     handed_out += [hit.entry for hit in await memory.search("kept", scope=USER)]
     handed_out += await memory.entries.history(written.id)
-    handed_out += [entry async for entry in memory.entries.all()]
+    handed_out += [entry async for entry in memory.entries.iterate()]
     for entry in handed_out:
         _spoil(entry)
     read = await _stored(memory, written)

@@ -11,7 +11,7 @@ import pytest
 
 from memory import InvalidInput, StoreUnavailable
 from memory.facade.memory import Memory
-from memory.orchestrator.numbers import Numbers
+from memory.orchestrator.numbers import ShortIds
 from tests.acceptance.support import SESSION, USER, Clock, stores_of, watching
 
 
@@ -48,7 +48,7 @@ async def test_a_conversations_own_entries_are_told_the_newest_first_without_the
         == "Remembered in this conversation:\n- #2  [context]  (untitled)\n- #1  [reference]  The keys [home, a b]"
     )
     assert told.to_dict()["text"] == told.text
-    found = await memory.numbers.resolve("#1")
+    found = await memory.short_ids.resolve("#1")
     assert found is not None
     assert found.id == wanted.id
     within = await memory.sessions.delegation("c1", scope=USER)
@@ -102,11 +102,11 @@ async def test_no_delegation_fails_for_want_of_it(
             assert (await memory.sessions.delegation("c1")).text == ""
         assert "is away" in caplog.text
         with monkeypatch.context() as patched:
-            patched.setattr(Numbers, "of", fails)
+            patched.setattr(ShortIds, "of", fails)
             assert (await memory.sessions.delegation("c1")).text.endswith(
                 f"- #{entry.id}  [context]  (untitled)"
             )
-        found = await memory.numbers.resolve(f"#{entry.id}")
+        found = await memory.short_ids.resolve(f"#{entry.id}")
         assert found is not None
         assert await memory.sessions.delegation("c1")
         caplog.clear()

@@ -33,7 +33,7 @@ async def test_deleting_twice_succeeds_and_says_which_time_there_was_one(
     assert await memory.get(entry.id) is None
     assert await memory.retrieve(scope) == []
     assert await memory.search("gone", scope=scope) == []
-    assert [e async for e in memory.entries.all()] == []
+    assert [e async for e in memory.entries.iterate()] == []
     with pytest.raises(NotFound):
         await memory.entries.history(entry.id)
 
@@ -81,7 +81,7 @@ async def test_deleting_a_scope_counts_and_takes_exactly_that_scope(memory: Memo
     assert await memory.admin.erase(scope) == 3
     assert await memory.retrieve(scope) == []
     assert await memory.admin.erase(scope) == 0
-    assert len([e async for e in memory.entries.all()]) == 3 * 6
+    assert len([e async for e in memory.entries.iterate()]) == 3 * 6
 
 
 @pytest.mark.behaviour("A56")

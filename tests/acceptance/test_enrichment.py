@@ -468,14 +468,14 @@ async def test_with_ids_given_they_give_way_and_the_advisor_is_not_asked(
         assert {(link.label, link.target_id, link.made_by) for link in links} == {
             ("supersedes", one, None) for one in ids
         }
-        before = len([entry async for entry in memory.entries.all(retired=True)])
+        before = len([entry async for entry in memory.entries.iterate(include_retired=True)])
         with pytest.raises(InvalidInput, match="nothing was written"):
             await memory.write_with_report(
                 "Ada lives in Evora",
                 scope=scope,
                 supersedes=[old[2].id, "00000000-0000-8000-8000-000000000000"],
             )
-        assert len([entry async for entry in memory.entries.all(retired=True)]) == before
+        assert len([entry async for entry in memory.entries.iterate(include_retired=True)]) == before
         assert await memory.get(old[2].id) == old[2]
 
 

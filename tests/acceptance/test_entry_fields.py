@@ -164,7 +164,7 @@ async def test_nothing_of_ours_appears_in_metadata(memory: Memory, clock: Clock)
     await memory.update(entry.id, content="edited")
     assert [e.metadata for e in await memory.retrieve(USER)] == [{"mine": 1}]
     assert [hit.entry.metadata for hit in await memory.search("edited", scope=USER)] == [{"mine": 1}]
-    assert [e.metadata async for e in memory.entries.all()] == [{"mine": 1}]
+    assert [e.metadata async for e in memory.entries.iterate()] == [{"mine": 1}]
 
 
 @pytest.mark.behaviour("A21")

@@ -16,12 +16,16 @@ from tests.acceptance.support import DAY, HOUR, USER, Clock, left_in
 Place = Callable[[Memory, Entry], Awaitable[object]]
 
 OVER: dict[str, Place] = {
-    "the tenant": lambda memory, entry: memory.admin.hold("case", reason="asked for", tenant=True),
-    "its scope": lambda memory, entry: memory.admin.hold("case", reason="asked for", scope="session:s1"),
-    "the user of its session": lambda memory, entry: memory.admin.hold(
+    "the tenant": lambda memory, entry: memory.admin.legal_holds.add("case", reason="asked for", tenant=True),
+    "its scope": lambda memory, entry: memory.admin.legal_holds.add(
+        "case", reason="asked for", scope="session:s1"
+    ),
+    "the user of its session": lambda memory, entry: memory.admin.legal_holds.add(
         "case", reason="asked for", user="ada"
     ),
-    "the entry": lambda memory, entry: memory.admin.hold("case", reason="asked for", entry_id=entry.id),
+    "the entry": lambda memory, entry: memory.admin.legal_holds.add(
+        "case", reason="asked for", entry_id=entry.id
+    ),
 }
 
 
@@ -66,9 +70,9 @@ async def test_what_is_held_is_deleted_by_nobody_until_it_is_released(
         assert {held.id} <= {record for _, _, record in await left_in(other)}
         assert sum(name == "entry_versions" for _, name, _ in await left_in(other)) == 1
         assert (free.id in {record for _, _, record in await left_in(other)}) is (over == "the tenant")
-        [released] = await other.admin.release_hold("case")
+        [released] = await other.admin.legal_holds.remove("case")
         assert released.reason == "asked for"
-        assert await memory.admin.holds() == []
+        assert await memory.admin.legal_holds.list() == []
         assert (await other.admin.sweep()).expired == (2 if over == "the tenant" else 1)
         assert not {held.id, free.id} & {record for _, _, record in await left_in(other)}
         assert await other.session("s1").delete() is True
@@ -80,14 +84,14 @@ async def test_a_session_that_is_held_keeps_what_was_said_in_it_also_when_it_has
 ) -> None:
     session = memory.session("s1", user="ada", expires_at=HOUR)
     await session.append([user("u1"), user("u2")])
-    await memory.admin.hold("case", reason="r", user="ada")
+    await memory.admin.legal_holds.add("case", reason="r", user="ada")
     with pytest.raises(LegalHoldActive):
         await session.erase("u1")
     clock.advance(2 * DAY)
     assert (await memory.admin.sweep()).held == 1
     with pytest.raises(LegalHoldActive):
         await memory.sessions.create("s1")
-    await memory.admin.release_hold("case")
+    await memory.admin.legal_holds.remove("case")
     assert (await memory.admin.sweep()).expired == 1
     assert await left_in(memory) == []
 
@@ -103,7 +107,7 @@ async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_lar
     await session.append([user("u1"), {"role": "user", "content": large, "id": "large"}])
     await session.tasks.save("t1", title="evidence")
     await session.runs.save("r1", child_id="s2")
-    await memory.admin.hold("case", reason="r", **over)
+    await memory.admin.legal_holds.add("case", reason="r", **over)
     for deletion in (
         lambda: session.tasks.delete("t1"),
         lambda: session.tasks.replace_all([{"id": "t2"}]),
@@ -127,7 +131,7 @@ async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_lar
     ]
     clock.advance(3 * DAY)
     assert (await memory.admin.sweep()).held == 1
-    await memory.admin.release_hold("case")
+    await memory.admin.legal_holds.remove("case")
     clock.advance(-3 * DAY)
     assert [message.text for message in (await session.context()).messages] == ["u1", large]
     assert (
@@ -154,7 +158,7 @@ async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(
     stream = session.stream(message_id="streamed")
     async with stream as out:
         await out.write("it ")
-        await memory.admin.hold("case", reason="r", **over)
+        await memory.admin.legal_holds.add("case", reason="r", **over)
         if over != {"scope": "session:s1"}:
             with pytest.raises(LegalHoldActive):
                 await provider.write([{"role": "user", "content": "another", "id": "u3"}], "s")
@@ -192,7 +196,7 @@ async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(
     await memory.sessions.update("s1", title="evidence", tags=["kept"], metadata={"a": 1}, system="be kind")
     await session.end()
     assert "it goes on" in [message.text for message in (await session.context()).messages]
-    await memory.admin.release_hold("case")
+    await memory.admin.legal_holds.remove("case")
     assert (await session.update("u1", content="another")).text == "another"
 
 
@@ -203,9 +207,9 @@ async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Mem
         {"role": "user", "content": "hers", "name": "ada", "id": "m1"}
     )
     entry = await memory.write("likes tea", scope="user:ada")
-    await memory.admin.hold("one", reason="r", scope="session:s1")
-    await memory.admin.hold("two", reason="r", scope="session:s3")
-    await memory.admin.hold("three", reason="r", entry_id=entry.id)
+    await memory.admin.legal_holds.add("one", reason="r", scope="session:s1")
+    await memory.admin.legal_holds.add("two", reason="r", scope="session:s3")
+    await memory.admin.legal_holds.add("three", reason="r", entry_id=entry.id)
     erased = await memory.admin.erase_user("ada")
     assert (erased.sessions, erased.messages, erased.entries) == (1, 0, 0)
     assert [said.partition(":")[0] for said in erased.held] == [
@@ -215,11 +219,11 @@ async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Mem
     ]
     assert sorted(one.id for one in (await memory.sessions.list()).sessions) == ["s1", "s3"]
     assert await memory.get(entry.id) == entry
-    await memory.admin.hold("four", reason="r", user="ada")
+    await memory.admin.legal_holds.add("four", reason="r", user="ada")
     with pytest.raises(LegalHoldActive, match="'four'"):
         await memory.admin.erase_user("ada")
     for name in ("one", "two", "three", "four"):
-        await memory.admin.release_hold(name)
+        await memory.admin.legal_holds.remove(name)
     erased = await memory.admin.erase_user("ada")
     assert (erased.sessions, erased.messages, erased.entries, erased.held) == (1, 1, 1, [])
 
@@ -229,7 +233,7 @@ async def test_a_held_entry_may_be_edited_linked_and_moved_onward_and_stays_held
         await memory.write("text one", scope="session:s1"),
         await memory.write("text two", scope=USER),
     )
-    await memory.admin.hold("case", reason="r", entry_id=held.id)
+    await memory.admin.legal_holds.add("case", reason="r", entry_id=held.id)
     relation = await memory.relations.relate(held.id, "supports", other.id)
     assert (await memory.update(held.id, content="text one, edited")).content == "text one, edited"
     assert [moved.to_tier for moved in (await memory.admin.move([held.id], "long")).moved] == ["long"]
@@ -247,47 +251,47 @@ async def test_a_held_entry_may_be_edited_linked_and_moved_onward_and_stays_held
 
 async def test_holds_are_told_and_the_same_hold_stands_once(memory: Memory, clock: Clock) -> None:
     entry = await memory.write("text", scope=USER)
-    placed = await memory.admin.hold("case", reason="first", scope=USER, placed_by="counsel")
+    placed = await memory.admin.legal_holds.add("case", reason="first", scope=USER, placed_by="counsel")
     assert (placed.over, placed.of, placed.reason, placed.placed_by) == (
         "scope",
         USER.text,
         "first",
         "counsel",
     )
-    assert await memory.admin.hold("case", reason="again", scope=USER) == placed
-    second = await memory.admin.hold("case", reason="r", entry_id=entry.id)
-    third = await memory.admin.hold("other", reason="r", scope=USER)
-    assert await memory.admin.holds() == [placed, second, third]
+    assert await memory.admin.legal_holds.add("case", reason="again", scope=USER) == placed
+    second = await memory.admin.legal_holds.add("case", reason="r", entry_id=entry.id)
+    third = await memory.admin.legal_holds.add("other", reason="r", scope=USER)
+    assert await memory.admin.legal_holds.list() == [placed, second, third]
     with pytest.raises(LegalHoldActive, match="'case', 'other', over the scope user:u1, the entry") as raised:
         await memory.delete(entry.id)
     assert raised.value.holds == (placed, third, second)
-    assert await memory.admin.release_hold("case") == [placed, second]
-    assert await memory.admin.release_hold("case") == []
+    assert await memory.admin.legal_holds.remove("case") == [placed, second]
+    assert await memory.admin.legal_holds.remove("case") == []
     with pytest.raises(LegalHoldActive, match="'other'"):
         await memory.delete(entry.id)
-    await memory.admin.release_hold("other")
-    await memory.admin.hold("case", reason="anew", scope=USER)
+    await memory.admin.legal_holds.remove("other")
+    await memory.admin.legal_holds.add("case", reason="anew", scope=USER)
     with pytest.raises(LegalHoldActive):
         await memory.delete(entry.id)
-    await memory.admin.release_hold("case")
+    await memory.admin.legal_holds.remove("case")
     assert await memory.delete(entry.id)
 
 
 async def test_a_hold_holds_nothing_of_another_tenant_scope_or_user(memory: Memory) -> None:
     theirs = await memory._engine.entries.write("theirs", EntryDraft(scope=Scope.user("ada"), content="text"))
     entry = await memory.write("text", scope="user:ada")
-    await memory.admin.hold("case", reason="r", user="ad")
-    await memory.admin.hold("case", reason="r", scope="session:ada")
+    await memory.admin.legal_holds.add("case", reason="r", user="ad")
+    await memory.admin.legal_holds.add("case", reason="r", scope="session:ada")
     assert await memory.delete(entry.id)
-    await memory.admin.hold("case", reason="r", tenant=True)
+    await memory.admin.legal_holds.add("case", reason="r", tenant=True)
     assert await memory._engine.delete("theirs", theirs.id)
 
 
 async def test_a_hold_that_is_over_nothing_or_over_two_things_is_refused(plain: Memory) -> None:
     for given in ({}, {"scope": USER, "user": "ada"}, {"user": ""}, {"tenant": 1}, {"scope": "u"}):
         with pytest.raises(InvalidInput):
-            await plain.admin.hold("case", reason="r", **given)
+            await plain.admin.legal_holds.add("case", reason="r", **given)
     with pytest.raises(InvalidInput, match="reason"):
-        await plain.admin.hold("case", reason="", user="ada")
+        await plain.admin.legal_holds.add("case", reason="", user="ada")
     with pytest.raises(NotFound):
-        await plain.admin.hold("case", reason="r", entry_id="0")
+        await plain.admin.legal_holds.add("case", reason="r", entry_id="0")

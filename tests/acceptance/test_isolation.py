@@ -50,7 +50,7 @@ async def test_no_two_scope_ids_are_taken_for_one(memory: Memory) -> None:
         assert found[0].scope.id == name
         assert [h.entry.id for h in await memory.search("of", scope=Scope.user(name))] == [written[name]]
     assert await memory.admin.erase(Scope.user("u*")) == 1
-    assert len([e async for e in memory.entries.all()]) == len(HOSTILE) - 1
+    assert len([e async for e in memory.entries.iterate()]) == len(HOSTILE) - 1
 
 
 @pytest.mark.behaviour("A2")
@@ -95,7 +95,7 @@ async def test_no_two_tenants_are_taken_for_one(memory: Memory) -> None:
         theirs = memory.for_tenant(name)
         assert [e.id for e in await theirs.retrieve(USER)] == [written[name].id]
         assert [h.entry.id for h in await theirs.search("of", scope=USER)] == [written[name].id]
-        assert [e.id async for e in theirs.entries.all()] == [written[name].id]
+        assert [e.id async for e in theirs.entries.iterate()] == [written[name].id]
     assert await memory.for_tenant("u%").admin.erase(USER) == 1
     assert len(await memory.for_tenant("u1").retrieve(USER)) == 1
 

@@ -267,7 +267,7 @@ async def test_a_whole_batch_with_keys_can_be_repeated(memory: Memory) -> None:
     first = await memory.write_many(drafts[:25])
     again = await memory.write_many(drafts)
     assert again[:25] == first
-    assert len([e async for e in memory.entries.all()]) == 40
+    assert len([e async for e in memory.entries.iterate()]) == 40
 
 
 @pytest.mark.behaviour("A5")

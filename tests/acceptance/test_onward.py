@@ -60,10 +60,10 @@ async def test_what_a_session_taught_reaches_its_user_with_its_origin(learning: 
     assert {(entry.conversation_id, entry.metadata["created_in_session_id"]) for entry in made} == {
         ("s1", "s1")
     }
-    origin = await learning.entries.said_in(made[0].id)
+    origin = await learning.entries.source_messages(made[0].id)
     assert [(item.message.id, item.number) for item in origin] == [("tea", 1), ("milk", 2), ("a1", 3)]
     plain = await learning.write("by hand", scope=ADA)
-    assert await learning.entries.said_in(plain.id) == []
+    assert await learning.entries.source_messages(plain.id) == []
     again = await session.end()
     assert (again.derived, again.waiting) == ([], [])
     assert len(await taught(learning)) == 4
@@ -161,7 +161,7 @@ async def test_what_is_handed_back_without_some_lets_those_go_onward_with_their_
     assert await taught(learning) == ["s1 honey", "s1 tea"]
     assert [
         (one.message.id, one.excluded)
-        for one in await learning.entries.said_in((await learning.retrieve(ADA))[0].id)
+        for one in await learning.entries.source_messages((await learning.retrieve(ADA))[0].id)
     ] == [
         ("tea", "replaced"),
         ("honey", "replaced"),

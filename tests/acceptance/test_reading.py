@@ -60,7 +60,7 @@ async def test_an_entry_written_already_expired_is_accepted_and_hidden(memory: M
     assert await memory.get(entry.id) is None
     assert await memory.retrieve(USER) == []
     assert await memory.search("milk", scope=USER) == []
-    assert [e async for e in memory.entries.all()] == []
+    assert [e async for e in memory.entries.iterate()] == []
 
 
 @pytest.mark.behaviour("A25", "A34", "AC-A09")

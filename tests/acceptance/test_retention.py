@@ -32,7 +32,7 @@ async def test_what_a_rule_names_is_gone_from_every_store_and_what_is_kept_or_he
     held = await memory.write("held", scope=ORG)
     gone = [await memory.write(f"gone {n}", scope=scope) for n, scope in enumerate((SESSION, USER, ORG))]
     await memory.admin.move([gone[1].id], "long")
-    await memory.admin.hold("case", reason="r", entry_id=held.id)
+    await memory.admin.legal_holds.add("case", reason="r", entry_id=held.id)
     clock.advance(80 * DAY)
     for entry in (pinned, held, *gone):
         await memory.update(entry.id, content=f"{entry.content}, edited")
@@ -45,7 +45,7 @@ async def test_what_a_rule_names_is_gone_from_every_store_and_what_is_kept_or_he
     assert not {entry.id for entry in gone} & {record for _, _, record in await left_in(memory)}
     assert {name for _, name, _ in await left_in(memory)} == {"entries", "entry_versions"}
     assert sum(name == "entry_versions" for _, name, _ in await left_in(memory)) == 2
-    assert sorted([entry.content async for entry in memory.entries.all()]) == [
+    assert sorted([entry.content async for entry in memory.entries.iterate()]) == [
         "held, edited",
         "pinned, edited",
     ]

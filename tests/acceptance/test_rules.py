@@ -32,7 +32,7 @@ async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
 
 async def tiers(memory: Memory) -> dict[str, str]:
     """The tier of each entry, by what it says."""
-    return {entry.content: entry.tier async for entry in memory.entries.all()}
+    return {entry.content: entry.tier async for entry in memory.entries.iterate()}
 
 
 @pytest.mark.behaviour("B83", "B86", "D34")

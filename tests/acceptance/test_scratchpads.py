@@ -137,11 +137,11 @@ async def test_scratchpads_end_with_their_tenant_and_begin_anew(memory: Memory) 
 
 async def test_a_hold_over_the_tenant_keeps_them(memory: Memory) -> None:
     await memory.scratchpads.append("kept")
-    await memory.admin.hold("case", reason="a lawsuit", tenant=True)
+    await memory.admin.legal_holds.add("case", reason="a lawsuit", tenant=True)
     with pytest.raises(LegalHoldActive):
         await memory.scratchpads.clear()
     assert lines((await memory.scratchpads.read()).content) == ["kept"]
-    await memory.admin.release_hold("case")
+    await memory.admin.legal_holds.remove("case")
     assert await memory.scratchpads.clear() is True
 
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from memory import ExitedMessages, InvalidInput, Memory, NotFound, SessionOwnerMismatch, StoreUnavailable
-from memory.facade.importing import Imported
+from memory.facade.importing import ImportReport
 from memory.orchestrator.steps import current_step
 from tests.acceptance.support import HOUR, Clock, stores_of
 from tests.acceptance.test_sessions import SYSTEM, assistant, history, summary, user, window
@@ -179,7 +179,7 @@ async def test_a_session_that_stands_or_was_deleted_here_is_left_as_it_is(
 async def test_an_import_that_was_cut_off_is_repeated(memory: Memory, other: Memory) -> None:
     await told(other)
     lines = await exported(other)
-    first: Imported = await memory.admin.import_(lines[: len(lines) // 2])
+    first: ImportReport = await memory.admin.import_(lines[: len(lines) // 2])
     second = await memory.admin.import_(lines)
     assert first.events + second.events == sum(line.get("kind") == "messages" for line in lines)
     assert (await memory.session("a/b::c é").info()).version == (

@@ -132,7 +132,9 @@ async def test_what_is_learnt_of_a_message_is_of_the_user_who_said_it(
     assert [entry.content for entry in await memory.retrieve("session:room")] == of[None]
     assert all(leaving.summary is None for leaving in told.calls), "it says what others said"
     for entry in await memory.retrieve("user:bob", limit=1):
-        assert {item.message.text for item in await memory.entries.said_in(entry.id)} == set(of["bob"])
+        assert {item.message.text for item in await memory.entries.source_messages(entry.id)} == set(
+            of["bob"]
+        )
 
 
 async def test_a_summary_of_what_one_user_said_is_told_of_that_user(memory: Memory) -> None:

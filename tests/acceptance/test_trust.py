@@ -1,4 +1,4 @@
-"""Trust: where entries come from, what gates let in and out, what is distrusted and
+"""Trust: where entries come from, what gates let in and out, which sources are blocked, and
 what is taken back.
 """
 
@@ -49,7 +49,7 @@ async def found(memory: Memory, moments: tuple[Any, ...] = ()) -> set[str]:
     """All that is found in any way: by searching, browsing, by id, as recalled into a
     window and as a manager shows it.
     """
-    ids, said = {entry.id async for entry in memory.entries.all(retired=True)}, set[str]()
+    ids, said = {entry.id async for entry in memory.entries.iterate(include_retired=True)}, set[str]()
     for at in (None, *moments):
         for scope in SCOPES:
             said |= {entry.content for entry in await memory.retrieve(scope, limit=1_000, known_at=at)}
@@ -114,13 +114,13 @@ async def test_exports_and_imports_carry_where_entries_come_from(
     async with Memory(
         {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock
     ) as other:
-        await other.admin.distrust(source=WEB, reason="poisoned")
+        await other.admin.block_source(source=WEB, reason="poisoned")
         assert (await other.admin.import_(lines, same_ids=same_ids)).imported == 1
-        [there] = [one async for one in other.entries.all()]
+        [there] = [one async for one in other.entries.iterate()]
         assert (there.source, there.run, there.origins) == (WEB, "r1", ["source:user"])
         assert await other.retrieve("user:ada") == []
-        report = await other.admin.roll_back(source=WEB)
-        await other.admin.trust(source=WEB)
+        report = await other.admin.revert_source(source=WEB)
+        await other.admin.unblock_source(source=WEB)
         assert [one.content for one in await other.retrieve("user:ada")] == (["tea"] if same_ids else [])
         assert report.counts == {"retired": not same_ids, "erased": 0, "restored": same_ids, "left": 0}
 
@@ -136,7 +136,7 @@ async def test_origins_that_are_none_are_refused(plain: Memory, wrong: Any) -> N
         await plain.write("tea", scope="user:ada", origins=wrong)
 
 
-async def test_what_is_distrusted_is_found_by_nobody_and_is_found_again(
+async def test_a_blocked_source_is_hidden_and_is_found_again(
     memory: Memory, config: dict[str, Any], clock: Clock
 ) -> None:
     async with _elsewhere(memory, config, clock) as other:
@@ -149,7 +149,7 @@ async def test_what_is_distrusted_is_found_by_nobody_and_is_found_again(
         await memory.compact([good.id, before.id], lambda entries: "tea and poisoned tea in one")
         moments = (at_first, clock())
         assert set(POISON) < await found(other, moments)
-        [placed] = await memory.admin.distrust(source=WEB, reason="poisoned", distrusted_by="ops")
+        [placed] = await memory.admin.block_source(source=WEB, reason="poisoned", blocked_by="ops")
         assert (placed.origin, placed.since, placed.later_writes, placed.reason) == (
             f"source:{WEB}",
             None,
@@ -160,10 +160,10 @@ async def test_what_is_distrusted_is_found_by_nobody_and_is_found_again(
         clock.advance(timedelta(seconds=3))
         assert not set(POISON) & await found(other, moments)
         assert await other.get(promoted.id) is None
-        assert await other.admin.distrusted() == [placed]
-        assert len([entry async for entry in memory.entries.all()]) == 5, "nothing was deleted"
-        assert await memory.admin.trust(source=WEB) == [placed]
-        assert await memory.admin.trust(source=WEB) == await memory.admin.distrusted() == []
+        assert await other.admin.blocked_sources() == [placed]
+        assert len([entry async for entry in memory.entries.iterate()]) == 5, "nothing was deleted"
+        assert await memory.admin.unblock_source(source=WEB) == [placed]
+        assert await memory.admin.unblock_source(source=WEB) == await memory.admin.blocked_sources() == []
         clock.advance(timedelta(seconds=3))
         assert set(POISON) < await found(other, moments)
 
@@ -171,12 +171,12 @@ async def test_what_is_distrusted_is_found_by_nobody_and_is_found_again(
 @pytest.mark.parametrize(
     "by", [{"source": WEB}, {"agent": "helper"}, {"run": "r1"}], ids=lambda by: next(iter(by))
 )
-async def test_a_source_an_agent_and_a_run_are_distrusted_alike(memory: Memory, by: dict[str, Any]) -> None:
+async def test_a_source_an_agent_and_a_run_are_blocked_alike(memory: Memory, by: dict[str, Any]) -> None:
     await memory.write("tea", scope="user:ada", source=WEB, agent="helper", run="r1")
     await memory.write("green tea", scope="user:ada", source="user", agent="other", run="r2")
-    await memory.admin.distrust(**by, reason="r")
+    await memory.admin.block_source(**by, reason="r")
     assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["green tea"]
-    with pytest.raises(RejectedByGate, match="is distrusted"):
+    with pytest.raises(RejectedByGate, match="is a blocked source"):
         await memory.write("more tea", scope="user:ada", **by)
     other = await memory.for_tenant("other").write("tea", scope="user:ada", **by)
     assert await memory.for_tenant("other").get(other.id) == other
@@ -186,17 +186,17 @@ async def test_since_a_moment_what_was_written_before_is_found(memory: Memory, c
     await memory.write("tea", scope="user:ada", agent="helper")
     since = clock.advance(HOUR)
     await memory.write("poisoned tea", scope="user:ada", agent="helper")
-    await memory.admin.distrust(agent="helper", since=since, reason="r")
+    await memory.admin.block_source(agent="helper", since=since, reason="r")
     assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == ["tea"]
-    report = await memory.admin.roll_back(agent="helper", since=since)
+    report = await memory.admin.revert_source(agent="helper", since=since)
     assert report.counts == {"retired": 1, "erased": 0, "restored": 0, "left": 0}
-    await memory.admin.trust(agent="helper")
+    await memory.admin.unblock_source(agent="helper")
     assert [entry.content for entry in await memory.retrieve("user:ada")] == ["tea"]
 
 
 async def test_later_writes_are_refused_or_kept_back(memory: Memory) -> None:
     entry = await memory.write("tea", scope="user:ada", source="user")
-    await memory.admin.distrust(source=WEB, reason="r", later_writes="kept_back")
+    await memory.admin.block_source(source=WEB, reason="r", later_writes="kept_back")
     kept = await memory.write("green tea", scope="user:ada", source=WEB)
     assert await memory.get(kept.id) is None
     calls: list[Callable[[], Any]] = [
@@ -212,10 +212,10 @@ async def test_later_writes_are_refused_or_kept_back(memory: Memory) -> None:
         ),
     ]
     for hidden_with_it in calls:
-        with pytest.raises(RejectedByGate, match="distrusted"):
+        with pytest.raises(RejectedByGate, match="blocked source"):
             await hidden_with_it()
     assert [one.content for one in await memory.retrieve("user:ada")] == ["tea"]
-    await memory.admin.distrust(source=WEB, reason="r")
+    await memory.admin.block_source(source=WEB, reason="r")
     with pytest.raises(RejectedByGate):
         await memory.update(entry.id, content="black tea", source=WEB)
     with pytest.raises(RejectedByGate) as refusal:
@@ -229,7 +229,7 @@ async def test_later_writes_are_refused_or_kept_back(memory: Memory) -> None:
     assert [one.content for one in await memory.retrieve("user:ada")] == ["tea"], (
         "nothing of the call was written"
     )
-    await memory.admin.trust(source=WEB)
+    await memory.admin.unblock_source(source=WEB)
     assert {one.content for one in await memory.retrieve("user:ada")} == {"tea", "green tea"}
 
 
@@ -314,9 +314,9 @@ async def test_after_a_roll_back_the_rest_is_as_if_it_had_never_written(
     other = memory.for_tenant("clean")
     await _history(other, clock, poisoned=False)
     assert await _said(memory) != await _said(other)
-    planned = await memory.admin.roll_back(source=WEB, erase=erase, dry_run=True)
+    planned = await memory.admin.revert_source(source=WEB, erase=erase, dry_run=True)
     assert await _said(memory) != await _said(other), "a dry run does nothing"
-    report = await memory.admin.roll_back(source=WEB, erase=erase)
+    report = await memory.admin.revert_source(source=WEB, erase=erase)
     assert report.entries == planned.entries
     assert (planned.dry_run, report.dry_run) == (True, False)
     assert report.counts == {
@@ -326,11 +326,11 @@ async def test_after_a_roll_back_the_rest_is_as_if_it_had_never_written(
         "left": 0,
     }
     assert await _said(memory) == await _said(other)
-    assert (await memory.admin.roll_back(source=WEB, erase=erase)).entries == []
+    assert (await memory.admin.revert_source(source=WEB, erase=erase)).entries == []
     await memory.admin.sweep()
     assert await _said(memory) == await _said(other)
     assert not erase or "poison over" not in str(
-        [entry.content async for entry in memory.entries.all(retired=True)]
+        [entry.content async for entry in memory.entries.iterate(include_retired=True)]
     )
 
 
@@ -338,13 +338,13 @@ async def test_what_was_made_of_its_entries_is_named_and_goes_if_asked(memory: M
     one = await memory.write("poisoned tea", scope="user:ada", source=WEB)
     good = await memory.write("good tea", scope="user:ada")
     both = await memory.compact([one.id, good.id], lambda entries: "tea and poisoned tea in one")
-    report = await memory.admin.roll_back(source=WEB)
+    report = await memory.admin.revert_source(source=WEB)
     assert (report.of("retired"), report.of("left")) == ([one.id], [both.id])
     assert {undone.entry_id: undone.why for undone in report.entries} == {
         one.id: "written",
         both.id: "derived",
     }
-    assert (await memory.admin.roll_back(source=WEB, derived=True)).of("retired") == [both.id]
+    assert (await memory.admin.revert_source(source=WEB, derived=True)).of("retired") == [both.id]
     assert [entry.id for entry in await memory.retrieve("user:ada")] == [good.id]
 
 
@@ -352,9 +352,9 @@ async def test_legal_holds_win_over_a_roll_back(memory: Memory) -> None:
     one = await memory.write("poisoned tea", scope="user:ada", source=WEB)
     retired = await memory.write("poisoned tea too", scope="user:ada", source=WEB)
     await memory.entries.invalidate(retired.id)
-    await memory.admin.hold("case", reason="r", scope="user:ada")
-    planned = await memory.admin.roll_back(source=WEB, erase=True, dry_run=True)
-    report = await memory.admin.roll_back(source=WEB, erase=True)
+    await memory.admin.legal_holds.add("case", reason="r", scope="user:ada")
+    planned = await memory.admin.revert_source(source=WEB, erase=True, dry_run=True)
+    report = await memory.admin.revert_source(source=WEB, erase=True)
     assert report.entries == planned.entries
     assert (report.of("retired"), report.of("erased")) == ([one.id], [])
     assert [undone.note for undone in report.entries] == ["under legal hold: retired instead"]
@@ -409,9 +409,9 @@ async def test_a_page_that_says_remember_is_answered_by_one_call(memory: Memory)
             await manager.dispatch("add_memory", {**asked, "source": "user"})
         await memory.write("good tea", scope="user:ada", source="user")
         assert len(await manager.search("tea")) == 3
-        await memory.admin.distrust(source=WEB, reason="the page was poisoned")
+        await memory.admin.block_source(source=WEB, reason="the page was poisoned")
         assert await found(memory) == {"good tea"}
-        assert (await memory.admin.roll_back(source=WEB)).counts["retired"] == 2
+        assert (await memory.admin.revert_source(source=WEB)).counts["retired"] == 2
 
 
 async def test_the_write_gate_holds_for_every_door(
@@ -570,10 +570,10 @@ def test_the_blocking_twins_do_the_same(clock: Clock) -> None:
         }
         memory.write("secret tea", scope="user:ada")
         assert [(entry.content, entry.source) for entry in memory.retrieve("user:ada")] == [("tea", WEB)]
-        assert [one.origin for one in memory.admin.distrust(source=WEB, reason="r")] == [f"source:{WEB}"]
+        assert [one.origin for one in memory.admin.block_source(source=WEB, reason="r")] == [f"source:{WEB}"]
         assert list(memory.retrieve("user:ada")) == []
-        assert memory.admin.roll_back(source=WEB).counts["retired"] == 1
-        assert len(memory.admin.trust(source=WEB)) == 1
+        assert memory.admin.revert_source(source=WEB).counts["retired"] == 1
+        assert len(memory.admin.unblock_source(source=WEB)) == 1
 
 
 @pytest.mark.parametrize("gate", ["write_gate", "recall_gate"])
@@ -582,7 +582,7 @@ def test_a_gate_is_a_function(gate: str) -> None:
         Memory("memory://", **{gate: "no"})  # type: ignore[arg-type]
 
 
-async def test_what_is_distrusted_is_named_and_says_why(plain: Memory) -> None:
+async def test_a_blocked_source_is_named_with_a_reason(plain: Memory) -> None:
     for wrong in (
         {"reason": "r"},
         {"source": WEB, "reason": ""},
@@ -590,7 +590,7 @@ async def test_what_is_distrusted_is_named_and_says_why(plain: Memory) -> None:
         {"source": WEB, "reason": "r", "later_writes": "x"},
     ):
         with pytest.raises(InvalidInput):
-            await plain.admin.distrust(**wrong)  # type: ignore[arg-type]
+            await plain.admin.block_source(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="provenance: must be a Provenance, not str"):
         MemoryManager([NamedStore("ada", plain.scoped("user:ada"))], provenance="web")  # type: ignore[arg-type]
 
@@ -616,7 +616,7 @@ async def test_what_onward_makes_says_whose_session_it_was_and_what_was_heard_th
             "helper",
             ["source:tool:browse"],
         )
-        await memory.admin.distrust(source="tool:browse", reason="r")
+        await memory.admin.block_source(source="tool:browse", reason="r")
         assert list(await memory.retrieve("user:ada")) == []
 
 

@@ -121,7 +121,10 @@ async def test_what_was_written_is_there_after_reopening(config: dict[str, Any],
         (first, first) if in_process else (first, Memory(config, clock=clock), Memory(config, clock=clock))
     ):
         async with again:
-            assert sorted(contents([e async for e in again.entries.all()])) == ["edited", "of the session"]
+            assert sorted(contents([e async for e in again.entries.iterate()])) == [
+                "edited",
+                "of the session",
+            ]
             assert contents(await again.entries.history(entry.id)) == ["of the user", "edited"]
             assert [h.entry.id for h in await again.search("edited", scope=USER)] == [entry.id]
 
@@ -147,4 +150,4 @@ async def test_an_entry_nobody_may_see_any_more_is_in_no_answer(memory: Memory, 
     assert await memory.get(entry.id, as_of=entry.created_at) is None
     assert await memory.retrieve(USER, as_of=entry.created_at) == []
     assert await memory.search("ghost", scope=USER, as_of=entry.created_at) == []
-    assert [e async for e in memory.entries.all(USER)] == []
+    assert [e async for e in memory.entries.iterate(USER)] == []

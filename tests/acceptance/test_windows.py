@@ -23,7 +23,7 @@ async def _visible(memory: Memory, entry: Entry, as_of: datetime | None = None) 
         in [h.entry.id for h in await memory.search("window", scope=entry.scope, as_of=as_of)],
     }
     if as_of is None:
-        ways["export"] = entry.id in [e.id async for e in memory.entries.all()]
+        ways["export"] = entry.id in [e.id async for e in memory.entries.iterate()]
     assert len(set(ways.values())) == 1, ways
     return ways["get"]
 

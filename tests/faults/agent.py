@@ -145,7 +145,7 @@ async def judged(memory: Memory, ledger: Ledger, passes: Callable[[timedelta], N
     for entry_id in ledger.gone:
         if await memory.get(entry_id) is not None:
             wrong.append(f"{entry_id} is back")
-    every = [entry.id async for entry in memory.entries.all()]
+    every = [entry.id async for entry in memory.entries.iterate()]
     if len(every) != len(set(every)):
         wrong.append("an entry is listed twice")
     unknown = set(every) - set(ledger.texts) - set(ledger.maybe) - _sources(ledger)

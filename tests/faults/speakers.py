@@ -144,7 +144,7 @@ async def judged(memory: Memory, heard: Sequence[Heard]) -> list[str]:
     for item in items:
         if item.archived_by and not item.is_summary:
             left[item.archived_by].append(item.number)
-    entries = [entry.content async for entry in memory.entries.all("user:ada")]
+    entries = [entry.content async for entry in memory.entries.iterate("user:ada")]
     if sorted(entries) != sorted(" ".join(["noted", *map(str, numbers)]) for numbers in left.values()):
         wrong.append(f"of {len(left)} compactions {len(entries)} entries were made")
     places: list[Any] = [row.fields["place"] for row in await _rows(memory)]

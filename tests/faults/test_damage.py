@@ -58,11 +58,11 @@ async def test_a_full_disk_refuses_by_name_and_loses_nothing(small_disk: Path) -
         with pytest.raises(StoreFull, match="store 'sqlite'"):
             await _write_until_refused(memory, kept)
         assert kept
-        assert [e.id async for e in memory.entries.all("user:ada")] == kept
+        assert [e.id async for e in memory.entries.iterate("user:ada")] == kept
         grow(small_disk)
         assert (await memory.write("there is room again", scope="user:ada")).content == "there is room again"
     async with Memory(f"sqlite:///{file}", embedder="none") as memory:
-        assert len([e async for e in memory.entries.all("user:ada")]) == len(kept) + 1
+        assert len([e async for e in memory.entries.iterate("user:ada")]) == len(kept) + 1
 
 
 async def _write_until_refused(memory: Memory, kept: list[str]) -> None:

@@ -81,6 +81,6 @@ async def test_what_was_acknowledged_is_learnt_by_every_store_however_often_the_
         await manager.resume()
         assert await manager.resume() == 0
         for name in ("ada", "bob"):
-            learnt = Counter([entry.content async for entry in memory.entries.all(f"user:{name}")])
+            learnt = Counter([entry.content async for entry in memory.entries.iterate(f"user:{name}")])
             assert not set(acknowledged) - set(learnt), "what was acknowledged is learnt"
             assert all(said.startswith("life ") for said in learnt)

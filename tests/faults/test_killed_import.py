@@ -92,4 +92,4 @@ def _kill_after(command: list[str], batches: int) -> int:
 
 async def _contents(database: Path) -> Counter[str]:
     async with Memory(f"sqlite:///{database}", embedder="none") as memory:
-        return Counter([entry.content async for entry in memory.entries.all(SESSION)])
+        return Counter([entry.content async for entry in memory.entries.iterate(SESSION)])

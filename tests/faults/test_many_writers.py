@@ -69,7 +69,7 @@ async def test_many_processes_write_one_file(tmp_path: Path) -> None:
     said = [json.loads(out) for out, _ in answers]
 
     async with Memory(url, embedder="none") as memory:
-        found = [entry async for entry in memory.entries.all("user:ada")]
+        found = [entry async for entry in memory.entries.iterate("user:ada")]
     assert Counter(e.content for e in found) == Counter(
         {f"writer {w} note {n}": 1 for w in range(WRITERS) for n in range(EACH)}
         | {f"shared note {n}": 1 for n in range(EACH)}

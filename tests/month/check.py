@@ -524,7 +524,7 @@ async def _crowded_beside(run: Run, said: Said, noted: Sequence[Id]) -> int:
 
 
 async def holds(run: Run, tenant: str) -> None:
-    said = await run.ask(None, "admin.holds", tenant=tenant)
+    said = await run.ask(None, "admin.legal_holds.list", tenant=tenant)
     found = sorted((hold.name, hold.over, hold.of) for hold in said.given())
     wanted = sorted(
         (name, *one) for (owner, name), held in run.model.holds.items() if owner == tenant for one in held
@@ -599,7 +599,7 @@ async def _tenant(run: Run, tenant: str, worker: int, chosen: random.Random) -> 
 
 async def _owned(run: Run, tenant: str, worker: int) -> None:
     for retired in (False, True):
-        said = await run.ask(None, "entries.all", tenant=tenant, worker=worker, retired=retired)
+        said = await run.ask(None, "entries.iterate", tenant=tenant, worker=worker, include_retired=retired)
         found = [entry.id for entry in said.given()]
         now = said.begun
         wanted = {

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from memory import Memory, Session
 from memory.facade.admin import Admin
 from memory.facade.entries import Entries
+from memory.facade.holding import LegalHolds
 from memory.facade.memory import NOUNS
 from memory.facade.relations import Relations
 from memory.facade.sessions import Sessions
@@ -28,7 +29,7 @@ from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.searching import SearchResult
 
 BENEATH = (Derivation, Erasure, Holds, Maintenance, Promotion, Quotas, Retention)
-OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "session": Session} | {
+OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "admin.legal_holds": LegalHolds, "session": Session} | {
     owner.__name__: owner for owner in BENEATH
 }
 Method = Callable[..., Awaitable[Any]]

@@ -9,6 +9,7 @@ from typing import Any
 
 from memory.domain.errors import LegalHoldActive
 from memory.facade.admin import Admin
+from memory.facade.holding import LegalHolds
 from memory.orchestrator.allowance import Enough
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.erasure import Erasure
@@ -90,9 +91,9 @@ async def _none_held(records: Any) -> dict[Any, LegalHoldActive]:
     return {}
 
 
-@mutant("admin.release_hold")
-async def a_hold_that_is_released_holds_on(whole: Method, admin: Admin, name: str) -> Any:
-    return [hold for hold in await admin.holds() if hold.name == name]
+@mutant("admin.legal_holds.remove")
+async def a_hold_that_is_released_holds_on(whole: Method, holds: LegalHolds, name: str) -> Any:
+    return [hold for hold in await holds.list() if hold.name == name]
 
 
 @mutant("Quotas._held")

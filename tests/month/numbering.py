@@ -8,9 +8,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memory import Memory
-from memory.facade.numbers import Numbers as Facade
+from memory.facade.numbers import ShortIds as Facade
 from memory.orchestrator.collections import MANIFESTS, NUMBERS
-from memory.orchestrator.numbers import Numbers as Engine
+from memory.orchestrator.numbers import ShortIds as Engine
 from memory.ports.collections import Collection
 from memory.ports.record import Record
 from tests.month import check
@@ -159,8 +159,8 @@ DRAWS: dict[str, tuple[float, Callable[[Generator, Run, str], Drawn | None]]] = 
 async def number(run: Run, op: Operation) -> None:
     """By several workers at once too: all are told the same."""
     ids, files = [run.made[ref][1] for ref in op.args["entries"] if ref in run.made], _files_of(run, op)
-    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [("numbers.of", (ids,), {})] + (
-        [("numbers.of", (files,), {"kind": "artifact"})] if files else []
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [("short_ids.of", (ids,), {})] + (
+        [("short_ids.of", (files,), {"kind": "artifact"})] if files else []
     )
     there = files_there(run, op.tenant)
     for place, said in enumerate(await at_once(run, op, calls * op.args["times"])):
@@ -195,7 +195,7 @@ def files_there(run: Run, tenant: str) -> set[str]:
 
 
 async def resolved(run: Run, tenant: str, texts: Sequence[str], *, worker: int) -> None:
-    said = await run.ask(None, "numbers.resolve_many", texts, tenant=tenant, worker=worker)
+    said = await run.ask(None, "short_ids.resolve_many", texts, tenant=tenant, worker=worker)
     found = [None if one is None else (one.kind, one.id, one.number) for one in said.given()]
     files = files_there(run, tenant)
     wanted = [run.numbers.named(run.model, tenant, text, files) for text in texts]
@@ -219,17 +219,17 @@ async def whole(run: Run, tenant: str, worker: int) -> None:
 
 # -- what somebody might break ---------------------------------------------------------
 
-OWNERS |= {"Numbers": Engine}
+OWNERS |= {"ShortIds": Engine}
 
 
-@mutant("numbers.of")
+@mutant("short_ids.of")
 async def entries_are_numbered_as_they_are_asked_for(
     whole: Method, numbers: Facade, ids: Sequence[str], **kwargs: Any
 ) -> Any:
     return {entry_id: place + 1 for place, entry_id in enumerate(await whole(numbers, ids, **kwargs))}
 
 
-@mutant("numbers.resolve_many")
+@mutant("short_ids.resolve_many")
 async def what_is_retired_is_not_found_by_its_number(
     whole: Method, numbers: Facade, texts: Sequence[str]
 ) -> Any:
@@ -240,12 +240,12 @@ async def what_is_retired_is_not_found_by_its_number(
     ]
 
 
-@mutant("Numbers._reserve")
+@mutant("ShortIds._reserve")
 async def the_last_number_is_given_again(whole: Method, numbers: Engine, tenant: str, count: int) -> Any:
     return max(1, await whole(numbers, tenant, count) - 1)
 
 
-@mutant("Numbers._of_artifacts")
+@mutant("ShortIds._of_artifacts")
 async def files_have_a_sequence_of_their_own(
     whole: Method, numbers: Engine, tenant: str, wanted: Sequence[str]
 ) -> Any:

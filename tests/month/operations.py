@@ -306,7 +306,7 @@ async def place_hold(run: Run, op: Operation) -> None:
     over, of = next(iter(given.items()))
     of = op.tenant if over == "tenant" else _id(run, of) if over == "entry_id" else of
     said = await run.ask(
-        op, "admin.hold", name, reason="a case", more={over: True if over == "tenant" else of}
+        op, "admin.legal_holds.add", name, reason="a case", more={over: True if over == "tenant" else of}
     )
     if over == "entry_id" and run.model.life(op.tenant, of) is None:
         said.refused("NotFound")
@@ -318,7 +318,7 @@ async def place_hold(run: Run, op: Operation) -> None:
 
 @operation
 async def release_hold(run: Run, op: Operation) -> None:
-    said = await run.ask(op, "admin.release_hold", op.args["name"])
+    said = await run.ask(op, "admin.legal_holds.remove", op.args["name"])
     held = run.model.holds.pop((op.tenant, op.args["name"]), set())
     if sorted((one.over, one.of) for one in said.given()) != sorted(held):
         said.wrong("releases others", f"{said.value}, wanted {held}")
@@ -333,7 +333,7 @@ async def transfer_all(run: Run, op: Operation) -> None:
     elsewhere = f"import-{op.number}"
     await check.swept(run, op.worker)  # what has expired is not exported
     talks = run.talks.of(op.tenant, run.clock.now)
-    entries = (await run.ask(op, "entries.all", retired=True, reading=True)).given()
+    entries = (await run.ask(op, "entries.iterate", include_retired=True, reading=True)).given()
     links = (await run.ask(op, "relations.all", reading=True)).given()
     lines = (await run.ask(op, "admin.export", reading=True)).given()
     there = {entry.id for entry in entries}
@@ -352,7 +352,9 @@ async def transfer_all(run: Run, op: Operation) -> None:
             raise Wrong(
                 "an import counts otherwise", f"{report}, not {wanted} and {beside} sessions and scratchpads"
             )
-    imported = (await run.ask(op, "entries.all", retired=True, tenant=elsewhere, reading=True)).given()
+    imported = (
+        await run.ask(op, "entries.iterate", include_retired=True, tenant=elsewhere, reading=True)
+    ).given()
     check.imported(entries, imported, elsewhere)
     linked = (await run.ask(op, "relations.all", tenant=elsewhere, reading=True)).given()
     if sorted(link.created_at for link in linked) != sorted(link.created_at for link in between):
@@ -361,7 +363,7 @@ async def transfer_all(run: Run, op: Operation) -> None:
         {entry.scope.text for entry in imported}
     ):  # what was made of the entries of one may have gone with another
         there = (
-            await run.ask(op, "entries.all", scope, retired=True, tenant=elsewhere, reading=True)
+            await run.ask(op, "entries.iterate", scope, include_retired=True, tenant=elsewhere, reading=True)
         ).given()
         (await run.ask(op, "admin.erase", scope, tenant=elsewhere)).equals(len(there))
     await sessions.imported(run, talks, elsewhere, worker=op.worker)

@@ -41,18 +41,18 @@ READING = frozenset(
         "retrieve",
         "search",
         "entries.history",
-        "entries.all",
+        "entries.iterate",
         "relations.related",
         "relations.all",
         "admin.where",
         "admin.stats",
-        "admin.holds",
+        "admin.legal_holds.list",
     }
     | {f"relations.{method}" for method in ("expand", "density", "graph")}
     | {
         "browse",
         "scratchpads.read",
-        "numbers.resolve_many",
+        "short_ids.resolve_many",
         "artifacts.get",
         "artifacts.read",
         "artifacts.list",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from memory.domain.entry import EntryDraft
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
-from memory.orchestrator.standings import Differs
+from memory.orchestrator.standings import DifferenceKind
 from memory.orchestrator.tiering import MoveResult
 from memory.policies.asked import Asked
 from memory.ports.record import Key, Partition, Record
@@ -102,7 +102,7 @@ async def _heal(client: EngineClient) -> None:
     """
     came = await client.engine.healing.compare(repair=True)
     left = await client.engine.healing.compare()
-    if came.error or left.error or left.differs.keys() - {Differs.UNSURE}:
+    if came.error or left.error or left.differs.keys() - {DifferenceKind.UNSURE}:
         _broken(client, "order", f"what was set back does not heal: {came}, then {left}")
 
 

@@ -64,7 +64,7 @@ async def fill(engine: Engine, tenant: str, word: str, session_id: str) -> list[
     for entry in entries[:2]:
         await engine.entries.update(tenant, entry.id, {"content": f"{word} said anew"})
     await engine.relations.relate(tenant, entries[0].id, "refines", entries[1].id)
-    await engine.numbers.of(tenant, [entry.id for entry in entries])
+    await engine.short_ids.of(tenant, [entry.id for entry in entries])
     session = await engine.conversations.create(tenant, SessionDraft(session_id, user=word))
     await session.append([_said(word), _said(f"{word} " * 20_000)])
     await engine.conversations.tasks.save(session.log, TaskDraft(f"task of {session_id}", title=word))

@@ -16,7 +16,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator.collections import COUNTERS, ENTRIES, MANIFESTS, NUMBERS, SESSIONS
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.numbers import NumberedKind, Referent
+from memory.orchestrator.numbers import NumberedItem, NumberedKind
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Partition, Record
@@ -164,12 +164,12 @@ class History:
         self, engine: Engine, tenant: str, kind: NumberedKind, known: Sequence[str], there: set[str]
     ) -> list[str]:
         await self.number(engine, tenant, known, kind)
-        found = await engine.numbers.of(tenant, known, kind)
+        found = await engine.short_ids.of(tenant, known, kind)
         wrong = [f"{one} has no number" for one in there - found.keys()]
         wrong += [f"{one} has a number, and is gone" for one in found.keys() - there]
         for one in known:
-            thing = Referent(kind, one, found[one]) if one in found else None
-            named = await engine.numbers.resolve(tenant, [one, found.get(one, 0)])
+            thing = NumberedItem(kind, one, found[one]) if one in found else None
+            named = await engine.short_ids.resolve(tenant, [one, found.get(one, 0)])
             wrong += [] if named == [thing, thing] else [f"{one} and #{found.get(one, 0)} find {named}"]
         return wrong
 
@@ -213,7 +213,7 @@ class History:
     ) -> None:
         known = self.written[tenant] if kind == "entry" else self.put_there[tenant]
         asked = self.chance.sample(known, k=min(4, len(known))) if of is None else of
-        for one, number in (await engine.numbers.of(tenant, asked, kind)).items():
+        for one, number in (await engine.short_ids.of(tenant, asked, kind)).items():
             self.told[tenant, number].add(one)
 
     async def number_artifacts(self, engine: Engine, tenant: str) -> None:

@@ -66,7 +66,7 @@ class History:
             await self.memory.admin.sweep()
 
     async def erase(self, scope: Scope) -> None:
-        here = [entry.id async for entry in self.memory.entries.all(scope)]
+        here = [entry.id async for entry in self.memory.entries.iterate(scope)]
         await self.memory.admin.erase(scope)
         for entry_id in here:
             self._tell(entry_id, None, self.entries[entry_id].tier)

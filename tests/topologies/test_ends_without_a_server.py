@@ -63,12 +63,12 @@ async def test_what_waited_for_a_server_is_done_once_it_is_back(
             {"copy", "move"} if spoken else {"move"}
         )
         await memory.admin.sweep()
-        tiers = {entry.id: entry.tier async for entry in memory.entries.all(scope=SESSION)}
+        tiers = {entry.id: entry.tier async for entry in memory.entries.iterate(scope=SESSION)}
         assert tiers == dict.fromkeys([entry.id for entry in entries], "long")
-        copies = [entry async for entry in memory.entries.all(scope=ADA)]
+        copies = [entry async for entry in memory.entries.iterate(scope=ADA)]
         assert len(copies) == (3 if spoken else 0)
         for copy in copies:
             await memory.delete(copy.id)
         assert (await memory.admin.sweep()).still_owed == 0
-        assert [entry async for entry in memory.entries.all(scope=ADA)] == []
+        assert [entry async for entry in memory.entries.iterate(scope=ADA)] == []
     forget(tmp_path)

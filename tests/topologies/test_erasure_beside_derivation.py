@@ -296,7 +296,7 @@ async def said_in(memory: Memory) -> str:
     and read with the files.
     """
     lines = [repr(line) async for line in memory.admin.export()]
-    lines += [f"{entry.content} {entry.tags}" async for entry in memory.entries.all()]
+    lines += [f"{entry.content} {entry.tags}" async for entry in memory.entries.iterate()]
     for word in ("alphaword", "betaword"):
         lines += [hit.message.text for hit in await memory.search_messages(word)]
         for scope in ("session:s", "session:t", "user:ada", "org:o", "workspace:w"):

@@ -128,16 +128,16 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(
         await history.go_on(40)
         await history.erase(drawn.choice(SCOPES))
         await history.settle()
-        assert await memory.admin.set_back() == []
+        assert await memory.admin.rolled_back_stores() == []
     await set_back()
     async with Memory(config, clock=clock) as memory:
         history.memory = memory
-        assert [one.store for one in await memory.admin.set_back()] == [tier]
+        assert [one.store for one in await memory.admin.rolled_back_stores()] == [tier]
         healed = await memory.admin.compare(repair=True)
         assert (healed.error, healed.left) == ("", [])
         assert healed.differs, "the backup was of before something"
         await history.settle()
         assert await wrong(memory._engine) == []
         assert await missing(history, tier, since, {one.id for one in healed.lost}) == []
-        assert await memory.admin.set_back() == []
+        assert await memory.admin.rolled_back_stores() == []
         assert (await memory.admin.compare()).differs == {}

@@ -41,7 +41,7 @@ async def told(memory: Memory) -> Told:
     told["tiers"] = await demo.tiers()
     told["where"] = {
         e.content: [(c.tier, c.role) for c in await memory.admin.where(e.id)]
-        async for e in memory.entries.all()
+        async for e in memory.entries.iterate()
     }
     return told
 

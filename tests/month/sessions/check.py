@@ -468,7 +468,7 @@ async def noted(run: Run, said: Said, owing: Owing, *, more: bool = False) -> li
         scope = f"session:{talk.id}" if talk.user is None else f"user:{talk.user}"
         if not texts:
             continue
-        entries = (await run.ask(None, "entries.all", scope, tenant=talk.tenant)).given()
+        entries = (await run.ask(None, "entries.iterate", scope, tenant=talk.tenant)).given()
         fresh = [
             e
             for e in entries
@@ -581,7 +581,7 @@ async def session_over(
     copying = run.model.to_copy(tenant, session, said.begun)
     found: dict[tuple[str | None, str], Entry] = {}
     for scope in sorted({to for _, to in copying if to is not None}):
-        entries = (await run.ask(None, "entries.all", scope, tenant=tenant, retired=True)).given()
+        entries = (await run.ask(None, "entries.iterate", scope, tenant=tenant, include_retired=True)).given()
         found |= {
             (entry.promoted_from_id, scope): entry
             for entry in entries

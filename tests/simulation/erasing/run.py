@@ -147,7 +147,7 @@ class Client(Worker[Run]):
         tenant, scope = self._tenant(random), random.choice(SCOPES)
         with self._act(label, "write", tenant) as text:
             await self.engine.entries.write(tenant, EntryDraft(scope=scope, content=text, key=label))
-        await self.engine.numbers.of(tenant, [ids.keyed_id(tenant, scope.text, label)])
+        await self.engine.short_ids.of(tenant, [ids.keyed_id(tenant, scope.text, label)])
 
     async def _edit(self, label: str, random: Random) -> None:
         tenant = self._tenant(random)

@@ -28,7 +28,7 @@ SLIPS: dict[str, Slip] = {
         f"    else:\n        {_RETIRED}\n        {_STORED}\n        return\n",
     ),
     "an-erased-end-stays-linked": Slip(
-        dangling, "Dangling._drop", "if not parents <= there:", "if not parents & there:"
+        dangling, "OrphanCollector._drop", "if not parents <= there:", "if not parents & there:"
     ),
     "a-graph-tells-of-links-with-one-end": Slip(
         graph, "Graphs.graph", "_ends(row) <= ends and", "_ends(row) & ends and"

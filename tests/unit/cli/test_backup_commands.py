@@ -29,7 +29,7 @@ def entries(url: str, scope: str = "user:ada") -> set[str]:
     """The ids of a scope, of a memory whose stores are sound."""
     with BlockingMemory(url, embedder="none") as memory:
         assert all(report.ok for report in memory.admin.check())
-        return {entry.id for entry in memory.entries.all(scope)}
+        return {entry.id for entry in memory.entries.iterate(scope)}
 
 
 def test_backups_under_load_hold_every_write_acknowledged_before_they_began(memory: CommandLine) -> None:

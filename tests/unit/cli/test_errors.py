@@ -22,7 +22,7 @@ JUDGED = [
     (errors.Conflict("taken", "y"), 6, "conflict"),
     (errors.LegalHoldActive(HOLD), 6, "held"),
     (errors.QuotaExceeded("personal", "scope 'user:ada'", "entries", 10, 10, 1), 6, "quota_exceeded"),
-    (errors.RejectedByGate("'source:web' is distrusted"), 6, "refused"),
+    (errors.RejectedByGate("'source:web' is a blocked source"), 6, "refused"),
     (errors.InvalidScopePromotion("org", "user"), 2, "invalid_promotion"),
     (errors.CompactionError(["a"], "no"), 2, "invalid_compaction"),
     (errors.Unsupported("ttl", store="s"), 4, "unsupported"),

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from memory import StoreUnavailable
-from memory.orchestrator.numbers import Numbers
+from memory.orchestrator.numbers import ShortIds
 from tests.unit.cli.conftest import CommandLine
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -145,8 +145,8 @@ def test_entries_are_named_by_the_numbers_they_are_shown_with(memory: CommandLin
     ]
     assert memory.json("why", "#1")["entry_id"] == bonn
     assert memory.json("promote", "#1", "--to", "org:o")["promoted"][0]["promoted_from_id"] == bonn
-    assert memory.json("hold", "place", "case", "--reason", "r", "--entry", "#1")["of"] == bonn
-    memory.ok("hold", "release", "case")
+    assert memory.json("legal-holds", "add", "case", "--reason", "r", "--entry", "#1")["of"] == bonn
+    memory.ok("legal-holds", "remove", "case")
     assert memory.json("write", "Berlin", "-s", "user:ada", "--supersedes", "#1")["content"] == "Berlin"
     assert memory.json("invalidate", "#2", "#9", code=1) == {"ended": [tea], "not_found": ["#9"]}
     assert memory.json("forget", "#2", "7", code=1) == {
@@ -167,9 +167,9 @@ def test_entries_are_shown_without_numbers_where_none_can_be_had(
     async def fails(*_: object) -> dict[str, int]:
         raise StoreUnavailable("main", "is read only")
 
-    monkeypatch.setattr(Numbers, "of", fails)
+    monkeypatch.setattr(ShortIds, "of", fails)
     result = memory("list", "-s", "user:ada")
-    assert (result.exit_code, entry in result.stdout, "without numbers" in result.stderr) == (0, True, True)
+    assert (result.exit_code, entry in result.stdout, "without short ids" in result.stderr) == (0, True, True)
 
 
 def test_scratchpads_are_appended_to_shown_and_cleared(memory: CommandLine) -> None:

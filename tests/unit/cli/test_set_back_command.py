@@ -38,7 +38,7 @@ async def edited(tmp_path: Path) -> str:
             await memory.update(entry.id, content=f"Ada prefers {drink}")
         clock.moment += timedelta(minutes=6)
         await memory.admin.sweep()
-        assert await memory.admin.set_back() == []
+        assert await memory.admin.rolled_back_stores() == []
     shutil.move(tmp_path / "backup", tmp_path / "mid.db")
     return entry.id
 
@@ -47,16 +47,16 @@ def test_doctor_names_the_store_and_repair_heals_it_and_says_what_is_lost(
     edited: str, memory: CommandLine
 ) -> None:
     named = memory.json("doctor", *CONFIG, code=1)
-    assert [one["store"] for one in named["set_back"]] == ["mid"]
+    assert [one["store"] for one in named["rolled_back_stores"]] == ["mid"]
     assert "compared" not in named
     shown = memory("doctor", *CONFIG).stdout
     assert "store 'mid' was set back to" in shown
     assert "`memory doctor --repair` heals" in " ".join(shown.split())
-    assert memory.json("stats", *CONFIG)["set_back"] == [named["set_back"][0]["said"]]
+    assert memory.json("stats", *CONFIG)["rolled_back_stores"] == [named["rolled_back_stores"][0]["said"]]
     found = memory.json("doctor", "--audit", *CONFIG, code=1)["compared"]
     assert (found["differs"], found["repaired"]) == ({"older at home than its replica": 1}, False)
     healed = memory.json("doctor", "--repair", *CONFIG)
-    assert (healed["ok"], healed["set_back"]) == (True, [])
+    assert (healed["ok"], healed["rolled_back_stores"]) == (True, [])
     (lost,) = healed["compared"]["lost"]
     assert lost["id"] == edited
     assert lost["said"].startswith("its versions between ")
@@ -89,11 +89,11 @@ def test_a_store_that_is_not_there_any_more_is_named_without_being_made(
 ) -> None:
     memory.ok("doctor", "--repair", *CONFIG)
     (tmp_path / "long.db").unlink()
-    named = memory.json("doctor", *CONFIG, code=1)["set_back"]
+    named = memory.json("doctor", *CONFIG, code=1)["rolled_back_stores"]
     assert [(one["store"], one["to"]) for one in named] == [("long", 0)]
     assert not (tmp_path / "long.db").exists()
     assert memory.ok("stats", *CONFIG)
     assert memory.json("doctor", "--repair", *CONFIG)["compared"]["differs"] == {
         "without the replica that it should have": 1
     }
-    assert memory.json("doctor", *CONFIG)["set_back"] == []
+    assert memory.json("doctor", *CONFIG)["rolled_back_stores"] == []

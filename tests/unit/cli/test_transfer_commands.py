@@ -202,7 +202,7 @@ def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true
             [first, here.write("Ada sings", scope="session:s1").id],
             lambda entries: "Ada drinks coffee and sings",
         )
-        before = {e.id: e for e in here.entries.all(retired=True)}
+        before = {e.id: e for e in here.entries.iterate(include_retired=True)}
     memory.ok("export", "-o", "all.jsonl")
 
     result = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
@@ -213,17 +213,17 @@ def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true
     with BlockingMemory(
         {"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}
     ) as there:
-        after = {e.content: e for e in there.entries.all(retired=True)}
+        after = {e.content: e for e in there.entries.iterate(include_retired=True)}
         (relation,) = there.relations.related()
         assert not {e.id for e in after.values()} & set(before)
-        retired = [e for e in there.entries.all(retired=True) if e.valid_to is not None]
+        retired = [e for e in there.entries.iterate(include_retired=True) if e.valid_to is not None]
         assert [(e.content, e.valid_from, e.valid_to) for e in retired] == [
             (e.content, e.valid_from, e.valid_to) for e in before.values() if e.valid_to is not None
         ]
         assert [e.content for e in there.retrieve("user:ada")] == ["Ada drinks tea"]
         assert (relation.source_id, relation.target_id) == (after["Ada drinks tea"].id, retired[0].id)
         assert after[merged.content].compacted_from_ids is not None
-        ids = {e.id for e in there.entries.all(retired=True)}
+        ids = {e.id for e in there.entries.iterate(include_retired=True)}
         assert set(after[merged.content].compacted_from_ids or ()) <= ids
         assert retired[0].promoted_from_id in ids
 
@@ -242,10 +242,10 @@ def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_b
     with BlockingMemory(
         {"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}
     ) as there:
-        there.delete(next(e.id for e in there.entries.all() if e.content == "note 0"))
+        there.delete(next(e.id for e in there.entries.iterate() if e.content == "note 0"))
         again = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
         assert (again["imported"], again["relations"]) == (0, 0)
-        assert sorted(e.content for e in there.entries.all()) == ["note 1", "note 2"]
+        assert sorted(e.content for e in there.entries.iterate()) == ["note 1", "note 2"]
         assert len(there.relations.related()) == 1
 
 

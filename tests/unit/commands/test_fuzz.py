@@ -239,7 +239,7 @@ async def added(memory: Memory, found: Sequence[Result]) -> list[str]:
         for one in found
         if (hit := re.match(r"\[/mem add entry .*\]\nOK: entry #(\d+) added", one.text))
     ]
-    referents = await memory.numbers.resolve_many(named)
+    referents = await memory.short_ids.resolve_many(named)
     return [
         entry.content
         for one in referents
@@ -298,7 +298,7 @@ async def played(rounds: int) -> Counter[str]:
                 assert escape.unescaped(escaped(text)) == text
         assert await memory.get(witness.id) == witness
         assert (await memory.scratchpads.read()).content == shared.content
-        assert not [one async for one in memory.entries.all() if one.title == "WITNESS"]
+        assert not [one async for one in memory.entries.iterate() if one.title == "WITNESS"]
     return done
 
 

@@ -116,7 +116,7 @@ async def test_reverting_a_source_keeps_what_another_stated_in_the_same_words(
                 await memory.update(entry.id, **said, source=source)
             else:
                 await memory.write(scope="user:ada", key="home", source=source, if_exists="replace", **said)
-        await memory.admin.roll_back(source="web:evil")
+        await memory.admin.revert_source(source="web:evil")
         found = await memory.get(entry.id)
         if again == "update" and born == "web:evil":
             assert (
@@ -139,7 +139,7 @@ async def test_reverting_a_source_takes_back_what_nobody_else_stated(tmp_path: P
             entry.id, content="Ada lives in Porto", tags=["city"], metadata={"zip": "4000"}, source="web:evil"
         )
         await memory.update(entry.id, tags=["city"], source="ada-herself")
-        await memory.admin.roll_back(source="web:evil")
+        await memory.admin.revert_source(source="web:evil")
         found = await memory.get(entry.id)
         assert found is not None
         assert (found.content, found.tags, found.metadata) == ("Ada lives in Lisbon", ["city"], {})

@@ -52,7 +52,7 @@ async def test_what_is_no_consistency_is_refused_by_name_and_nothing_is_written(
         ):
             with pytest.raises(InvalidInput, match="consistency"):
                 await call
-        assert [e.content async for e in memory.entries.all()] == ["one"]
+        assert [e.content async for e in memory.entries.iterate()] == ["one"]
     with pytest.raises(ConfigError, match="consistency"):
         Memory(three_files(tmp_path, consistency=wrong))
 

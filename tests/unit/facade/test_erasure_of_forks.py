@@ -99,7 +99,7 @@ async def test_the_erasure_of_a_user_reaches_summaries_in_forks(memory: Memory, 
 
 async def test_copies_in_a_fork_under_legal_hold_stay(memory: Memory) -> None:
     session, fork, again = await forked(memory)
-    await memory.admin.hold("case", scope="session:f", reason="r")
+    await memory.admin.legal_holds.add("case", scope="session:f", reason="r")
     assert await session.erase("m") is True
     assert WORDS in [item.message.text for item in (await fork.history()).items]
     assert WORDS not in [item.message.text for item in (await again.history()).items]

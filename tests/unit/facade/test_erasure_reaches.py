@@ -46,7 +46,7 @@ def learn(leaving: ExitedMessages) -> list[dict[str, Any]]:
 
 
 async def entries_in(memory: Memory) -> set[str]:
-    return {entry.scope.text async for entry in memory.entries.all() if WORDS in entry.content}
+    return {entry.scope.text async for entry in memory.entries.iterate() if WORDS in entry.content}
 
 
 async def everything_made(memory: Memory) -> str:
@@ -146,7 +146,7 @@ async def test_a_deletion_names_a_copy_that_is_held_and_says_whether_every_store
         other = await memory.write(WORDS, scope="session:s1")
         await memory.session("s1").end()
         [copy] = [one for one in await memory.retrieve("user:ada") if one.promoted_from_id == entry.id]
-        await memory.admin.hold("case", reason="a case", scope=copy.scope)
+        await memory.admin.legal_holds.add("case", reason="a case", scope=copy.scope)
         assert (await memory.delete(entry.id)).kept == (copy.id,)
 
         async def away(*_: Any) -> Any:
@@ -182,7 +182,7 @@ async def test_a_session_that_expires_leaves_the_copies_of_what_was_learnt_in_it
             memory
         )  # the compacted entry; the fact itself goes with its session
         assert WORDS not in [
-            entry.content async for entry in memory.entries.all() if entry.scope.text == "session:s1"
+            entry.content async for entry in memory.entries.iterate() if entry.scope.text == "session:s1"
         ]
 
 
@@ -267,7 +267,7 @@ async def test_a_summary_of_what_is_erased_meanwhile_is_not_stored_and_takes_no_
         with pytest.raises((CompactionError, NotFound)):
             await memory.compact([one.id, two.id], summarise, delete_sources=deletes)
         await memory.admin.sweep()
-        left = {entry.content async for entry in memory.entries.all()}
+        left = {entry.content async for entry in memory.entries.iterate()}
         assert left in ({"tea"}, set(), {"tea", "(removed)"})
         assert left or "erase" in str(act.__code__.co_names)
 

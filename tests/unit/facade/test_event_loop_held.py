@@ -173,7 +173,7 @@ async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holdi
     ]
     first = await holding.of(lambda: memory.write_many(short))
     assert await holding.of(lambda: memory.write_many(short)) == first
-    assert len(await holding.of(lambda: memory.entries.all())) == 501
+    assert len(await holding.of(lambda: memory.entries.iterate())) == 501
     assert await holding.of(lambda: memory.admin.erase("user:ada")) == 500
 
 
@@ -186,7 +186,7 @@ async def test_writing_many_that_are_large_does_not_hold_the_loop(memory: Memory
     ]
     await holding.of(lambda: memory.write_many(large))
     await holding.of(lambda: memory.write_many(large))
-    assert len(await holding.of(lambda: memory.entries.all("user:ada"))) == 60
+    assert len(await holding.of(lambda: memory.entries.iterate("user:ada"))) == 60
     assert (
         len(await holding.of(lambda: memory.search("ferry boat harbour", scope="user:ada", limit=60))) >= 40
     )
@@ -222,7 +222,7 @@ async def test_reading_a_thousand_does_not_hold_the_loop(
     ]
     await memory.write_many(many)
     assert len(await holding.of(lambda: memory.retrieve(scope, limit=1_000))) == 1_000
-    assert len(await holding.of(lambda: memory.entries.all(scope))) == 1_000
+    assert len(await holding.of(lambda: memory.entries.iterate(scope))) == 1_000
     assert await holding.of(lambda: memory.search(LONGEST, scope=scope, limit=100))
     assert await holding.of(lambda: memory.admin.erase(scope)) == 1_000
 

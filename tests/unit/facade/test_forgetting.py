@@ -43,8 +43,12 @@ CALLS: dict[str, Callable[[Any, str], object]] = {
     "where": lambda memory, text: memory.admin.where(text),
     "erase_user": lambda memory, text: memory.admin.erase_user(text),
     "erase_user, counted": lambda memory, text: memory.admin.erase_user(text, dry_run=True),
-    "hold of a user": lambda memory, text: memory.admin.hold("case", reason="a lawsuit", user=text),
-    "hold of an entry": lambda memory, text: memory.admin.hold("case", reason="a lawsuit", entry_id=text),
+    "hold of a user": lambda memory, text: memory.admin.legal_holds.add(
+        "case", reason="a lawsuit", user=text
+    ),
+    "hold of an entry": lambda memory, text: memory.admin.legal_holds.add(
+        "case", reason="a lawsuit", entry_id=text
+    ),
     "sessions.delete": lambda memory, text: memory.sessions.delete(text),
 }
 
@@ -59,7 +63,7 @@ def test_the_text_of_a_scope_is_no_id_and_the_error_names_the_right_call(tmp_pat
                 assert text in str(refused.value), name
                 assert any(right in str(refused.value) for right in ("erase", "pass the id alone")), name
         assert memory.get(kept.id) is not None
-        assert memory.admin.holds() == []
+        assert memory.admin.legal_holds.list() == []
         with pytest.raises(InvalidInput, match="no user's scope"):
             memory.admin.erase_user(Scope.org("acme"))
 
@@ -70,10 +74,10 @@ def test_a_user_whose_id_looks_like_a_scope_can_be_erased_and_held(tmp_path: Pat
         memory.write("of the odd one", scope=odd)
         memory.write("of Ada", scope="user:ada")
         memory.session("user:s", user="user:ada").append({"role": "user", "content": "hello"})
-        memory.admin.hold("case", reason="a lawsuit", user=odd)
+        memory.admin.legal_holds.add("case", reason="a lawsuit", user=odd)
         with pytest.raises(LegalHoldActive):
             memory.admin.erase_user(odd, dry_run=True)
-        memory.admin.release_hold("case")
+        memory.admin.legal_holds.remove("case")
         erased = memory.admin.erase_user(odd)
         assert (erased.sessions, erased.entries) == (1, 1)
         assert [entry.content for entry in memory.retrieve("user:ada")] == ["of Ada"]

@@ -125,7 +125,7 @@ def test_every_call_of_an_inherited_blocking_memory_is_refused_and_the_parent_go
             "for_tenant": lambda: memory.for_tenant("third"),
             "other tenant": lambda: other.retrieve("user:ada"),
             "other close": other.close,
-            "noun": lambda: list(entries.all()),
+            "noun": lambda: list(entries.iterate()),
             "admin": lambda: memory.admin.check(),
             "session": lambda: session.append(said[0]),
             "new session": lambda: memory.session("t").info(),

@@ -67,4 +67,4 @@ async def test_a_memory_on_a_full_disk_opens_and_reads_and_with_a_little_room_it
         assert (await memory.admin.erase_user("cleo")).sessions == 1
         assert (await memory.admin.sweep()).ran
         await memory.admin.erase_tenant()
-        assert [entry async for entry in memory.entries.all()] == []
+        assert [entry async for entry in memory.entries.iterate()] == []

@@ -24,7 +24,7 @@ from memory import BlockingMemory, Conflict, EntryDraft, InvalidInput, Memory, P
 from memory.domain.ids import new_id
 from memory.domain.time import micros
 from memory.facade import importing
-from memory.facade.importing import BadFile, Imported
+from memory.facade.importing import BadFile, ImportReport
 from memory.facade.transfer import BadLine
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Everywhere, Query
@@ -153,7 +153,7 @@ async def answers(memory: Memory) -> dict[str, Any]:
     """What a store answers to every way of reading, now and at every moment something
     happened.
     """
-    entries = [entry async for entry in memory.entries.all(retired=True)]
+    entries = [entry async for entry in memory.entries.iterate(include_retired=True)]
     histories = {
         entry.id: [version.to_dict() for version in await memory.entries.history(entry.id)]
         for entry in entries
@@ -313,7 +313,7 @@ async def test_an_import_that_is_cut_off_anywhere_can_be_repeated(
                 raise Cut
 
         try:
-            reports.append(await there.admin.import_(lines, same_ids=same_ids, told=told))
+            reports.append(await there.admin.import_(lines, same_ids=same_ids, progress=told))
         except Cut:
             continue
     await whole.admin.import_(lines, same_ids=same_ids)
@@ -340,7 +340,7 @@ async def test_without_the_flag_ids_are_new_and_versions_are_left_out(new: Maker
     ids = await lived_in(here)
     report = await there.admin.import_(here.admin.export())
     assert (report.imported, report.versions, report.versions_left_out, report.relations) == (13, 0, 18, 7)
-    entries = [entry async for entry in there.entries.all(retired=True)]
+    entries = [entry async for entry in there.entries.iterate(include_retired=True)]
     assert not {entry.id for entry in entries} & set(ids.values())
     assert [len(await there.entries.history(entry.id)) for entry in entries] == [1] * 13
     made = {entry.promoted_from_id for entry in entries} | {
@@ -450,7 +450,7 @@ async def test_an_id_of_another_tenant_or_scope_is_refused_and_the_rest_imported
     assert "line 2: id: belongs to another tenant or scope" in report.problems[0]
     assert "line 5: id: is none that a store gave" in report.problems[2]
     assert f"line 4: id: what it belongs to, {bob.id}, was refused" in report.problems[3]
-    assert [entry.id async for entry in there.entries.all()] == [ada.id]
+    assert [entry.id async for entry in there.entries.iterate()] == [ada.id]
     foreign = await there.for_tenant("globex").admin.import_(lines, same_ids=True)
     assert (foreign.imported, len(foreign.refused_lines)) == (0, 4)
 
@@ -474,7 +474,7 @@ async def test_an_export_from_before_versions_were_exported_is_imported_either_w
     )
     report = await again.admin.import_(EARLIER)
     assert (report.imported, report.relations) == (5, 2)
-    assert {entry.content async for entry in again.entries.all(retired=True)} == {
+    assert {entry.content async for entry in again.entries.iterate(include_retired=True)} == {
         line["content"] for line in old if "content" in line
     }
 
@@ -563,7 +563,7 @@ async def test_a_bad_line_is_told_by_its_number_without_anything_it_says(new: Ma
                 await memory.admin.import_([line], same_ids=True)
             assert bad.value.line == 1
             assert "diagnosis" not in str(bad.value)
-    assert [entry.content async for entry in memory.entries.all()] == ["fine"]
+    assert [entry.content async for entry in memory.entries.iterate()] == ["fine"]
 
 
 @pytest.mark.parametrize("config", [one_file], indirect=True)
@@ -768,8 +768,10 @@ async def test_an_import_that_another_writer_stops_says_how_far_it_came_and_goes
         f"sqlite:///{tmp_path / 'm.db'}", quotas=[quota], write_gate=let_in if gate else None
     ) as memory:
         with pytest.raises((QuotaExceeded, Conflict)) as error:
-            await memory.admin.import_(chat, scope="user:ada", told=told)
-        here = [one.content async for one in memory.entries.all("user:ada") if one.content.startswith("text")]
+            await memory.admin.import_(chat, scope="user:ada", progress=told)
+        here = [
+            one.content async for one in memory.entries.iterate("user:ada") if one.content.startswith("text")
+        ]
         said = re.search(
             r"(\d+) of 450 lines of 'import' are imported; the others begin at line (\d+)", str(error.value)
         )
@@ -780,7 +782,7 @@ async def test_an_import_that_another_writer_stops_says_how_far_it_came_and_goes
         assert f"text {first - 1}" not in here
         assert {f"text {n}" for n in range(first - 1)} - set(here) <= {"text 250"}
         for one in [
-            one async for one in memory.entries.all("user:ada") if not one.content.startswith("text")
+            one async for one in memory.entries.iterate("user:ada") if not one.content.startswith("text")
         ]:
             await memory.delete(one.id)
         report = await memory.admin.import_(chat, scope="user:ada")
@@ -800,7 +802,7 @@ async def test_no_import_opens_a_window_in_the_future(new: Maker, same_ids: bool
     ahead = [entry | {"valid_from": "2999-01-01T00:00:00Z"}]
     with pytest.raises(BadLine, match="line 1: valid_from: lies in the future"):
         await there.admin.import_(ahead, same_ids=same_ids)
-    assert [found async for found in there.entries.all(retired=True)] == []
+    assert [found async for found in there.entries.iterate(include_retired=True)] == []
     assert (await there.admin.import_([entry], same_ids=same_ids)).imported == 1
 
 
@@ -815,7 +817,7 @@ async def test_a_relation_of_an_entry_to_itself_is_a_bad_line_before_anything_is
     with pytest.raises(BadLine, match="self-loops") as refused:
         await there.admin.import_(bad)
     assert refused.value.line == 3
-    assert [found async for found in there.entries.all()] == []
+    assert [found async for found in there.entries.iterate()] == []
     report = await there.admin.import_(bad, skip_bad=True)
     assert (report.imported, report.relations, report.skipped_lines) == (2, 0, [3])
 
@@ -876,7 +878,7 @@ async def test_what_is_read_once_goes_through_a_file_and_only_ids_are_held(
     ) as memory:
         tracemalloc.start()
         try:
-            report = await memory.admin.import_(lines(), messages_to="session:s1", told=look)
+            report = await memory.admin.import_(lines(), messages_to="session:s1", progress=look)
             count = 0
             async for _ in memory.admin.export():
                 count += 1
@@ -896,7 +898,7 @@ def test_the_blocking_twin_imports_what_its_kind_exports(tmp_path: Path) -> None
         entry = here.write("first", scope="user:ada")
         here.update(entry.id, content="second")
         report = there.admin.import_(here.admin.export(), same_ids=True)
-        assert isinstance(report, Imported)
+        assert isinstance(report, ImportReport)
         assert [version.content for version in there.entries.history(entry.id)] == ["first", "second"]
         copy = here.for_tenant("copy").admin.import_(here.admin.export())  # both on one thread
         assert copy.imported == 1
@@ -967,6 +969,6 @@ async def test_an_import_leaves_out_the_number_of_another_store() -> None:
         assert (await memory.admin.import_([line | {"id": "another", "number": 42}])).imported == 1
         assert sorted(
             (
-                await memory.numbers.of([entry.id, *[one.id for one in await memory.retrieve("user:ada")]])
+                await memory.short_ids.of([entry.id, *[one.id for one in await memory.retrieve("user:ada")]])
             ).values()
         ) == [1, 2]

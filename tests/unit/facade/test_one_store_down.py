@@ -55,7 +55,7 @@ CALLS: dict[str, Call] = {
     "`search` with `messages`": lambda m, k: m.search(
         "text hello", scope=["user:ada", "session:s", "session:chat"], messages=True
     ),
-    "`entries.all`, `admin.export`": lambda m, k: _listed(m),
+    "`entries.iterate`, `admin.export`": lambda m, k: _listed(m),
     "`promote` of a session's entry": lambda m, k: m.promote(k.session.id, "user:ada"),
     "`promote` of others": lambda m, k: m.promote(k.user.id, "org:o"),
     "`compact` of a session's entries": lambda m, k: m.compact(
@@ -81,7 +81,7 @@ CALLS: dict[str, Call] = {
 
 
 async def _listed(memory: Memory) -> list[Entry]:
-    return [entry async for entry in memory.entries.all()]
+    return [entry async for entry in memory.entries.iterate()]
 
 
 async def _talked(memory: Memory) -> None:

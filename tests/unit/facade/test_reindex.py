@@ -37,7 +37,7 @@ async def test_a_memory_that_is_not_open_is_opened_for_it_and_closed(url: str) -
         await fill(memory)
     memory = Memory(url, embedder=NEW)
     told: list[tuple[int, int]] = []
-    came = await memory.admin.reindex(told=lambda done, total: told.append((done, total)))
+    came = await memory.admin.reindex(progress=lambda done, total: told.append((done, total)))
     assert "closed" in repr(memory)
     assert came.to_dict() == {
         "model": "of today (3 dimensions, cosine)",

@@ -54,11 +54,11 @@ async def test_two_tenants_of_one_memory_live_in_two_databases(tmp_path: Path) -
             assert memory.admin.route("user:ada").store == ("eu" if tenant == "acme" else "main")
     for name, there in (("eu", "acme"), ("main", "other")):
         async with Memory(f"sqlite:///{tmp_path}/{name}.db", tenant=there, embedder=None) as memory:
-            assert [e.content async for e in memory.entries.all()] == [f"the lantern of {there}, mended"]
+            assert [e.content async for e in memory.entries.iterate()] == [f"the lantern of {there}, mended"]
         async with Memory(
             f"sqlite:///{tmp_path}/{name}.db", tenant="other" if there == "acme" else "acme"
         ) as memory:
-            assert [e async for e in memory.entries.all()] == []
+            assert [e async for e in memory.entries.iterate()] == []
 
 
 async def test_a_route_is_explained_sentence_by_sentence() -> None:

@@ -70,7 +70,7 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(
         if seed % 3:
             report = await memory.admin.sweep()
             assert [f"store '{tier}' was set back" in said for said in report.stays] == [True]
-        named = await memory.admin.set_back()
+        named = await memory.admin.rolled_back_stores()
         assert [one.store for one in named] == [tier]
         healed = await memory.admin.compare(repair=True)
         assert (healed.error, healed.left) == ("", [])
@@ -78,7 +78,7 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(
         assert await wrong(memory._access.engine) == []
         lost = {one.id for one in healed.lost}
         assert await missing(history, tier, since, lost) == []
-        assert await memory.admin.set_back() == []
+        assert await memory.admin.rolled_back_stores() == []
         again = await memory.admin.compare()
         assert again.differs == {}
 
@@ -120,4 +120,4 @@ async def test_a_store_whose_loss_is_accepted_is_not_said_to_be_set_back(tmp_pat
         async with Memory({"tiers": tiers, "accept_loss": True, "embedder": "none"}, clock=clock) as memory:
             clock.moment += timedelta(minutes=6)
             await memory.admin.sweep()
-            assert await memory.admin.set_back() == []
+            assert await memory.admin.rolled_back_stores() == []

@@ -12,21 +12,23 @@ import pytest
 
 from memory import Memory
 from memory.facade.admin import Admin
+from memory.facade.holding import LegalHolds
 from memory.facade.memory import NOUNS
 from memory.facade.view import ScopedMemory
 
 SURFACE = {
     "Memory": "browse close compact delete enrichment for_tenant get maintain open promote retrieve scoped search search_messages "
     "session update write write_many write_with_report",
-    "entries": "all history invalidate said_in",
+    "entries": "history invalidate iterate source_messages",
     "relations": "all density expand graph relate related unrelate",
-    "numbers": "of resolve resolve_many",
+    "short_ids": "of resolve resolve_many",
     "sessions": "create delegation delete end get list runs update",
     "scratchpads": "append clear read",
     "artifacts": "delete get list put read stream",
     "commands": "run schema",
-    "admin": "audit backup check compare distrust distrusted embed_messages erase erase_tenant erase_user export flush forget_store hold holds "
-    "import_ move plan reindex release_hold roll_back route set_back stats sweep trust vacuum where why",
+    "admin": "audit backup block_source blocked_sources check compare embed_messages erase erase_tenant erase_user export "
+    "flush forget_store import_ move plan reindex revert_source rolled_back_stores route stats sweep unblock_source vacuum where why",
+    "admin.legal_holds": "add list remove",
 }
 """Every public method. What comes to stand here is promised: give it a noun before
 `Memory` itself.
@@ -58,7 +60,8 @@ async def memory() -> AsyncIterator[Memory]:
 
 
 def test_memory_and_its_nouns_have_these_methods_and_no_others() -> None:
-    found = {name: " ".join(methods_of(kind)) for name, kind in {"Memory": Memory, **NOUNS}.items()}
+    kinds = {"Memory": Memory, **NOUNS, "admin.legal_holds": LegalHolds}
+    found = {name: " ".join(methods_of(kind)) for name, kind in kinds.items()}
     assert found == SURFACE
 
 
@@ -104,15 +107,15 @@ async def test_a_view_writes_finds_and_erases_in_its_scope_only(memory: Memory) 
     assert [hit.entry.id for hit in await ada.search("tea", types=["context"])] == [made.id]
     assert str(ada.scope) == str(made.scope)
     assert await ada.erase() == 1
-    assert [e.id async for e in memory.entries.all()] == [other.id]
+    assert [e.id async for e in memory.entries.iterate()] == [other.id]
 
 
 async def test_the_nouns_of_another_tenant_s_memory_are_that_tenant_s(memory: Memory) -> None:
     mine, theirs = await memory.write("mine", scope="user:ada"), memory.for_tenant("globex")
-    assert [e async for e in theirs.entries.all()] == []
+    assert [e async for e in theirs.entries.iterate()] == []
     assert await theirs.entries.invalidate(mine.id) is False
     assert await theirs.scoped("user:ada").erase() == 0
-    assert [e.id async for e in memory.entries.all()] == [mine.id]
+    assert [e.id async for e in memory.entries.iterate()] == [mine.id]
 
 
 async def test_an_export_is_the_entries_their_versions_and_the_relations_between_them(memory: Memory) -> None:

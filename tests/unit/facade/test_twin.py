@@ -195,7 +195,7 @@ def test_every_noun_works_in_its_blocking_form(memory: Any) -> None:
         memory.write("Ada prefers tea", scope="user:ada"),
         memory.write("Ada likes coffee", scope="user:ada"),
     )
-    assert [entry.id for entry in memory.entries.all("user:ada")] == [tea.id, coffee.id]
+    assert [entry.id for entry in memory.entries.iterate("user:ada")] == [tea.id, coffee.id]
     link = memory.relations.relate(tea.id, "supersedes", coffee.id)
     assert memory.relations.related(source_id=tea.id) == [link] == list(memory.relations.all())
     assert memory.sessions.end("s1").moved == []

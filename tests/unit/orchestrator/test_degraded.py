@@ -250,7 +250,7 @@ async def test_of_a_home_that_is_away_the_others_are_not_asked_over_and_over(how
             _told(store, asked)
         assert await world.engine.searching.search(Asked(TENANT, (USER,)), "text") == []
         assert sum(call == ("mid", "get") for call in asked) <= 2, (
-            "what is distrusted, and where the first of them live"
+            "the blocked sources, and where the first of them live"
         )
         assert sum(call == ("long", "candidates of entries") for call in asked) <= most
 

@@ -368,22 +368,20 @@ async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_l
     await other.close()
 
 
-@pytest.mark.parametrize("entry_of", ["a source that is distrusted", "another"])
-async def test_an_entry_that_comes_of_what_is_distrusted_takes_no_place(
-    advised: World, entry_of: str
-) -> None:
+@pytest.mark.parametrize("entry_of", ["a blocked source", "another"])
+async def test_an_entry_from_a_blocked_source_supersedes_nothing(advised: World, entry_of: str) -> None:
     old = await advised.write("Ada lives in Lisbon", USER)
     source = WEB if entry_of != "another" else "user"
     entry = await written(advised.engine, "Ada lives in Porto", USER, "auto_supersede", source=source)
     await dies(advised.engine)
     other = await advised.another_process()
-    await other.trust.distrusts.place(
+    await other.trust.blocked_sources.block(
         TENANT, [BlockedSource(f"source:{WEB}", None, "kept_back", "a poisoned page", None, advised.clock())]
     )
     await other.maintain()
     _, told = await other.enricher.told(TENANT, entry.id)
     assert told.supersede is not None
-    assert (told.supersede.note == enrichment.DISTRUSTED, told.supersede.invalidated) == (
+    assert (told.supersede.note == enrichment.FROM_BLOCKED_SOURCE, told.supersede.invalidated) == (
         (True, ()) if source == WEB else (False, (old.id,))
     )
     await other.close()

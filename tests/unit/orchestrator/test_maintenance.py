@@ -95,7 +95,7 @@ async def _idle_sweep(count: int) -> Counter[tuple[str, str]]:
         entries = [
             await world.write(f"text {n}", scope=(SESSION, USER)[n % 2], tags=["t"]) for n in range(count)
         ]
-        await world.engine.numbers.of(TENANT, [entry.id for entry in entries])
+        await world.engine.short_ids.of(TENANT, [entry.id for entry in entries])
         for entry, other in zip(entries[::2], entries[1::2], strict=True):
             await world.update(entry, content="text, edited")
             await world.engine.relations.relate(TENANT, entry.id, "supports", other.id)

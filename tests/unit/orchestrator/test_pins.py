@@ -256,7 +256,9 @@ async def test_a_roll_back_and_an_edit_bring_no_pin_back_and_an_upsert_pins_anew
     await world.engine.entries.upsert(TENANT, rolled)
     world.clock.advance()
     await world.engine.conversations.sessions.delete(TENANT, "s1")
-    done = await world.engine.rolling_back.run(TENANT, ["agent:bad"], since=None, erase=False, derived=False)
+    done = await world.engine.source_reverter.run(
+        TENANT, ["agent:bad"], since=None, erase=False, derived=False
+    )
     assert [one.done for one in done.entries] == ["restored"]
     now = await world.get(entry)
     assert now is not None
@@ -285,7 +287,7 @@ async def test_a_session_that_expired_is_unpinned_as_well(world: World) -> None:
 
 SLIPS = {
     "what the next session has is unpinned too": (
-        Slip(referrers, "Referrers._unpin", "pinned_at(row) <= until and ", ""),
+        Slip(referrers, "ArtifactReferences._unpin", "pinned_at(row) <= until and ", ""),
         "erase.end",
         "before",
     ),
@@ -300,7 +302,7 @@ SLIPS = {
         "after",
     ),
     "nothing is unpinned": (
-        Slip(referrers, "Referrers._unpin", "kind == CONVERSATION", "kind == ''"),
+        Slip(referrers, "ArtifactReferences._unpin", "kind == CONVERSATION", "kind == ''"),
         "erase.end",
         "before",
     ),

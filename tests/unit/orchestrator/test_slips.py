@@ -40,7 +40,7 @@ Story = Callable[[Path], Awaitable[None]]
 
 
 async def roll_back(world: World, *, erase: bool = False) -> None:
-    await world.engine.rolling_back.run(TENANT, [WEB], since=None, erase=erase, derived=False)
+    await world.engine.source_reverter.run(TENANT, [WEB], since=None, erase=erase, derived=False)
 
 
 async def superseded(world: World) -> None:
@@ -293,17 +293,19 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
     ),
     "a-resumed-revert-takes-what-came-later": (
         resumed_revert,
-        Slip(rolling_back, "RollingBack._take_back_noted", 'data["until"]', "self._placement.next_version()"),
+        Slip(
+            rolling_back, "SourceReverter._take_back_noted", 'data["until"]', "self._placement.next_version()"
+        ),
     ),
     "a-revert-erases-what-was-edited-meanwhile": (
         edited_beside_erasing_revert,
-        Slip(rolling_back, "RollingBack._take_back", ", at=judged.record.version)", ")"),
+        Slip(rolling_back, "SourceReverter._take_back", ", at=judged.record.version)", ")"),
     ),
     "a-revert-retires-what-was-edited-meanwhile": (
         edited_beside_retiring_revert,
         Slip(
             rolling_back,
-            "RollingBack._take_back",
+            "SourceReverter._take_back",
             "(record, wanted)\n        said",
             "(judged.record, wanted)\n        said",
         ),
@@ -314,7 +316,7 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
     ),
     "references-are-cleared-once": (
         references,
-        Slip(referrers, "Referrers._let_go", "if not found:", "if True:"),
+        Slip(referrers, "ArtifactReferences._let_go", "if not found:", "if True:"),
     ),
     "an-edit-stamps-the-cache-first-only": (
         cached_while_edited,
@@ -338,7 +340,7 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
         cached_while_unpinned,
         Slip(
             referrers,
-            "Referrers._clear_in",
+            "ArtifactReferences._clear_in",
             _AGAIN.format("*[row.key for row in rows]") + "    return",
             "return",
         ),

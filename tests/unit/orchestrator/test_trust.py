@@ -1,5 +1,5 @@
 """Trust, call by call: a roll-back that fails at any is done by a sweep, and where
-nobody can say what is distrusted nothing doubtful is shown.
+the blocked sources are unknown nothing doubtful is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memory.domain.distrust import BlockedSource
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import CorruptRecord, InvalidInput, RejectedByGate, StoreError, StoreUnavailable
 from memory.domain.hold import LegalHold
-from memory.domain.rolled_back import RolledBack
+from memory.domain.rolled_back import RevertReport
 from memory.domain.scope import Scope
 from memory.orchestrator import distrusts
 from memory.orchestrator.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
@@ -39,14 +39,14 @@ async def _write(world: World, content: str, scope: Scope = USER, **said: Any) -
     return await world.engine.entries.write(TENANT, EntryDraft(scope=scope, content=content, **said))
 
 
-async def _distrust(engine: Engine, origin: str = WEB) -> None:
-    await engine.trust.distrusts.place(
+async def _block(engine: Engine, origin: str = WEB) -> None:
+    await engine.trust.blocked_sources.block(
         TENANT, [BlockedSource(origin, None, "refused", "r", None, engine.placement.now())]
     )
 
 
-async def _roll_back(engine: Engine, *, erase: bool = False, derived: bool = False) -> RolledBack:
-    return await engine.rolling_back.run(TENANT, [WEB], since=None, erase=erase, derived=derived)
+async def _roll_back(engine: Engine, *, erase: bool = False, derived: bool = False) -> RevertReport:
+    return await engine.source_reverter.run(TENANT, [WEB], since=None, erase=erase, derived=derived)
 
 
 async def _shown(engine: Engine, asked: Asked = ASKED) -> list[str]:
@@ -213,7 +213,7 @@ async def test_what_was_changed_since_is_taken_back_though_what_stood_before_is_
     since = world.clock.advance()
     await world.engine.entries.update(TENANT, of_old.id, {"tags": ["v"]})
     await world.engine.entries.update(TENANT, changed.id, {"content": "turned", "origins": [WEB]})
-    report = await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=True, derived=False)
+    report = await world.engine.source_reverter.run(TENANT, [WEB], since=since, erase=True, derived=False)
     assert [(undone.entry_id, undone.done) for undone in report.entries] == [(changed.id, "restored")]
     assert await _shown(world.engine) == ["of old 0", "of old 1"]
 
@@ -228,7 +228,7 @@ async def test_what_was_made_of_its_entries_before_the_moment_stays_though_its_v
     await world.engine.entries.update(TENANT, made.id, {"tags": ["u"]})
     kept = await world.rows(world.mid, ENTRY_VERSIONS)
     await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
-    report = await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=True, derived=True)
+    report = await world.engine.source_reverter.run(TENANT, [WEB], since=since, erase=True, derived=True)
     assert report.entries == []
 
 
@@ -258,7 +258,7 @@ async def test_what_was_turned_back_since_a_moment_is_not_turned_back_again(worl
         TENANT, entry.id, {"content": "turned", "metadata": {"a": 3, "b": 1}, "origins": [WEB]}
     )
     done = [
-        (await world.engine.rolling_back.run(TENANT, [WEB], since=since, erase=False, derived=False)).of(
+        (await world.engine.source_reverter.run(TENANT, [WEB], since=since, erase=False, derived=False)).of(
             "restored"
         )
         for _ in range(2)
@@ -281,7 +281,7 @@ async def test_what_others_had_taken_back_before_is_not_said_again(world: World)
     entry = await _write(world, "good")
     await world.engine.entries.update(TENANT, entry.id, {"title": "turned by a", "agent": "a"})
     await world.engine.entries.update(TENANT, entry.id, {"content": "turned by the web", "origins": [WEB]})
-    await world.engine.rolling_back.run(TENANT, ["agent:a"], since=None, erase=False, derived=False)
+    await world.engine.source_reverter.run(TENANT, ["agent:a"], since=None, erase=False, derived=False)
     await world.engine.entries.update(TENANT, entry.id, {"tags": ["t"]})
     await _roll_back(world.engine)
     after = await world.engine.entries.get(TENANT, entry.id)
@@ -336,13 +336,13 @@ async def test_another_process_hears_within_two_seconds(world: World) -> None:
     other = await world.another_process()
     await _write(world, "evil", source="web")
     assert await _shown(other) == ["evil"]
-    await _distrust(world.engine)
+    await _block(world.engine)
     assert await _shown(world.engine) == []
     world.clock.advance(LATER)
     assert await _shown(other) == []
 
 
-async def test_a_search_asks_the_archive_for_what_is_distrusted_once_in_two_seconds(world: World) -> None:
+async def test_a_search_asks_the_archive_for_blocked_sources_once_in_two_seconds(world: World) -> None:
     await _write(world, "tea")
     world.mid.steps.clear()
     for _ in range(3):
@@ -354,17 +354,17 @@ async def test_a_search_asks_the_archive_for_what_is_distrusted_once_in_two_seco
     assert world.mid.steps.count("distrust.read") == 2
 
 
-async def test_what_is_known_to_be_distrusted_stays_so_while_the_archive_is_away(world: World) -> None:
+async def test_a_source_known_to_be_blocked_stays_so_while_the_archive_is_away(world: World) -> None:
     await _write(world, "evil", SESSION, source="web")
     await _write(world, "good", SESSION)
-    await _distrust(world.engine)
+    await _block(world.engine)
     world.clock.advance(LATER)
     world.mid.down = True
     assert await _shown(world.engine) == ["good"]
 
 
 @pytest.mark.parametrize("way", ["down", "silent"])
-async def test_where_nobody_can_say_what_is_distrusted_what_comes_from_somewhere_is_not_shown(
+async def test_where_blocked_sources_are_unknown_what_comes_from_somewhere_is_not_shown(
     way: str,
 ) -> None:
     world = World(settings=EngineSettings(deadline=timedelta(seconds=0.1)))
@@ -376,7 +376,7 @@ async def test_where_nobody_can_say_what_is_distrusted_what_comes_from_somewhere
     setattr(world.mid, way, True)
     browsed = await other.browsing.browse(Asked(TENANT, (SESSION,)))
     assert [entry.content for entry in browsed] == ["good"]
-    assert any("may be distrusted" in said for said in browsed.degraded)
+    assert any("may be blocked" in said for said in browsed.degraded)
     found = await other.searching.search(Asked(TENANT, (SESSION,)), "good web agent")
     assert [hit.entry.content for hit in found] == ["good"]
     assert await other.entries.get(TENANT, unnamed.id) == unnamed
@@ -387,24 +387,24 @@ async def test_where_nobody_can_say_what_is_distrusted_what_comes_from_somewhere
 async def test_a_list_that_cannot_be_read_hides_what_comes_from_somewhere(world: World) -> None:
     await _write(world, "of the web", source="web")
     await _write(world, "good")
-    await _distrust(world.engine, "source:other")
+    await _block(world.engine, "source:other")
     [row] = [row for row in await world.rows(world.mid, SETTINGS) if row.key.tenant == TENANT]
     world.mid.state.damage("settings", row.key)
     other = await world.another_process()
     assert await _shown(other) == ["good"]
-    with pytest.raises(CorruptRecord, match="which sources are distrusted"):
-        await other.trust.distrusts.all(TENANT)
+    with pytest.raises(CorruptRecord, match="which sources are blocked"):
+        await other.trust.blocked_sources.all(TENANT)
 
 
-async def test_what_is_distrusted_here_is_so_at_once_whatever_was_being_read_meanwhile(world: World) -> None:
+async def test_a_source_blocked_here_is_so_at_once_whatever_was_being_read_meanwhile(world: World) -> None:
     await _write(world, "evil", source="web")
     world.clock.advance(LATER)
-    world.mid.after["distrust.read"] = lambda: _distrust(world.engine)
+    world.mid.after["distrust.read"] = lambda: _block(world.engine)
     await _shown(world.engine)
     assert await _shown(world.engine) == []
 
 
-async def test_so_many_are_distrusted_as_a_question_can_leave_out(world: World) -> None:
+async def test_so_many_are_blocked_as_a_question_can_leave_out(world: World) -> None:
     await _write(world, "good")
     await _write(world, "evil", run="r1")
     since = world.clock()
@@ -413,11 +413,11 @@ async def test_so_many_are_distrusted_as_a_question_can_leave_out(world: World) 
         said = [
             BlockedSource(f"run:r{number}", since, "refused", "r", None, world.clock()) for number in runs
         ]
-        await world.engine.trust.distrusts.place(TENANT, said)
+        await world.engine.trust.blocked_sources.block(TENANT, said)
 
-    await place(*range(distrusts.MOST_DISTRUSTED))
-    with pytest.raises(InvalidInput, match="roll back what some of them wrote"):
-        await place(distrusts.MOST_DISTRUSTED)
+    await place(*range(distrusts.MAX_BLOCKED_SOURCES))
+    with pytest.raises(InvalidInput, match="revert some of them, then unblock these"):
+        await place(distrusts.MAX_BLOCKED_SOURCES)
     await place(0)
     everything = Asked(
         TENANT,
@@ -427,30 +427,30 @@ async def test_so_many_are_distrusted_as_a_question_can_leave_out(world: World) 
     )
     assert await _shown(world.engine, everything) == []
     assert len(await _shown(world.engine)) == 2
-    await world.engine.trust.distrusts.lift(TENANT, ["run:r0"])
-    await place(distrusts.MOST_DISTRUSTED)
+    await world.engine.trust.blocked_sources.unblock(TENANT, ["run:r0"])
+    await place(distrusts.MAX_BLOCKED_SOURCES)
 
 
-async def test_two_that_distrust_at_once_are_both_heard(world: World) -> None:
+async def test_two_that_block_at_once_are_both_heard(world: World) -> None:
     other = await world.another_process()
-    world.mid.after["distrust.read"] = lambda: _distrust(other, "agent:a")
-    await _distrust(world.engine)
-    assert {one.origin for one in await other.trust.distrusts.all(TENANT)} == {WEB, "agent:a"}
+    world.mid.after["distrust.read"] = lambda: _block(other, "agent:a")
+    await _block(world.engine)
+    assert {one.origin for one in await other.trust.blocked_sources.all(TENANT)} == {WEB, "agent:a"}
 
 
 async def test_so_many_tenants_are_remembered_those_asked_last(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distrusts, "MOST_TENANTS", 2)
+    monkeypatch.setattr(distrusts, "MAX_TENANTS", 2)
     for tenant in ("a", "b", "a", "c"):
-        await world.engine.trust.distrusts.known(tenant)
-    known = [tenant for tenant in "abc" if world.engine.trust.distrusts.at_once(tenant) is not None]
+        await world.engine.trust.blocked_sources.known(tenant)
+    known = [tenant for tenant in "abc" if world.engine.trust.blocked_sources.at_once(tenant) is not None]
     assert known == ["b", "c"], "the one that was only looked at was read first"
 
 
-async def test_a_later_distrust_refuses_from_its_moment_on(world: World) -> None:
+async def test_a_later_block_refuses_from_its_moment_on(world: World) -> None:
     later = world.clock() + timedelta(hours=1)
-    await world.engine.trust.distrusts.place(
+    await world.engine.trust.blocked_sources.block(
         TENANT, [BlockedSource(WEB, later, "refused", "r", None, world.clock())]
     )
     await _write(world, "tea", source="web")

@@ -109,9 +109,9 @@ async def test_a_store_of_an_earlier_version_opens(
         assert asked  # the step that stood pending was done
         (bell,) = [entry for entry in await memory.retrieve(BOB) if "brass bell" in entry.content]
         assert bell.tags == ["brass"]
-        await memory.admin.release_hold("case-17")
+        await memory.admin.legal_holds.remove("case-17")
         await memory.admin.erase_tenant()
-        assert [entry async for entry in memory.entries.all(retired=True)] == []
+        assert [entry async for entry in memory.entries.iterate(include_retired=True)] == []
         assert [one.content for one in await memory.for_tenant("acme").retrieve("org:acme")] == told["acme"]
 
 

@@ -38,7 +38,7 @@ async def test_documents_of_another_program_are_skipped_named_and_left(
 
         assert [e.id for e in await memory.retrieve("user:ada")] == [entry.id]
         assert [hit.entry.id for hit in await memory.search("tea", scope="user:ada")] == [entry.id]
-        assert [e.id async for e in memory.entries.all()] == [entry.id]
+        assert [e.id async for e in memory.entries.iterate()] == [entry.id]
         assert sum(tier.entries for tier in (await memory.admin.stats()).tiers) == 1
         (audit,) = await memory.admin.audit(repair=True)
         assert [
@@ -50,7 +50,7 @@ async def test_documents_of_another_program_are_skipped_named_and_left(
 
         await memory.admin.erase("user:ada")
         await memory.admin.erase_tenant()
-        assert [e.id async for e in memory.entries.all()] == []
+        assert [e.id async for e in memory.entries.iterate()] == []
         assert raw["memory_entries"].count_documents({"_id.tenant": {"$exists": False}}) == len(FOREIGN)
 
 

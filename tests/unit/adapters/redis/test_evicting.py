@@ -81,7 +81,7 @@ async def test_an_erasure_leaves_no_text_whatever_index_was_evicted(
         await asyncio.gather(memory.admin.flush(), other.admin.flush())
         evict(evicting, prefix, letters)
 
-        assert len([entry async for entry in memory.entries.all()]) == 3
+        assert len([entry async for entry in memory.entries.iterate()]) == 3
         assert sum(tier.entries for tier in (await memory.admin.stats()).tiers) == 3
         assert await memory.admin.erase("user:bob") == 1
         evict(evicting, prefix, letters)

@@ -83,4 +83,4 @@ async def test_a_memory_opens_reads_and_makes_room_in_a_full_server(full: dict[s
         for scope in ("user:ada", "user:bob"):
             assert await memory.retrieve(scope) == []
         await memory.admin.erase_tenant()
-        assert [entry async for entry in memory.entries.all()] == []
+        assert [entry async for entry in memory.entries.iterate()] == []

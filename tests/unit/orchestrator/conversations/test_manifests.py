@@ -547,7 +547,7 @@ async def number_at(engine: Engine, place: tuple[str, str]) -> None:
     """Number what stands there."""
     found = await engine.conversations.manifests.at(TENANT, *place)
     if found is not None:
-        await engine.numbers.of(TENANT, [artifact_of(found).id], "artifact")
+        await engine.short_ids.of(TENANT, [artifact_of(found).id], "artifact")
 
 
 async def whole(engine: Engine, place: tuple[str, str]) -> bytes | None:
