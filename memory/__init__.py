@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import StoreUnavailable as StoreUnavailable
     from memory.domain.errors import TooMuchContention as TooMuchContention
     from memory.domain.errors import Unsupported as Unsupported
+    from memory.domain.errors import WrongArguments as WrongArguments
     from memory.domain.errors import WrongEventLoop as WrongEventLoop
     from memory.domain.hold import LegalHold as LegalHold
     from memory.domain.message import Message as Message
@@ -150,6 +151,7 @@ _HOMES = {
         "StoreTimeout",
         "StoreUnavailable",
         "Unsupported",
+        "WrongArguments",
         "WrongEventLoop",
     ),
     "memory.domain.hold": ("LegalHold",),
@@ -328,6 +330,7 @@ __all__ = [
     "TypeIs",
     "Unsupported",
     "WriteReport",
+    "WrongArguments",
     "WrongEventLoop",
     "__version__",
 ]

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.facade.access import Access
 from memory.facade.arguments import id_of
 from memory.orchestrator.numbers import NumberedKind, Referent, kind_of, reference_of
 
 
+@explain_guesses
 class Numbers:
     """A running number of the tenant for each entry and artifact that was ever shown by
     one, `#42`, beside its id, which the other calls take.

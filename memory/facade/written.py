@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
+from memory.domain.corrections import unknown_arguments
 from memory.domain.entry import EntryDraft, EntryType
 from memory.domain.scope import Scope
 from memory.facade.arguments import Metadata, Moment, draft_of
@@ -56,9 +57,21 @@ def divided(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDra
     """What is to be written, checked, and how. Raises `InvalidInput` for a name that
     `write` does not take.
     """
+    check_write_names("Memory.write_with_report", options, "wait")
     said = {name: value for name, value in options.items() if name not in HowWritten.__annotations__}
     how = {name: value for name, value in options.items() if name in HowWritten.__annotations__}
     return EntryDraft(**{**said, "scope": scope, "content": content}), cast("HowWritten", how)
+
+
+def check_write_names(called: str, given: Mapping[str, Any], *more: str) -> None:
+    """Refuse arguments that `write` does not accept, and that are none of `more`.
+
+    Raises:
+        WrongArguments: Its text names the right ones.
+    """
+    accepted = ("content", "scope", *WriteOptions.__annotations__, *more)
+    if unknown := [name for name in map(str, given) if name not in accepted]:
+        raise unknown_arguments(called, unknown, accepted, first="content")
 
 
 def apart(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, HowWritten]:
@@ -67,6 +80,7 @@ def apart(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, HowWritten
     """
     if not isinstance(given, Mapping):
         return draft_of(given), {}
+    check_write_names("Memory.write", given)
     how = {name: given[name] for name in HowWritten.__annotations__ if name in given}
     return draft_of({name: value for name, value in given.items() if name not in how}), cast(
         "HowWritten", how
