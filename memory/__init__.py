@@ -339,7 +339,11 @@ if not TYPE_CHECKING:  # a type checker would take it for leave to ask for any n
 
     def __getattr__(name):
         if name not in _HOME_OF:
-            raise AttributeError(f"module 'memory' has no attribute {name!r}")
+            if name.startswith("_"):
+                raise AttributeError(f"module 'memory' has no attribute '{name}'")
+            from memory.domain.corrections import unknown_export
+
+            raise AttributeError(unknown_export(name, __all__))
         value = getattr(import_module(_HOME_OF[name]), name)
         globals()[name] = value
         return value

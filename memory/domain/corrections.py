@@ -18,6 +18,7 @@ from memory.domain.guesses import (
     ARGUMENTS,
     ATTRIBUTES,
     CALLS,
+    NAMES,
     PLACES,
     SETTINGS,
     VALUE_NOTES,
@@ -100,6 +101,14 @@ def unknown_attribute(kind: type, name: str) -> str:
     known = [*dir(kind), *getattr(kind, "model_fields", ())]
     close = nearest(name, [one for one in known if not one.startswith("_")], 0.7)
     return problem + (f"; did you mean {close}?" if close else "")
+
+
+def unknown_export(name: str, known: Iterable[str]) -> str:
+    """The message for a name that the package `memory` does not export."""
+    problem = f"module 'memory' has no attribute '{name}'"
+    if (right := _looked_up(NAMES, name)) is not None:
+        return f"{problem}; use {right}"
+    return problem + did_you_mean(name, known)
 
 
 def _attribute_answer(kind: type, name: str) -> str | None:

@@ -339,7 +339,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "created_at timestamp time": "message.at",
         "parts": "message.content",
         "additional_kwargs": "message.extra",
-        "to_dict dict": "message.model_dump()",
+        "to_dict": "message.model_dump()",
     },
     "HistoryItem": {
         "content text": "item.message.text",
@@ -350,6 +350,17 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "SearchResult": {"results hits items matches entries": "hits[0]", "documents": "hits[0].content"},
 }
 """Attributes and methods, by the class that does not have them."""
+
+NAMES = {
+    "AsyncMemory MemoryClient AsyncMemoryClient Client": "Memory",
+    "SyncMemory MemorySync": "BlockingMemory",
+    "MemoryStore Store BaseStore InMemoryStore": "Memory",
+    "MemoryEntry Record Item Document": "Entry",
+    "ChatMessage HumanMessage AIMessage": "Message",
+    "Config Settings": "MemoryConfig",
+    "given_as": 'context.to("openai")',
+}
+"""Names that `memory` does not export."""
 
 CALLS = {
     "Memory.write": _WRITE,
