@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import StoreUnavailable as StoreUnavailable
     from memory.domain.errors import TooMuchContention as TooMuchContention
     from memory.domain.errors import Unsupported as Unsupported
+    from memory.domain.errors import WrongArguments as WrongArguments
     from memory.domain.errors import WrongEventLoop as WrongEventLoop
     from memory.domain.hold import LegalHold as LegalHold
     from memory.domain.message import Message as Message
@@ -150,6 +151,7 @@ _HOMES = {
         "StoreTimeout",
         "StoreUnavailable",
         "Unsupported",
+        "WrongArguments",
         "WrongEventLoop",
     ),
     "memory.domain.hold": ("LegalHold",),
@@ -328,6 +330,7 @@ __all__ = [
     "TypeIs",
     "Unsupported",
     "WriteReport",
+    "WrongArguments",
     "WrongEventLoop",
     "__version__",
 ]
@@ -336,7 +339,11 @@ if not TYPE_CHECKING:  # a type checker would take it for leave to ask for any n
 
     def __getattr__(name):
         if name not in _HOME_OF:
-            raise AttributeError(f"module 'memory' has no attribute {name!r}")
+            if name.startswith("_"):
+                raise AttributeError(f"module 'memory' has no attribute '{name}'")
+            from memory.domain.corrections import unknown_export
+
+            raise AttributeError(unknown_export(name, __all__))
         value = getattr(import_module(_HOME_OF[name]), name)
         globals()[name] = value
         return value

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
+from memory.domain.corrections import unknown_arguments, value_hint
 from memory.domain.errors import InvalidInput
 from memory.domain.time import EPOCH, moment
 
@@ -467,7 +468,8 @@ def one_of(field: str, value: object, allowed: Iterable[str]) -> str:
     choices = tuple(allowed)
     if not isinstance(value, str) or value not in choices:
         shown = repr(value[:40]) if isinstance(value, str) else f"a {type(value).__name__}"
-        raise InvalidInput(field, f"invalid {field}: {shown}; choose from {', '.join(choices)}")
+        hint = value_hint(field, value, choices)
+        raise InvalidInput(field, f"invalid {field}: {shown}; choose from {', '.join(choices)}{hint}")
     return str(value)
 
 
@@ -484,11 +486,13 @@ class Checked(BaseModel):
 
 
 def _explained(model: type[BaseModel], exc: ValidationError) -> InvalidInput:
-    first = exc.errors(include_url=False, include_input=False)[0]
+    errors = exc.errors(include_url=False, include_input=False)
+    unknown = [str(e["loc"][0]) for e in errors if e["type"] == "extra_forbidden" and len(e["loc"]) == 1]
+    if unknown:
+        return unknown_arguments(model.__name__, unknown, model.model_fields)
+    first = errors[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInput):
         return cause
-    field, said = ".".join(str(part) for part in first["loc"]) or model.__name__, str(first["msg"])
-    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
-        said = f"there is no such field (known: {', '.join(model.model_fields)})"
-    return InvalidInput(field, said)
+    field = ".".join(str(part) for part in first["loc"]) or model.__name__
+    return InvalidInput(field, str(first["msg"]))

@@ -21,6 +21,7 @@ from pydantic import (
 from memory.domain import door
 from memory.domain.artifact import Artifact
 from memory.domain.checked import ConflictReport
+from memory.domain.corrections import explain_guesses, explain_subscripts
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import check_name, check_origins
 from memory.domain.scope import Scope
@@ -49,6 +50,8 @@ class Contributor(BaseModel):
     confidence: Any = None
 
 
+@explain_subscripts
+@explain_guesses
 class Entry(BaseModel):
     """One remembered thing, as read: a copy of your own, changing it changes no store
     (A10).
@@ -379,6 +382,12 @@ def _put_confidence(metadata: dict[str, Any], confidence: float) -> None:
 
 
 def check_content(value: object) -> str:
+    if isinstance(value, list | tuple | Mapping):
+        raise InvalidInput(
+            "content",
+            f"must be text, not {type(value).__name__}. Messages go to memory.session('s1').append(…), "
+            "several texts to memory.write_many(…), values beside a text to metadata=",
+        )
     return door.text("content", value, max_bytes=door.MAX_CONTENT_BYTES)
 
 

@@ -53,6 +53,16 @@ class InvalidInput(MemoryTiersError, ValueError):
         self.problem = problem
 
 
+class WrongArguments(InvalidInput, TypeError):
+    """A call with arguments that its signature does not accept. Its text names the right
+    ones. It is a `TypeError`, as Python's own is, and an `InvalidInput`.
+    """
+
+    def __init__(self, names: str, problem: str, *, field: str | None = None) -> None:
+        super().__init__(names, problem)
+        self.field = field or names
+
+
 class NotFound(MemoryTiersError, LookupError):
     """Nothing live under this id for this tenant: unknown, foreign, deleted, expired
     and retired are one answer (D13, D23, D26).

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses, explain_subscripts
 from memory.domain.shown import Brief
 
 SYSTEM = "system"
@@ -38,6 +39,8 @@ class ToolCall(BaseModel):
     """JSON text, as the model wrote it: given back to the letter."""
 
 
+@explain_subscripts
+@explain_guesses
 class Message(BaseModel):
     """One message: a copy of your own, changing it changes no store (C12).
 

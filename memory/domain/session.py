@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from memory.domain.corrections import explain_subscripts
 from memory.domain.message import Message
 from memory.domain.shapes import export_messages
 from memory.domain.shown import Answer, Shown
@@ -154,6 +155,7 @@ class ErasedTenant(Shown):
     records: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
+@explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryItem(Shown):
     """A message of a session's history. `number` counts from 1 as messages enter the
@@ -178,6 +180,7 @@ class HistoryItem(Shown):
     """
 
 
+@explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundMessage(Shown):
     """A message that a search found, and its session. `score` and `relevance` mean what
@@ -239,6 +242,7 @@ class HistoryPage(Shown):
         )
 
 
+@explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
 class Context(Shown):
     """What a model would be sent: messages in order, and what each takes.

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel
+
+from memory.domain.corrections import explain_guesses, subscript_problem
 
 T = TypeVar("T")
 
@@ -18,6 +20,7 @@ LISTED = 3
 """Things of a list that a repr shows."""
 
 
+@explain_guesses
 class Shown:
     """Gives a dataclass (made with `repr=False`) a repr of one line and a `to_dict`
     that JSON can hold.
@@ -34,6 +37,7 @@ class Shown:
         return {field.name: as_json(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
 
+@explain_guesses
 class Answer(list[T]):
     """What was found, in order. `degraded` names what was left out and why; empty when
     the answer is whole.
@@ -48,6 +52,14 @@ class Answer(list[T]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({cut(list(self))}, degraded={cut(self.degraded)})"
+
+    if not TYPE_CHECKING:  # type checkers know the list's own overloads
+
+        def __getitem__(self, index):
+            """The result at a position, or a list of those of a slice."""
+            if isinstance(index, str):
+                raise TypeError(subscript_problem(type(self), index))
+            return super().__getitem__(index)
 
     def to_dict(self) -> dict[str, Any]:
         return {self.said_as: as_json(list(self)), "degraded": list(self.degraded)}

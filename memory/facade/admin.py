@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.distrust import BlockedSource, LaterWrites
 from memory.domain.entry import EntryType
 from memory.domain.rolled_back import RevertReport
@@ -33,6 +34,7 @@ from memory.orchestrator.setbacks import RolledBackStore
 from memory.policies.routing import TIERS
 
 
+@explain_guesses
 class Admin:
     """Erasing, exporting and importing, where things stand and why, and the upkeep of
     the stores.

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memory.domain import door
+from memory.domain.corrections import unknown_arguments, unknown_keys
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
@@ -82,8 +83,8 @@ def check_names(field: str, given: object, known: Collection[str], example: str)
     """Refuse what is no dict, and one with a name that is not known."""
     if not isinstance(given, Mapping):
         raise InvalidInput(field, f"must be a dict such as {example}, not {type(given).__name__}")
-    for name in given:
-        door.one_of(field, name, known)
+    if unknown := [str(name) for name in given if name not in known]:
+        raise unknown_keys(field, unknown, known, example)
 
 
 def consistency_of(value: object) -> Consistency | None:
@@ -124,6 +125,10 @@ def stages_of(rerank: object) -> int:
 
 def id_of(value: object) -> str:
     """The id of an entry, an artifact or a relation. No such id looks like a scope."""
+    if isinstance(value, Scope):
+        value = value.text
+    elif not isinstance(value, str) and isinstance(getattr(value, "id", None), str):
+        raise InvalidInput("id", f"must be text, not {type(value).__name__}; pass its id, such as entry.id")
     checked = door.text("id", value, max_bytes=door.MAX_ID_BYTES)
     if is_scope_text(checked):
         raise InvalidInput(
@@ -181,7 +186,7 @@ CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "m
 """What of a message can be changed."""
 
 
-def changes_of(changes: Mapping[str, Any]) -> dict[str, Any]:
+def changes_of(changes: Mapping[str, Any], called: str = "Session.update") -> dict[str, Any]:
     """Changes of a message as it takes them, by the checks that every message passes.
 
     A whole message, told by its role and its content, is one too: what of it cannot be
@@ -195,6 +200,6 @@ def changes_of(changes: Mapping[str, Any]) -> dict[str, Any]:
         }
     for name in changes:
         if name not in CHANGEABLE:
-            raise InvalidInput(name, f"cannot be changed; what can is {', '.join(CHANGEABLE)}")
+            raise unknown_arguments(called, [name], CHANGEABLE)
     (checked,) = import_message({"role": "assistant", "content": "", **changes})
     return {name: getattr(checked, name) for name in changes}

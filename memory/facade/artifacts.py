@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from memory.domain import door
 from memory.domain.artifact import ANY_MEDIA_TYPE, Artifact, ArtifactPage, check_media_type, check_path
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.facade.access import Access
 from memory.facade.arguments import id_of, whole
@@ -29,6 +30,7 @@ ArtifactRef: TypeAlias = str | tuple[str, str]
 """The id of an artifact, or its session and path."""
 
 
+@explain_guesses
 class Artifacts:
     """Files of a session, each under a path: put and read as streams, so that none is
     ever in memory as a whole. Entries point to them by id.

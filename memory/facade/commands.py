@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 from memory.commands.run import Result, answer
 from memory.commands.schema import DESCRIPTION, NAME, PARAMETERS
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.enriched import PASSES
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
@@ -42,6 +43,7 @@ class Profile(TypedDict, total=False):
     """Have it say which older entries give way to what is added; as configured."""
 
 
+@explain_guesses
 class Commands:
     """What an agent or a chat writes to read its memory and to add to it: lines that
     begin with `/mem`.

@@ -7,7 +7,6 @@ Where the values come from, and which source wins, is the story of
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from pydantic import (
 )
 
 from memory.domain import door
+from memory.domain.corrections import did_you_mean, setting_hint
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
@@ -628,11 +628,6 @@ def _plain(value: Any) -> Any:
     return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
-def did_you_mean(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
 def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
     candidates = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in candidates if name not in taken)
@@ -653,7 +648,7 @@ def _explained(exc: ValidationError) -> BadSetting:
         where = f"in [{parent}]" if parent else "at the top"
         return BadSetting(
             path,
-            f"there is no setting '{name}' {where}{did_you_mean(name, known)} (known: {', '.join(known)})",
+            f"there is no setting '{name}' {where}{setting_hint(name, known, parent)} (known: {', '.join(known)})",
         )
     if first["type"] == "missing":
         return BadSetting(path, "is missing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+from memory.domain.corrections import explain_guesses
 from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
@@ -14,6 +15,7 @@ from memory.facade.arguments import Moment, consistency_of, flag, id_of, moment,
 from memory.orchestrator.deliveries import Consistency
 
 
+@explain_guesses
 class Entries:
     """The entries of a tenant: all of them, their versions, the end of their validity.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
@@ -14,6 +15,7 @@ from memory.facade.arguments import flag, id_of, scope_of, user_of
 MOST_OF_A_REASON = 2_000
 
 
+@explain_guesses
 class LegalHolds:
     """The legal holds of a tenant.
 

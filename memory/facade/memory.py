@@ -9,9 +9,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import Any, Literal, Self, Unpack, overload
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.enriched import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
@@ -111,6 +112,7 @@ log = logging.getLogger(__name__)
 _UNSET: Any = object()
 
 
+@explain_guesses
 class Memory(AsyncContext):
     """One tenant's memory over the configured stores; with no configuration, over one
     SQLite file.
@@ -310,18 +312,6 @@ class Memory(AsyncContext):
         of the stores.
         """
         return Admin(self._access)
-
-    if not TYPE_CHECKING:  # a type checker would take it for leave to ask for any name
-
-        def __getattr__(self, name):
-            """An unknown name; where a noun has it, the error says so."""
-            homes = [
-                f"memory.{noun}.{name}"
-                for noun, home in NOUNS.items()
-                if not name.startswith("_") and hasattr(home, name)
-            ]
-            meant = f"; did you mean {' or '.join(homes)}?" if homes else ""
-            raise AttributeError(f"'Memory' object has no attribute '{name}'{meant}", name=name, obj=self)
 
     # -- life --------------------------------------------------------------------------
 

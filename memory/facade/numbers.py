@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.facade.access import Access
 from memory.facade.arguments import id_of
 from memory.orchestrator.numbers import NumberedItem, NumberedKind, kind_of, reference_of
 
 
+@explain_guesses
 class ShortIds:
     """Short ids, such as `#42`, of entries and artifacts.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
+from memory.domain.corrections import explain_guesses
 from memory.domain.entry import EntryType
 from memory.facade.access import Access, Scopes, scopes_of
 from memory.facade.arguments import Moment, flag, id_of, moment, whole
@@ -15,6 +16,7 @@ MOST_STEPS = 2
 """How far an expansion goes: more is asked for in vain, not refused (D117)."""
 
 
+@explain_guesses
 class Relations:
     """Labelled links between a tenant's entries. They go with the entries they link.
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
 from memory.facade.access import Access
@@ -19,6 +20,7 @@ from memory.ports.record import Partition
 RUNS_LIMIT = 100
 
 
+@explain_guesses
 class Runs:
     """The runs of one session, each a piece of work in another session, its child. They
     go with the session; their children stay.

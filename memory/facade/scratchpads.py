@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.facade.access import Access
 from memory.facade.arguments import agent_of
 from memory.orchestrator.scratchpads import CAP, Scratchpad
 
 
+@explain_guesses
 class Scratchpads:
     """Plain text of an agent's own, and one that all agents of the tenant share:
     appended to, read whole, cleared. No entries: nothing searches them.

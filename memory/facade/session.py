@@ -10,6 +10,7 @@ from secrets import token_hex
 from typing import Any, Literal
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
@@ -43,6 +44,7 @@ MessageLike = Message | Mapping[str, Any] | object
 """A message of ours or of OpenAI, Anthropic or LangChain; see `memory.formats`."""
 
 
+@explain_guesses
 class Session:
     """One session: what was said in it, and what of that a model is to be sent.
 

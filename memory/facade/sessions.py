@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.entry import check_expiry, check_title
 from memory.domain.errors import InvalidInput
 from memory.domain.message import SYSTEM, Message, Role
@@ -26,6 +27,7 @@ LIST_LIMIT = 50
 _UNSET: Any = object()
 
 
+@explain_guesses
 class Sessions:
     """The sessions of a tenant: created, found, listed, ended. What is said in one is a
     `Session`'s affair, which `memory.session("s1")` hands out.

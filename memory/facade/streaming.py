@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.message import Message
 from memory.facade.arguments import changes_of
@@ -20,6 +21,7 @@ INTERRUPTED = "interrupted"
 """The `finish_reason` of a message whose writer ended with an error."""
 
 
+@explain_guesses
 class MessageStream(AsyncContext):
     """A message that is being said, such as a model's answer:
 
@@ -100,7 +102,7 @@ class MessageStream(AsyncContext):
         """
         if "content" in changes:
             raise InvalidInput("content", "is what was written; `session.update` changes it afterwards")
-        stored = await self._opened().finish(changes_of(changes))
+        stored = await self._opened().finish(changes_of(changes, "MessageStream.finish"))
         self._finished = True
         return stored
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.task import TASK_STATUSES, Task, TaskPage
 from memory.facade.access import Access
@@ -22,6 +23,7 @@ MAX_TITLE_BYTES, MAX_RESULT_BYTES = 4 * 1024, 64 * 1024
 _UNSET: Any = object()
 
 
+@explain_guesses
 class Tasks:
     """The tasks of one session: saved, read, listed, deleted. They go with the session.
 

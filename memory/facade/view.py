@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, Unpack, overload
 
+from memory.domain.corrections import explain_guesses
 from memory.domain.enriched import WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
@@ -22,6 +23,7 @@ from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
 from memory.policies.asked import Scalar
 
 
+@explain_guesses
 class ScopedMemory:
     """`memory.scoped(Scope.user("ada"))`. Each call is that of the same name of
     `Memory`, in this scope.

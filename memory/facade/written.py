@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
+from memory.domain.corrections import unknown_arguments
 from memory.domain.entry import EntryDraft, EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
@@ -67,15 +68,28 @@ def split_options(scope: Scope, content: str, options: WriteOptions) -> tuple[En
 
     Raises `InvalidInput` for a name that `write` does not take.
     """
+    check_write_names("Memory.write_with_report", options, "wait")
     fields = {name: value for name, value in options.items() if name not in WriteMode.__annotations__}
     mode = {name: value for name, value in options.items() if name in WriteMode.__annotations__}
     return EntryDraft(**{**fields, "scope": scope, "content": content}), cast("WriteMode", mode)
+
+
+def check_write_names(called: str, given: Mapping[str, Any], *more: str) -> None:
+    """Refuse arguments that `write` does not accept, and that are none of `more`.
+
+    Raises:
+        WrongArguments: Its text names the right ones.
+    """
+    accepted = ("content", "scope", *WriteOptions.__annotations__, *more)
+    if unknown := [name for name in map(str, given) if name not in accepted]:
+        raise unknown_arguments(called, unknown, accepted, first="content")
 
 
 def split_draft(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, WriteMode]:
     """Split a draft, or the arguments of `write`, into a checked draft and the mode."""
     if not isinstance(given, Mapping):
         return draft_of(given), {}
+    check_write_names("Memory.write", given)
     mode = {name: given[name] for name in WriteMode.__annotations__ if name in given}
     return draft_of({name: value for name, value in given.items() if name not in mode}), cast(
         "WriteMode", mode

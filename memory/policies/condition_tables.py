@@ -6,9 +6,9 @@ when = { all = [ { older_than = "7d" }, { not = { tag = "pinned" } } ] }
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 
+from memory.domain.corrections import nearest
 from memory.domain.errors import InvalidInput
 from memory.policies.conditions import AllOf, AnyOf, Condition, NoneOf, walked
 from memory.policies.facts import MEASURES
@@ -91,10 +91,10 @@ def _read_single(name: str, value: object) -> Condition:
                 name, f"should be a table of one of {', '.join(MEASURES)}, such as {{ count = 1000 }}"
             )
         return ScopeExceeds(**value)
-    close = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
+    close = nearest(name, NAMES, 0.5)
     raise InvalidInput(
         name,
-        "is not a condition; " + (f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"),
+        "is not a condition; " + (f"did you mean {close}?" if close else f"there are {', '.join(NAMES)}"),
     )
 
 

@@ -153,7 +153,8 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
     else:
         raise InvalidInput(
             "message",
-            f"must be a message, an object with a role and a content, or a LangChain message, not {type(given).__name__}",
+            f"must be a message, such as {{'role': 'user', 'content': 'hello'}}, or a LangChain message, "
+            f"not {type(given).__name__}",
         )
     return {
         name: [_dumped(one) for one in value] if isinstance(value, list | tuple) else value

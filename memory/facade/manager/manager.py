@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from memory.domain import door
 from memory.domain.checked import ConflictReport
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import ForkedProcess, InvalidInput, StoreAddFailure
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shapes.tools import ToolFormat
@@ -53,6 +54,7 @@ store has it.
 """
 
 
+@explain_guesses
 class MemoryManager(AsyncContext):
     """Named stores as one memory for an agent.
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import Conflict, ForkedProcess, RejectedByGate
 from memory.domain.message import Message, source_of
 from memory.domain.provenance import UNSAID, Provenance, origin
@@ -163,6 +164,7 @@ class Attachment:
             log.info("a fact that was deleted since is not kept again in memory store '%s'", self._store.name)
 
 
+@explain_guesses
 class Recording:
     """One run of an agent, as `MemoryManager.record` gives it out: what is said is
     added, and after each turn stores are told, as their triggers say.

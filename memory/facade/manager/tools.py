@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.shapes.tools import ToolFormat, export_tool
 from memory.orchestrator.calling import called
 
 
+@explain_guesses
 @dataclass(frozen=True)
 class Tool:
     """A callable under a name: `await tool(query="…")`. `parameters` is a JSON Schema

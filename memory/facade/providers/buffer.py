@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, Messages, SessionProvider, costs_of, spoken, trimmed
@@ -17,6 +18,7 @@ from memory.orchestrator.conversations.places import Places
 from memory.policies.window import fitted, newest, with_stand_ins
 
 
+@explain_guesses
 class BufferProvider(SessionProvider):
     """A written list takes the place of what is there; its newest `max_messages` are
     kept, a result never without its call (C21, C22, C27).

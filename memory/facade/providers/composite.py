@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import ForkedProcess, InvalidInput, ProviderFailure
 from memory.domain.message import Message
 from memory.facade.providers.provider import (
@@ -31,6 +32,7 @@ from memory.policies.answering import best_of, ranks_by_words
 log = logging.getLogger(__name__)
 
 
+@explain_guesses
 class CompositeProvider(TakesTurns):
     """Several providers, each any object with `read` and `write`: written to all, read
     from the first that has something, or from all.

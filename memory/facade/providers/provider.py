@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import SessionInfo
@@ -97,6 +98,7 @@ class Held:
     accessed_at: datetime | None = None
 
 
+@explain_guesses
 class SessionProvider(TakesTurns):
     """What the providers share. A provider reaches the sessions of its namespace only,
     which is its type unless told; `clear` too.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, SessionProvider
@@ -16,6 +17,7 @@ from memory.policies.answering import best_of
 from memory.policies.window import newest, with_stand_ins
 
 
+@explain_guesses
 class SemanticProvider(SessionProvider):
     """A read with a query shows the `found` messages that answer it best, however old,
     and the `last` ones, in the order in which they were said.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, SessionProvider
@@ -15,6 +16,7 @@ from memory.policies.reading import ContextAsked
 from memory.policies.window import blocks, turns
 
 
+@explain_guesses
 class SlidingWindowProvider(SessionProvider):
     """What is written comes behind what is there, and the newest `max_turns` turns are
     kept; a read shows those that fit `max_tokens` (C28 to C34).

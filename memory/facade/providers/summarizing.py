@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from memory.domain import door
+from memory.domain.corrections import explain_guesses
 from memory.domain.errors import CompactionError, InvalidInput
 from memory.domain.message import Message, Role
 from memory.facade.memory import Memory
@@ -52,6 +53,7 @@ class SummaryAsked:
 Summariser: TypeAlias = Callable[[SummaryAsked], "str | Awaitable[str]"]
 
 
+@explain_guesses
 class SummarizingProvider(SessionProvider):
     """A written list takes the place of what is there; where it takes more than
     `active_tokens`, the older half becomes part of the summary, until it fits or one

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from memory.domain.corrections import explain_subscripts
 from memory.domain.entry import Entry
 from memory.domain.session import FoundMessage
 from memory.domain.shown import Answer, Shown, as_json
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundEntry(Shown):
     """One search hit.

@@ -1,0 +1,294 @@
+"""Errors that name the right argument, method or setting where a guessed one was used.
+
+`explain_guesses` decorates the classes that users hold. It changes no signature, and a
+call with right names costs one more Python call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from memory.domain.errors import WrongArguments
+from memory.domain.guesses import (
+    ARGUMENTS,
+    ATTRIBUTES,
+    CALLS,
+    NAMES,
+    PLACES,
+    SETTINGS,
+    VALUE_NOTES,
+    VALUES,
+    Answer,
+)
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+_HOLDING = ("memory", "session")
+"""Objects whose methods are offered where another one lacks them, and their nouns."""
+_LONGEST = 80
+"""Characters of a guess that are compared and shown."""
+_CLASSES: dict[str, type] = {}
+"""The decorated classes, by name."""
+
+
+def explain_guesses(kind: type[C]) -> type[C]:
+    """Make wrong arguments and unknown attributes of a class name the right ones.
+
+    Public methods and the constructor raise `WrongArguments`, a `TypeError`, for
+    arguments that do not fit their signature. Unknown attributes raise `AttributeError`.
+    """
+    for name, member in list(vars(kind).items()):
+        if inspect.isfunction(member) and (name == "__init__" or not name.startswith("_")):
+            setattr(kind, name, _with_explained_call(member))
+    inherited = getattr(kind, "__getattr__", None)
+
+    def explain(self: Any, name: str) -> Any:
+        if name.startswith("_"):  # copy, pickle and pydantic ask for such names
+            if inherited is not None:
+                return inherited(self, name)
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        if hasattr(type(self), name):  # a property of that name failed, or the field is not set yet
+            return object.__getattribute__(self, name)
+        found: Any = type(self)
+        raise AttributeError(unknown_attribute(found, name), name=name, obj=None)
+
+    setattr(kind, "__getattr__", explain)  # noqa: B010 - type checkers must not see it
+    _CLASSES[kind.__name__] = kind
+    return kind
+
+
+def explain_subscripts(kind: type[C]) -> type[C]:
+    """Make `message["content"]` raise a `TypeError` that says `message.content`."""
+
+    def explain(self: Any, key: object) -> Any:
+        raise TypeError(subscript_problem(type(self), key))
+
+    setattr(kind, "__getitem__", explain)  # noqa: B010 - type checkers must not see it
+    return kind
+
+
+def subscript_problem(kind: type, key: object) -> str:
+    """Why an object cannot be subscripted with this key, and what to write instead."""
+    name = key[:_LONGEST] if isinstance(key, str) else type(key).__name__
+    right = _attribute_answer(kind, name)
+    if right is None and hasattr(kind, name) | (name in getattr(kind, "model_fields", ())):
+        right = f"{PLACES.get(kind.__name__, 'it')}.{name}"
+    return f"'{kind.__name__}' object has no item {name!r}" + (
+        f"; use {right}" if right else "; use attributes"
+    )
+
+
+@functools.lru_cache(maxsize=512)  # frameworks ask every object for the same few names
+def unknown_attribute(kind: type, name: str) -> str:
+    """The message for an attribute that a class does not have."""
+    problem = f"'{kind.__name__}' object has no attribute '{name}'"
+    if (right := _attribute_answer(kind, name)) is not None:
+        return f"{problem}; use {right}"
+    place = PLACES.get(kind.__name__, "")
+    homes = [
+        f"{home}.{name}"
+        for other, home in PLACES.items()
+        if home.partition(".")[0] in _HOLDING and hasattr(_CLASSES.get(other), name)
+    ]
+    if homes and place.partition(".")[0] in (*_HOLDING, "view"):
+        return f"{problem}; did you mean {' or '.join(homes)}?"
+    known = [*dir(kind), *getattr(kind, "model_fields", ())]
+    close = nearest(name, [one for one in known if not one.startswith("_")], 0.7)
+    return problem + (f"; did you mean {close}?" if close else "")
+
+
+def unknown_export(name: str, known: Iterable[str]) -> str:
+    """The message for a name that the package `memory` does not export."""
+    problem = f"module 'memory' has no attribute '{name}'"
+    if (right := _looked_up(NAMES, name)) is not None:
+        return f"{problem}; use {right}"
+    return problem + did_you_mean(name, known)
+
+
+def _attribute_answer(kind: type, name: str) -> str | None:
+    for base in kind.__mro__:
+        if (right := _looked_up(ATTRIBUTES.get(base.__name__, {}), name)) is not None:
+            return right
+    return None
+
+
+def _with_explained_call(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, whose arguments are explained where they do not fit.
+
+    Python checks the arguments of a right call once, as without this. No frame of this
+    wrapper stays in the traceback of a coroutine (from Python 3.12 on).
+    """
+    names, by_position = frozenset[str](), sys.maxsize
+    if is_decorated := hasattr(method, "__wrapped__"):  # then it binds them when it is awaited
+        parameters = inspect.signature(method).parameters.values()
+        names = frozenset(p.name for p in parameters)
+        by_position = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        error = None
+        if is_decorated and (len(args) > by_position or not kwargs.keys() <= names):
+            error = _binding_error(method, args, kwargs)
+        try:
+            if error is None:
+                return method(*args, **kwargs)
+        except TypeError:
+            error = _binding_error(method, args, kwargs)
+            if error is None:
+                raise
+        raise error
+
+    if not inspect.iscoroutinefunction(method):
+        return call
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(call)
+
+    @functools.wraps(method)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        return await call(*args, **kwargs)
+
+    return awaited
+
+
+def _binding_error(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> WrongArguments | None:
+    """What is wrong with the arguments of a call; None where they fit."""
+    signature = inspect.signature(method)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        problem = str(error)
+    else:
+        return None
+    parameters = list(signature.parameters.values())[1:]
+    by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    accepted = [*by_position, *(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)]
+    called, given = method.__qualname__, len(args) - 1
+    if unknown := [name for name in kwargs if name not in accepted]:
+        return unknown_arguments(called, unknown, accepted, first=by_position[0] if by_position else None)
+    example = f" Write {CALLS[called]}." if called in CALLS else ""
+    if given > len(by_position):
+        expected = f"{len(by_position)} ({', '.join(by_position)})" if by_position else "none"
+        return WrongArguments(
+            _place(called),
+            f"got {given} arguments by position and takes {expected}. Name the others.{example}"
+            f"{_list_of(accepted)}",
+        )
+    required = [p.name for p in parameters if p.default is p.empty and p.name in accepted]
+    missing = [name for name in required if name not in kwargs and name not in by_position[:given]]
+    if missing:
+        return WrongArguments(
+            missing[0], f"is missing in the call of {_place(called)}().{example}{_list_of(accepted)}"
+        )
+    return WrongArguments(_place(called), f"{problem}.{example}{_list_of(accepted)}")
+
+
+def unknown_arguments(
+    called: str, names: Iterable[str], accepted: Collection[str], *, first: str | None = None
+) -> WrongArguments:
+    """The error for arguments that a call does not accept.
+
+    Args:
+        called: The call, such as `Memory.write`, or a class.
+        names: The unknown arguments.
+        accepted: The names that it accepts.
+        first: The argument that examples pass by position.
+    """
+    names, place = [name[:_LONGEST] for name in names], _place(called)
+    one = len(names) == 1
+    hints = dict.fromkeys(filter(None, (_argument_hint(called, name, accepted, first) for name in names)))
+    return WrongArguments(
+        ", ".join(names),
+        f"{'is no argument' if one else 'are no arguments'} of {place}().{''.join(hints)}{_list_of(accepted)}",
+        field=names[0],
+    )
+
+
+def unknown_keys(
+    argument: str, names: Collection[str], accepted: Collection[str], example: str
+) -> WrongArguments:
+    """The error for keys that a dict argument, such as `filter`, does not accept."""
+    hint = did_you_mean(next(iter(names)), accepted)
+    if not hint:
+        hint = f". Write {argument}={example}."
+        hint += ' A key of your own is {"metadata": {"kind": "recipe"}}.' if "metadata" in accepted else ""
+    return WrongArguments(
+        ", ".join(f"{argument}.{name[:_LONGEST]}" for name in names),
+        f"{'is no key' if len(names) == 1 else 'are no keys'} of {argument}{hint}{_list_of(accepted)}",
+        field=argument,
+    )
+
+
+def _argument_hint(called: str, name: str, accepted: Collection[str], first: str | None) -> str:
+    for answer in _looked_up(ARGUMENTS, name) or ():
+        if (hint := _applied(answer, called, accepted, first)) is not None:
+            return hint
+    close = nearest(name, accepted, 0.6)
+    return f" Did you mean {close}=?" if close else ""
+
+
+def _applied(answer: Answer, called: str, accepted: Collection[str], first: str | None) -> str | None:
+    """An answer as the sentences of an error; None where it does not apply to the call."""
+    where, example, note = (*answer, "")[:3]
+    if where in accepted:
+        given = example if where == first else f"..., {where}={example}"
+        example = f"{_place(called)}({given})"
+        use = f" Use {where}: {example}."
+    elif where in ("", called, called.partition(".")[0]):
+        use = f" Use {example}."
+    else:
+        return None
+    return f"{use} {note}" if note else use
+
+
+def value_hint(field: str, value: object, allowed: Collection[str]) -> str:
+    """What to write instead of a value that an argument does not accept; empty without
+    a hint.
+    """
+    argument = field.rpartition(".")[2].partition("[")[0]
+    if note := VALUE_NOTES.get({"types": "type"}.get(argument, argument)):
+        return f". {note}"
+    if not isinstance(value, str):
+        return ""
+    right = _looked_up(VALUES.get(argument, {}), value) or nearest(value, allowed, 0.7)
+    return f"; did you mean {str(right)!r}?" if right in allowed else ""
+
+
+def setting_hint(name: str, known: Iterable[str], section: str = "") -> str:
+    """What to write instead of a setting that does not exist; empty without a hint."""
+    right = None if section else _looked_up(SETTINGS, name)
+    return did_you_mean(name, known) if right is None else f". {right}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name that is spelt most like this one, as the end of a sentence."""
+    close = nearest(name, known, 0.5)
+    return f"; did you mean '{close}'?" if close else ""
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float) -> str | None:
+    """The known name that is spelt most like this one; None where none is near."""
+    return next(iter(get_close_matches(name[:_LONGEST], list(known), n=1, cutoff=cutoff)), None)
+
+
+def _looked_up(table: Mapping[str, T], name: str) -> T | None:
+    return next((answer for names, answer in table.items() if name in names.split()), None)
+
+
+def _place(called: str) -> str:
+    """How an example writes a call: `memory.write` of `Memory.write`."""
+    kind, _, method = called.partition(".")
+    if method in ("", "__init__"):
+        return kind
+    return f"{PLACES.get(kind, kind)}.{method}"
+
+
+def _list_of(accepted: Collection[str]) -> str:
+    return f" Accepted: {', '.join(accepted)}." if accepted else " It takes no arguments."
