@@ -147,7 +147,9 @@ async def search(
     query: Annotated[str, typer.Argument(help="What to look for, by words and by meaning.")],
     scope: ScopeOption,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 10,
-    by: Annotated[str, typer.Option("--by", metavar="WAY", help="words, meaning or both.")] = "both",
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="MODE", help="hybrid, lexical or semantic.")
+    ] = "hybrid",
     kind: Annotated[
         list[str] | None,
         typer.Option("--type", metavar="TYPE", help="Prefer entries of this type; repeat it for more."),
@@ -195,7 +197,7 @@ async def search(
 
     scopes = [scope, f"session:{session}"] if session is not None else scope
     asked = {
-        "by": by,
+        "mode": mode,
         "since": moment("since", since),
         "as_of": moment("as_of", as_of),
         "known_at": moment("known_at", known_at),

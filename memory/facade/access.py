@@ -19,17 +19,16 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
-from memory.facade.wanted import Only, least_relevance, metadata_of, only_of, tags_of, types_of
+from memory.facade.wanted import Only, least_relevance, metadata_of, only_of, search_mode, tags_of, types_of
 from memory.facade.written import HowWritten, OnConflict, WriteOptions, apart, divided
 from memory.orchestrator.calling import called
 from memory.orchestrator.collections import SYSTEM_TENANT
-from memory.orchestrator.conversations.finding import WAYS, By
 from memory.orchestrator.conversations.manifests import artifact_of
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
 from memory.orchestrator.superseding import Superseded
-from memory.policies.asked import Asked, Scalar
+from memory.policies.asked import Asked, Scalar, SearchMode
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
@@ -380,7 +379,7 @@ class Access:
         *,
         preferred: Preferences = INDIFFERENT,
         limit: int | None = None,
-        by: By = "both",
+        mode: SearchMode = "hybrid",
         only: Only | None = None,
         min_relevance: float | None = None,
         since: Moment | None = None,
@@ -412,13 +411,15 @@ class Access:
         asked = replace(
             asked,
             since=max((at for at in (asked.since, moment("since", since)) if at is not None), default=None),
-            by=door.one_of("by", by, WAYS),  # type: ignore[arg-type]
+            mode=search_mode(mode),
             min_relevance=least_relevance(min_relevance),
             preferred=preferred,
             messages=flag("messages", messages),
         )
-        if asked.by == "meaning" and not self.engine.meaning.on:
-            raise InvalidInput("by", "entries are found by words alone: no embedder is configured")
+        if asked.mode == "semantic" and not self.engine.meaning.on:
+            raise InvalidInput(
+                "mode", "'semantic' needs an embedder, and none is configured. Use 'lexical' or 'hybrid'"
+            )
         expanding, stages = flag("expand", expand), stages_of(rerank)
         if not text.strip():
             if asked.min_relevance is not None:

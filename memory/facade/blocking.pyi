@@ -311,7 +311,7 @@ class BlockingMemory:
         namespace: str | None = ...,
         since: Moment | None = ...,
         until: Moment | None = ...,
-        by: Literal["both", "words", "meaning"] = ...,
+        mode: Literal["hybrid", "lexical", "semantic"] = ...,
         limit: int | None = ...,
         min_relevance: float | None = ...,
     ) -> FoundMessages: ...
@@ -547,7 +547,7 @@ class BlockingSession:
         self,
         query: str,
         *,
-        by: Literal["both", "words", "meaning"] = ...,
+        mode: Literal["hybrid", "lexical", "semantic"] = ...,
         limit: int | None = ...,
         min_relevance: float | None = ...,
     ) -> FoundMessages: ...

@@ -56,12 +56,11 @@ from memory.facade.session import Session
 from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
-from memory.facade.wanted import Only, SearchOptions, least_relevance, preferences
+from memory.facade.wanted import Only, SearchOptions, least_relevance, preferences, search_mode
 from memory.facade.written import HowWritten, WriteOptions
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
-from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.reads import reads_of_caller
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
@@ -740,7 +739,7 @@ class Memory(AsyncContext):
         *,
         scope: Scope | str | Sequence[Scope | str],
         limit: int | None = None,
-        by: Literal["both", "words", "meaning"] = "both",
+        mode: Literal["hybrid", "lexical", "semantic"] = "hybrid",
         types: Sequence[EntryType | str] | None = None,
         tags: Sequence[str] | None = None,
         only: Only | None = None,
@@ -778,8 +777,8 @@ class Memory(AsyncContext):
         means nothing across searches. Its `relevance`, from 0 to 1, says how well it
         answers, comparable across questions. `min_relevance` leaves out hits below it;
         there is no threshold unless told. With an embedder that has no calibration
-        `relevance` is None, and `min_relevance` is refused unless `by="words"`.
-        `by="meaning"` is refused where no embedder is configured.
+        `relevance` is None, and `min_relevance` is refused unless `mode="lexical"`.
+        `mode="semantic"` is refused where no embedder is configured.
 
         The query is plain text, never syntax (D62). A blank one browses by the last
         change: `types` and `tags` filter there, with `conversation_id` what is pinned
@@ -807,7 +806,7 @@ class Memory(AsyncContext):
             query,
             scope,
             limit=limit,
-            by=by,
+            mode=mode,
             only=only,
             min_relevance=min_relevance,
             preferred=preferences(
@@ -839,7 +838,7 @@ class Memory(AsyncContext):
         namespace: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
-        by: Literal["both", "words", "meaning"] = "both",
+        mode: Literal["hybrid", "lexical", "semantic"] = "hybrid",
         limit: int | None = None,
         min_relevance: float | None = None,
     ) -> FoundMessages:
@@ -849,10 +848,14 @@ class Memory(AsyncContext):
         They are ranked as entries are, what was said beside them, by whom and when
         among what counts.
 
-        By words alone where messages are not found by meaning
-        (`conversations.meaning`); `by="meaning"` is refused there. What another process
-        said is found by words at once, by meaning a few seconds later. A tool's results
-        are not found. The query is plain text, never syntax (D62).
+        `mode` says how messages are found: by shared words (`"lexical"`), by embeddings
+        (`"semantic"`) or by both (`"hybrid"`). Messages of another process are found
+        lexically at once and semantically a few seconds later. Results of tools are not
+        found. The query is plain text, never syntax.
+
+        Raises:
+            InvalidInput: `mode="semantic"` where messages have no vectors
+                (`conversations.meaning`). `"hybrid"` is lexical there.
         """
         given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
         asked: list[Filter | None] = [
@@ -866,8 +869,10 @@ class Memory(AsyncContext):
             door.text("query", query, max_bytes=MAX_QUERY_BYTES),
             door.whole_limit(limit, default=SEARCH_LIMIT),
         )
-        way, least = door.one_of("by", by, WAYS), least_relevance(min_relevance)
-        return await self._engine.conversations.search(self.tenant, all_of(*asked), text, most, way, least)  # type: ignore[arg-type]
+        checked, least = search_mode(mode), least_relevance(min_relevance)
+        return await self._engine.conversations.search(
+            self.tenant, all_of(*asked), text, most, checked, least
+        )
 
     # -- derived -----------------------------------------------------------------------
 

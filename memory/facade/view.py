@@ -196,7 +196,7 @@ class ScopedMemory:
         query: str,
         *,
         limit: int | None = None,
-        by: Literal["both", "words", "meaning"] = "both",
+        mode: Literal["hybrid", "lexical", "semantic"] = "hybrid",
         types: Sequence[EntryType | str] | None = None,
         tags: Sequence[str] | None = None,
         only: Only | None = None,
@@ -221,7 +221,7 @@ class ScopedMemory:
             query,
             self._scope,
             limit=limit,
-            by=by,
+            mode=mode,
             only=only,
             min_relevance=min_relevance,
             preferred=preferences(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, get_args
 
 from memory.domain import door
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.facade.arguments import Moment, check_names, flag, real
-from memory.policies.asked import Scalar
+from memory.policies.asked import Scalar, SearchMode
 from memory.policies.ranking.preferences import Preferences
 
 DAY = timedelta(days=1)
@@ -43,7 +43,7 @@ class SearchOptions(TypedDict, total=False):
     """
 
     limit: int | None
-    by: Literal["both", "words", "meaning"]
+    mode: Literal["hybrid", "lexical", "semantic"]
     types: Sequence[EntryType | str] | None
     tags: Sequence[str] | None
     only: Only | None
@@ -125,6 +125,11 @@ def preferences(
         half_life=usual.half_life if half_life is None else _days("half_life", half_life),
         floor=usual.floor if decay_floor is None else _floor("decay_floor", decay_floor),
     )
+
+
+def search_mode(value: object) -> SearchMode:
+    """Return a checked `mode`."""
+    return door.one_of("mode", value, get_args(SearchMode))  # type: ignore[return-value]
 
 
 def least_relevance(value: object) -> float | None:

@@ -20,6 +20,7 @@ from memory.orchestrator.entry_records import meaning_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import leaves_of
+from memory.policies.asked import SearchMode
 from memory.policies.ranking.calibrated import EMBEDDERS
 from memory.policies.ranking.unrelated import UNRELATED_TEXTS
 from memory.ports.embedder import Embedder, Fingerprint
@@ -117,16 +118,16 @@ class Meaning:
             self._scale = embedder_scale(constants, await self._embedder.embed(UNRELATED_TEXTS))
         return self._scale
 
-    async def check_relevance(self, least: float | None, by: str) -> None:
+    async def check_relevance(self, least: float | None, mode: SearchMode) -> None:
         """Raise `InvalidInput` where a least relevance is asked for that nobody can
         compute.
         """
-        if least is None or by == "words" or self._embedder is None or await self.scale() is not None:
+        if least is None or mode == "lexical" or self._embedder is None or await self.scale() is not None:
             return
         raise InvalidInput(
             "min_relevance",
             f"relevance is unknown with the embedder {await self._fingerprint()}, which has no calibration: "
-            "leave min_relevance out, or search with by='words'",
+            "leave min_relevance out, or search with mode='lexical'",
         )
 
     async def whose(self) -> dict[str, FieldValue]:

@@ -11,6 +11,8 @@ from memory.policies.ranking.preferences import Preferences
 from memory.ports.query import Filter, Tenant, Where, within
 from memory.ports.record import Partition
 
+SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
+"""How a search finds: by shared words, by embeddings, or by both."""
 Scalar: TypeAlias = str | int | float | bool | None
 """A JSON value that holds no other."""
 
@@ -30,7 +32,7 @@ class Asked:
     known_at: datetime | None = None
     order: Literal["newest", "oldest"] = "newest"
     limit: int = 20
-    by: Literal["both", "words", "meaning"] = "both"
+    mode: SearchMode = "hybrid"
     min_relevance: float | None = None
     """The least `hit.relevance` that a search shows, from 0 to 1. None shows every hit."""
     preferred: Preferences = field(default_factory=Preferences)

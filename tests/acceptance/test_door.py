@@ -140,7 +140,7 @@ TEXT_PATHS: list[Any] = [
     pytest.param(
         "only", lambda m, e, v: m.search("x", scope=USER, only={"types": [v]}), id="search only types"
     ),
-    pytest.param("by", lambda m, e, v: m.search("x", scope=USER, by=v), id="search by"),
+    pytest.param("mode", lambda m, e, v: m.search("x", scope=USER, mode=v), id="search mode"),
     pytest.param(
         "conversation_id",
         lambda m, e, v: m.search("x", scope=USER, conversation_id=v),
@@ -344,7 +344,7 @@ async def test_how_much_something_counts_in_a_search_is_refused_where_it_makes_n
 
 
 async def test_a_way_of_searching_that_there_is_not_is_refused(plain: Memory) -> None:
-    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, by=v), "meaning", "by")
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, mode=v), "semantic", "mode")
 
 
 async def test_a_query_may_be_as_long_as_a_text_and_no_longer(plain: Memory) -> None:

@@ -50,7 +50,7 @@ async def test_a_sentence_at_the_end_of_a_long_text_is_found_while_it_is_said(
         assert await astray(memory._engine) == []
 
         await memory.update(told.id, tags=["diary", "old"])
-        assert (await _found(memory, scope, by="meaning"))[0] == told.id
+        assert (await _found(memory, scope, mode="semantic"))[0] == told.id
         await memory.admin.move([told.id], "long")
         assert (await _found(memory, scope))[0] == told.id
         assert await astray(memory._engine) == []

@@ -113,7 +113,7 @@ async def test_what_was_excluded_erased_or_deleted_is_not_found_with_entries_eit
 async def test_an_explained_message_tells_how_it_came_to_its_place(memory: Memory, clock: Clock) -> None:
     await known(memory, clock)
     first, second = await memory.search("heron nest lake", scope=ADA, messages=True, explain=True)
-    assert [(hit.explanation["rank"], hit.explanation["ranks"]["words"]) for hit in (first, second)] == [
+    assert [(hit.explanation["rank"], hit.explanation["ranks"]["lexical"]) for hit in (first, second)] == [
         (1, 1),
         (2, 2),
     ]

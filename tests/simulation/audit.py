@@ -147,7 +147,7 @@ async def _delivered_behind(client: EngineClient, number: int) -> None:
     delivered then, without a sweep.
     """
     for n, tenant in enumerate(TENANTS):
-        asked = Asked(tenant, (REPLICATED,), by="meaning", limit=200)
+        asked = Asked(tenant, (REPLICATED,), mode="semantic", limit=200)
         for m, kind in enumerate((Kind.WRITE, Kind.UPDATE, Kind.UPDATE), number + 3 * n):
             client.process.begin(m)
             await client.perform(Operation(m, 0, kind, f"d{number}-{n}", tenant, REPLICATED, 6 * m + 1, 0.0))

@@ -51,7 +51,9 @@ async def missed(memory: Memory) -> list[str]:
     for scope in (USER, SESSION):
         there = await memory.retrieve(scope, limit=500)
         for word, asked in SAID.items():
-            found = {hit.entry.id for hit in await memory.search(asked, scope=scope, by="meaning", limit=500)}
+            found = {
+                hit.entry.id for hit in await memory.search(asked, scope=scope, mode="semantic", limit=500)
+            }
             wanted = {entry.id for entry in there if word in entry.content}
             wrong += [f"{asked} in {scope}: {found ^ wanted}"] if found != wanted else []
     return wrong
@@ -138,7 +140,7 @@ async def test_what_another_process_writes_is_found_after_a_minute_and_shown_as_
         await other.write("tea of another", scope=USER)
         await other.update(first.id, content="a heron")
         await other.delete(gone.id)
-        found = [hit.entry.content for hit in await memory.search("beverage", scope=USER, by="meaning")]
+        found = [hit.entry.content for hit in await memory.search("beverage", scope=USER, mode="semantic")]
         assert found == []
         clock.moment += LASTS
         assert await missed(memory) == []

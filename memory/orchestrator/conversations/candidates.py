@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import ScopeKind
@@ -18,7 +17,7 @@ from memory.orchestrator.passages import Part, by_record
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.steps import step
-from memory.policies.asked import Asked
+from memory.policies.asked import Asked, SearchMode
 from memory.policies.asking import Question
 from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
@@ -46,7 +45,7 @@ class Heard:
 
     where: Partitions | Tenant
     asked: Filter | None
-    by: Literal["both", "words", "meaning"]
+    mode: SearchMode
 
 
 def heard_in(asked: Asked) -> Heard | None:
@@ -64,10 +63,10 @@ def heard_in(asked: Asked) -> Heard | None:
         return Heard(
             Tenant(asked.tenant),
             all_of(Or((In("subject", users), In("scope", sessions))), since, before),
-            asked.by,
+            asked.mode,
         )
     where = [Partition(asked.tenant, session) for session in sessions]
-    return Heard(within(*where), all_of(since, before), asked.by) if where else None
+    return Heard(within(*where), all_of(since, before), asked.mode) if where else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +103,7 @@ class Gathering:
         """So many of each way, with what stands beside them. A store of passages that
         fails takes nothing from what is found by words.
         """
-        by_words = heard.by != "meaning"
+        by_words = heard.mode != "semantic"
         if near and (lacks := self._passages.lacks) is not None:
             lacking.say(lacks)
         parts = await self._nearest(heard, near, limit, lacking) if near else {}

@@ -18,7 +18,7 @@ from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.artifacts import large_texts
 from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
-from memory.orchestrator.conversations.finding import By, Finding
+from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.forks import copied_on
 from memory.orchestrator.conversations.history import HistoryAsked
@@ -31,6 +31,7 @@ from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import Patience
 from memory.policies.aligning import aligned
+from memory.policies.asked import SearchMode
 from memory.policies.reading import ContextAsked, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_made_for_reading, is_pinned, stand_in, stand_in_id
@@ -130,14 +131,14 @@ class Conversation(Compacting):
         return page
 
     async def search(
-        self, text: str, limit: int, by: By = "both", least: float | None = None
+        self, text: str, limit: int, mode: SearchMode = "hybrid", least: float | None = None
     ) -> FoundMessages:
         """The messages that answer best, archived ones too; not those that were
         excluded.
         """
         self._record = await self._same_life()
         return await Finding(self._placement, self._sessions).find(
-            within(self._log.life.partition), None, text, limit, by, least
+            within(self._log.life.partition), None, text, limit, mode, least
         )
 
     # -- messages ----------------------------------------------------------------------

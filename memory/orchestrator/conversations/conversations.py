@@ -15,7 +15,7 @@ from memory.domain.session import FoundMessages
 from memory.orchestrator.conversations.balances import Balances
 from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.finding import By, Finding
+from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.conversations.manifests import Manifests
 from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.passages import Passages, Where
@@ -31,6 +31,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.quotas import Quotas
 from memory.orchestrator.trust import Trust
 from memory.orchestrator.turns import CallOrder
+from memory.policies.asked import SearchMode
 from memory.policies.onward import Onward as Callback
 from memory.policies.tokens import DefaultCounter
 from memory.ports.query import Filter, Tenant
@@ -187,13 +188,13 @@ class Conversations:
         asked: Filter | None,
         text: str,
         limit: int,
-        by: By = "both",
+        mode: SearchMode = "hybrid",
         least: float | None = None,
     ) -> FoundMessages:
         """The messages over all sessions of a tenant that answer best; `asked` may name
         what messages and passages both declare.
         """
-        return await self.finding.find(Tenant(tenant), asked, text, limit, by, least)
+        return await self.finding.find(Tenant(tenant), asked, text, limit, mode, least)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""

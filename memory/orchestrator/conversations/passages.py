@@ -22,6 +22,7 @@ from memory.orchestrator.outbox import Came, Item, Outbox, Pending
 from memory.orchestrator.passages import AT_ONCE, Form, Making, part_id
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
+from memory.policies.asked import SearchMode
 from memory.policies.passages import parts_of
 from memory.ports.query import Filter, IsNull, Not, Order, Query, Tenant
 from memory.ports.record import Key, Owed, Record
@@ -94,12 +95,12 @@ class Passages:
         """
         return await self._meaning.scale()
 
-    async def check_relevance(self, least: float | None, by: str) -> None:
+    async def check_relevance(self, least: float | None, mode: SearchMode) -> None:
         """Raise `InvalidInput` where a least relevance is asked for that nobody can
         compute.
         """
         if self.store is not None:
-            await self._meaning.check_relevance(least, by)
+            await self._meaning.check_relevance(least, mode)
 
     @property
     def own(self) -> Filter | None:

@@ -166,7 +166,7 @@ class Choosing(Generic[T, H]):
         """Of the best, those that hold all words of the question: how close together
         they stand (D59, D60).
         """
-        if self._asked.by == "meaning" or len(self._question.stems) < 2:
+        if self._asked.mode == "semantic" or len(self._question.stems) < 2:
             return
         holding = self._ranked.holding(self._rows[:READ_FOR_CLOSENESS], self._pool)
         await self._read([row for row in holding if row not in self._there])

@@ -168,7 +168,7 @@ class Gathering:
 
     def whole(self, asked: Asked, question: Question, near: bytes | None, limit: int) -> Candidates:
         """The question to a store that finds by both ways, without where."""
-        by_words = asked.by != "meaning"
+        by_words = asked.mode != "semantic"
         return Candidates(
             ENTRIES,
             within(*asked.partitions),

@@ -167,10 +167,10 @@ class Searching:
                 browsed.degraded,
                 withheld=browsed.withheld,
             )
-        await self._meaning.check_relevance(asked.min_relevance, asked.by)
+        await self._meaning.check_relevance(asked.min_relevance, asked.mode)
         lacking = Lacking()
         asked = await self._browsing.trusted(asked, lacking)
-        if asked.by != "words" and (lacks := self._meaning.lacks) is not None:
+        if asked.mode != "lexical" and (lacks := self._meaning.lacks) is not None:
             lacking.say(lacks)
 
         homes = dict[str, Record]()  # what is read is read once, however often the question is put
@@ -195,7 +195,7 @@ class Searching:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
-        near = None if asked.by == "words" else await self._meaning.of_query(question.embedded)
+        near = None if asked.mode == "lexical" else await self._meaning.of_query(question.embedded)
         entries, said = await both_at_once(
             self._entries(asked, question, near, limit, lacking, homes),
             self._said(asked, question, near, limit, lacking),

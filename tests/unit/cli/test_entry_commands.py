@@ -45,7 +45,7 @@ def test_people_get_tables_with_the_same_facts(memory: CommandLine, tea: Any) ->
         text = memory.ok(*words)
         assert "Ada prefers green tea" in text
         assert tea["id"] in text
-    assert "words #1" in memory.ok("search", "tea", "-s", "user:ada", "--explain")
+    assert "lexical #1" in memory.ok("search", "tea", "-s", "user:ada", "--explain")
 
 
 def test_options_of_every_command_may_stand_before_or_after_it(memory: CommandLine) -> None:
@@ -57,7 +57,7 @@ def test_options_of_every_command_may_stand_before_or_after_it(memory: CommandLi
 
 def test_explain_says_how_each_result_was_found(memory: CommandLine, tea: Any) -> None:
     (hit,) = memory.json("search", "tea", "-s", "user:ada", "--explain")["results"]
-    assert hit["explanation"]["ranks"]["words"] == 1
+    assert hit["explanation"]["ranks"]["lexical"] == 1
     assert hit["explanation"]["tier"] == "mid"
     (plain,) = memory.json("search", "tea", "-s", "user:ada")["results"]
     assert "explanation" not in plain
@@ -118,8 +118,8 @@ def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: py
     monkeypatch.setattr("memory.orchestrator.retrieval.searching.Searching.search", search)
     memory("search", "tea", "-s", "user:ada")
     options = (
-        "--by",
-        "words",
+        "--mode",
+        "lexical",
         "--min-relevance",
         "0.5",
         "--type",
@@ -134,9 +134,9 @@ def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: py
     )
     memory("search", "tea", "-s", "user:ada", *options)
     plain, asked = heard
-    assert (plain.by, plain.min_relevance, plain.preferred) == ("both", None, Preferences())
+    assert (plain.mode, plain.min_relevance, plain.preferred) == ("hybrid", None, Preferences())
     preferred = Preferences(types=("user",), tags=("a", "b"), conversation_id="c1", age_decay=False)
-    assert asked == replace(plain, by="words", min_relevance=0.5, preferred=preferred)
+    assert asked == replace(plain, mode="lexical", min_relevance=0.5, preferred=preferred)
 
 
 def test_writing_again_under_a_key_writes_nothing_twice_and_other_text_conflicts(memory: CommandLine) -> None:
@@ -195,10 +195,13 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
         ),
         (("search", "x", "-s", "user:ada", "-n", "0"), "error: limit: must be 1..1000, not 0"),
         (
-            ("search", "x", "-s", "user:ada", "--by", "smell"),
+            ("search", "x", "-s", "user:ada", "--mode", "smell"),
             "error: by: invalid by: 'smell'; choose from both, words, meaning",
         ),
-        (("search", "x", "-s", "user:ada", "--by", "meaning"), "error: by: entries are found by words alone"),
+        (
+            ("search", "x", "-s", "user:ada", "--mode", "semantic"),
+            "error: mode: 'semantic' needs an embedder",
+        ),
         (("search", "x", "-s", "user:ada", "--type", "story"), "error: types: invalid types: 'story'"),
         (
             ("search", "x", "-s", "user:ada", "--only-type", "story"),

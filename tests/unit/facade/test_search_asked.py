@@ -39,9 +39,9 @@ CASES: dict[str, tuple[dict[str, Any], Asked]] = {
         {"types": ["user"], "only": {"types": ["project"]}},
         replace(PLAIN, types=("project",), preferred=Preferences(types=("user",))),
     ),
-    "a way and a least relevance": (
-        {"by": "words", "min_relevance": 1},
-        replace(PLAIN, by="words", min_relevance=1.0),
+    "a mode and a least relevance": (
+        {"mode": "lexical", "min_relevance": 1},
+        replace(PLAIN, mode="lexical", min_relevance=1.0),
     ),
     "a conversation": (
         {"conversation_id": "c1"},

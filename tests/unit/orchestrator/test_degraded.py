@@ -220,8 +220,8 @@ class TwoWays:
         return [pack_vector([1.0, 2.0]) for _ in texts]
 
 
-@pytest.mark.parametrize("by", ["words", "meaning"])
-async def test_of_a_home_that_cannot_search_the_copies_answer(by: Literal["words", "meaning"]) -> None:
+@pytest.mark.parametrize("mode", ["lexical", "semantic"])
+async def test_of_a_home_that_cannot_search_the_copies_answer(mode: Literal["lexical", "semantic"]) -> None:
     async with World(mid=replace(DURABLE, semantic=False), embedder=TwoWays()) as world:
         entry, gone = await world.write("text", scope=USER), await world.write("text too", scope=USER)
         await world.flush()
@@ -229,7 +229,7 @@ async def test_of_a_home_that_cannot_search_the_copies_answer(by: Literal["words
         await world.delete(gone)
         world.long.heal()
         world.mid.fails_before.add("search")
-        found = await world.engine.searching.search(Asked(TENANT, (USER,), by=by), "text")
+        found = await world.engine.searching.search(Asked(TENANT, (USER,), mode=mode), "text")
         assert [h.entry.id for h in found] == [entry.id]
         assert found.degraded == ("store 'mid': fails before search",)
 

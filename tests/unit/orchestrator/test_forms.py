@@ -57,7 +57,7 @@ def _world(settings: EngineSettings | None = None) -> World:
 
 async def _found(engine: Engine, text: str, *scopes: Scope, **more: Any) -> list[str]:
     found = await engine.searching.search(
-        Asked(TENANT, scopes or (USER,), by="meaning", limit=50, **more), text
+        Asked(TENANT, scopes or (USER,), mode="semantic", limit=50, **more), text
     )
     assert not found.degraded
     return sorted(hit.entry.content for hit in found)
@@ -80,13 +80,13 @@ async def test_a_form_chooses_once_it_has_been_read_and_the_store_measures() -> 
             "of a scope without long entries there is nothing to ask"
         )
         (hit,) = await world.engine.searching.search(
-            Asked(TENANT, (USER,), by="meaning"), "beverage", explain=True
+            Asked(TENANT, (USER,), mode="semantic"), "beverage", explain=True
         )
         assert hit.entry == await world.get(tea)
         assert hit.explanation["vectors_age"] == 0.0
         world.clock.advance(10 * SECOND)
         (hit,) = await world.engine.searching.search(
-            Asked(TENANT, (USER,), by="meaning"), "bird", explain=True
+            Asked(TENANT, (USER,), mode="semantic"), "bird", explain=True
         )
         assert (hit.entry.id, hit.explanation["vectors_age"]) == (bird.id, 10.0)
 
@@ -95,7 +95,7 @@ async def test_where_the_store_was_asked_by_meaning_nothing_is_said_of_an_age() 
     async with _world() as world:
         await world.write("tea", USER)
         (hit,) = await world.engine.searching.search(
-            Asked(TENANT, (USER,), by="meaning"), "beverage", explain=True
+            Asked(TENANT, (USER,), mode="semantic"), "beverage", explain=True
         )
         assert "vectors_age" not in hit.explanation
 
@@ -141,7 +141,9 @@ async def test_what_others_deleted_makes_room_for_what_is_less_near() -> None:
         other = await world.another_process()
         for entry in near:
             await other.delete(TENANT, entry.id)
-        found = await world.engine.searching.search(Asked(TENANT, (USER,), by="meaning", limit=1), "beverage")
+        found = await world.engine.searching.search(
+            Asked(TENANT, (USER,), mode="semantic", limit=1), "beverage"
+        )
         assert [hit.entry.content for hit in found] == ["tea and a heron"]
         await other.close()
 
@@ -293,7 +295,9 @@ async def test_scopes_and_tenants_are_apart() -> None:
             )
         for _ in range(2):
             for tenant, scope in (("acme", USER), ("acme", ORG), ("other", USER)):
-                found = await world.engine.searching.search(Asked(tenant, (scope,), by="meaning"), "beverage")
+                found = await world.engine.searching.search(
+                    Asked(tenant, (scope,), mode="semantic"), "beverage"
+                )
                 assert [hit.entry.content for hit in found] == [f"tea of {tenant} {scope.text}"]
             assert await _found(world.engine, "beverage", USER, ORG) == [
                 "tea of acme org:o1",
@@ -309,7 +313,7 @@ async def test_a_filter_that_few_pass_is_asked_of_the_form() -> None:
             await world.write(f"tea {number}", USER)
         await world.write("tea and heron", USER, tags=["rare"])
         await _ready(world.engine)
-        asked = Asked(TENANT, (USER,), by="meaning", limit=1, tags=("rare",))
+        asked = Asked(TENANT, (USER,), mode="semantic", limit=1, tags=("rare",))
         assert [hit.entry.content for hit in await world.engine.searching.search(asked, "beverage")] == [
             "tea and heron"
         ]
@@ -373,7 +377,7 @@ async def test_vectors_of_another_embedder_are_not_chosen_while_they_are_made_an
 async def _meant(engine: Engine) -> list[str]:
     return sorted(
         hit.entry.content
-        for hit in await engine.searching.search(Asked(TENANT, (USER,), by="meaning"), "beverage")
+        for hit in await engine.searching.search(Asked(TENANT, (USER,), mode="semantic"), "beverage")
     )
 
 
@@ -674,7 +678,7 @@ class Told:
         there = await engine.browsing.browse(Asked(TENANT, scopes, limit=50))
         wrong = []
         for asked, words in WORDS.items():
-            found = await engine.searching.search(Asked(TENANT, scopes, by="meaning", limit=50), asked)
+            found = await engine.searching.search(Asked(TENANT, scopes, mode="semantic", limit=50), asked)
             shown = {(hit.entry.id, hit.entry.content) for hit in found}
             standing = {
                 (entry.id, entry.content) for entry in there if any(word in entry.content for word in words)

@@ -73,11 +73,11 @@ async def test_they_are_in_one_store_and_stay_there_when_their_entry_moves(
         await world.write("x" * PART, scope)
         there = [int(store.name == where) for store in world.stores]
         assert await _passages(world) == there
-        assert await world.search("boat outage", scope, by="meaning") == [LONG]
+        assert await world.search("boat outage", scope, mode="semantic") == [LONG]
         await world.move(entry, "long")
         assert await world.owed() == 0
         assert await _passages(world) == there
-        assert await world.search("boat outage", scope, by="meaning") == [LONG]
+        assert await world.search("boat outage", scope, mode="semantic") == [LONG]
 
 
 async def test_what_an_entry_says_no_more_finds_nothing_though_its_passage_stands() -> None:
@@ -86,9 +86,9 @@ async def test_what_an_entry_says_no_more_finds_nothing_though_its_passage_stand
         world.long.fails_before.add("passages.write")
         await world.update(entry, content=LONG.replace("ship crashed", "tea went cold"))
         assert await _passages(world) == [0, 0, 1]
-        assert await world.search("boat", USER, by="meaning") == []
+        assert await world.search("boat", USER, mode="semantic") == []
         assert await _settled(world) == []
-        assert len(await world.search("beverage", USER, by="meaning")) == 1
+        assert len(await world.search("beverage", USER, mode="semantic")) == 1
 
 
 async def test_tags_change_a_version_and_no_passage() -> None:
@@ -147,7 +147,7 @@ async def test_a_deletion_ends_those_in_a_store_that_had_them_once() -> None:
         async with later:
             await later.update(entry, content=LONG)
             assert await _passages(later) == [0, 2, 1]
-            assert await later.search("beverage", USER, by="meaning") == []
+            assert await later.search("beverage", USER, mode="semantic") == []
             await later.delete(entry)
             assert await _passages(later) == [0, 0, 0]
 

@@ -64,17 +64,17 @@ async def write(engine: Engine, content: str, scope: Scope = USER) -> Entry:
 
 
 async def found(
-    engine: Engine, text: str, scope: Scope = USER, by: Any = "meaning", **asked: Any
+    engine: Engine, text: str, scope: Scope = USER, mode: Any = "semantic", **asked: Any
 ) -> set[str]:
     return {
         hit.entry.content
-        for hit in await engine.searching.search(Asked(TENANT, (scope,), by=by, **asked), text)
+        for hit in await engine.searching.search(Asked(TENANT, (scope,), mode=mode, **asked), text)
     }
 
 
 async def heard(session: Conversation, text: str) -> set[str]:
     """The messages that are found by meaning."""
-    return {str(hit.message.id) for hit in await session.search(text, 10, "meaning")}
+    return {str(hit.message.id) for hit in await session.search(text, 10, "semantic")}
 
 
 async def rows(world: World) -> list[tuple[str, str, Any, str | None, bytes | None]]:
@@ -304,8 +304,8 @@ async def test_what_is_found_by_words_is_not_compared_with_a_vector_of_the_other
         engine = await process(world, ALIKE, reindex=True)
         for at in (None, world.clock.moment):
             words, both = [
-                await engine.searching.search(Asked(TENANT, (USER,), by=by, known_at=at), "beverage snow")
-                for by in ("words", "both")
+                await engine.searching.search(Asked(TENANT, (USER,), mode=mode, known_at=at), "beverage snow")
+                for mode in ("lexical", "hybrid")
             ]
             assert [hit.score for hit in both] == pytest.approx([hit.score for hit in words])
             assert 0 < (words[0].relevance or 0) < 1
@@ -352,7 +352,7 @@ async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its
         assert (await engine.reindexing.run()).ended
         await world.engine.maintenance.sweep()
         assert "by now" in (world.engine.meaning.lacks or "")
-        assert await found(world.engine, "tea", by="both") == {"Ada prefers tea", "Tea again"}
+        assert await found(world.engine, "tea", mode="hybrid") == {"Ada prefers tea", "Tea again"}
         late = await world.write("Late tea", scope=USER)
         await world.flush()
         assert await engine.reindexing.left(await new.fingerprint()) == 2
@@ -373,7 +373,7 @@ async def test_a_search_during_which_it_ends_is_answered_as_any_other(new: Embed
             assert (await engine.reindexing.run()).ended
 
         world.mid.after["search"] = reindex
-        assert await found(engine, "tea", by="both") == {"Ada prefers tea"}
+        assert await found(engine, "tea", mode="hybrid") == {"Ada prefers tea"}
         assert "search" not in world.mid.after
         assert await found(engine, "beverage") == {"Ada prefers tea"}
 
@@ -444,7 +444,7 @@ async def test_broken_off_anywhere_it_goes_on_where_it_was(step: str, where: str
                     between = await process(world, one)
                 except EmbedderMismatch:  # not begun, or ended
                     continue
-                assert await found(between, "tea", by="both") >= {"Ada prefers tea", "Tea again"}
+                assert await found(between, "tea", mode="hybrid") >= {"Ada prefers tea", "Tea again"}
             again = await process(world, new, reindex=True)
             assert (await again.reindexing.run()).ended
             assert await others(world, new) == []
@@ -524,7 +524,7 @@ async def test_what_is_erased_while_its_text_is_embedded_does_not_return(world: 
         new.meanwhile = erase
         assert (await engine.reindexing.run()).ended
         assert await found(engine, "beverage") == {kept.content}
-        assert await found(engine, "tea", by="words") == {kept.content}
+        assert await found(engine, "tea", mode="lexical") == {kept.content}
         assert not [name for name, text, *_ in await rows(world) if text == entry.content]
         assert await astray(engine) == []
 

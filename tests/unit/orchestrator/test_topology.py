@@ -166,7 +166,7 @@ async def test_entries_are_found_by_meaning_and_an_edit_changes_theirs() -> None
         await world.write("bbbb", scope=USER)
         await world.write("zzzz", scope=USER)  # has no vector
         hits = await world.engine.searching.search(Asked(TENANT, (USER,), limit=1), "aa", explain=True)
-        assert [(h.entry.content, h.explanation["ranks"]["meaning"]) for h in hits] == [("aaaa", 1)]
+        assert [(h.entry.content, h.explanation["ranks"]["semantic"]) for h in hits] == [("aaaa", 1)]
         await world.update(a, content="cccc")
         assert (await world.search("ccc", USER))[0] == "cccc"
         assert (await world.search("bbb", USER))[0] == "bbbb"
@@ -193,7 +193,7 @@ async def test_entries_of_a_session_are_found_by_meaning_where_their_home_has_no
             Asked(TENANT, (SESSION, USER), limit=2), "aa", explain=True
         )
         assert [h.entry.content for h in both] == ["aaaa", "aaab"]
-        assert all(h.explanation["ranks"]["meaning"] for h in both)
+        assert all(h.explanation["ranks"]["semantic"] for h in both)
 
 
 # -- who is asked ----------------------------------------------------------------------

@@ -85,21 +85,21 @@ def test_an_answer_beside_the_words_of_the_question_is_found_by_them() -> None:
     pool = _pool(question, texts, **beside)
     assert score(question, pool, None, NOW).score[1] > score(question, pool, None, NOW).score[2]
     apart = _pool(question, texts)
-    assert score(question, apart, None, NOW).terms["words"][1] == 0
+    assert score(question, apart, None, NOW).terms["lexical"][1] == 0
 
 
 def test_neighbours_are_those_of_the_same_scope_and_conversation() -> None:
     question = read("wool")
     pool = _pool(question, ["wool", "yes"], conversation_id=["c", "c"], number_in_conversation=[1, 2])
-    assert score(question, pool, None, NOW).terms["words"][1] > 0
+    assert score(question, pool, None, NOW).terms["lexical"][1] > 0
     elsewhere = replace(pool, scopes=["user:ann", "user:bob"])
-    assert score(question, elsewhere, None, NOW).terms["words"][1] == 0
+    assert score(question, elsewhere, None, NOW).terms["lexical"][1] == 0
 
 
 def test_a_number_without_a_conversation_has_no_neighbours() -> None:
     question = read("wool")
     pool = _pool(question, ["wool", "yes"], number_in_conversation=[1, 2])
-    assert score(question, pool, None, NOW).terms["words"][1] == 0
+    assert score(question, pool, None, NOW).terms["lexical"][1] == 0
 
 
 def test_the_speaker_who_is_named_is_preferred_and_of_two_neither() -> None:
@@ -144,7 +144,7 @@ def test_a_record_without_a_vector_is_measured_by_its_words_alone() -> None:
     question = read("cat")
     scored = score(question, _pool(question, ["a cat", "a car"], [[0, 0], [1, 0]]), pack_vector([1, 0]), NOW)
     assert np.isfinite(scored.score).all()
-    assert scored.terms["own_meaning"][0] == 0
+    assert scored.terms["own_semantic"][0] == 0
 
 
 def _relevance(
@@ -190,7 +190,7 @@ def test_relevance_grows_with_the_cosine_and_with_the_words_and_the_best_evidenc
         question,
         _pool(replace(question, text=""), ["a", "a", "a"], vectors[:3]),
         pack_vector([1, 0]),
-        by="meaning",
+        mode="semantic",
     )
     assert by_meaning == pytest.approx([far, near, same]), (
         "where no word was found the cosine alone is calibrated"
@@ -217,7 +217,7 @@ def test_relevance_is_unknown_where_cosines_count_that_nobody_has_calibrated() -
         "cosine": 1.0,
         "cosine_with_neighbours": 1.0,
     }
-    by_words = rank(question, pool, None, Asked("t", (), by="words"), NOW).relevance
+    by_words = rank(question, pool, None, Asked("t", (), mode="lexical"), NOW).relevance
     assert by_words is not None
 
 
@@ -279,7 +279,9 @@ def test_from_thirty_words_on_a_length_says_no_more() -> None:
 # -- who answers -----------------------------------------------------------------------
 
 
-def _answering(by: str, texts: Sequence[str], vectors: Sequence[Sequence[float]], **asked: Any) -> list[int]:
+def _answering(
+    mode: str, texts: Sequence[str], vectors: Sequence[Sequence[float]], **asked: Any
+) -> list[int]:
     """The rows that answer a question of two words, each beside the next in a
     conversation.
     """
@@ -291,29 +293,32 @@ def _answering(by: str, texts: Sequence[str], vectors: Sequence[Sequence[float]]
         conversation_id=["c"] * len(texts),
         number_in_conversation=list(range(len(texts))),
     )
-    if by == "meaning":
+    if mode == "semantic":
         pool = replace(pool, counts=np.zeros((len(texts), 0)))
-    return rank(question, pool, pack_vector([1.0, 0.0]), Asked("t", (), by=by), NOW, **asked).answering(0.0)  # type: ignore[arg-type]
+    query = Asked("t", (), mode=mode)  # type: ignore[arg-type]
+    return rank(question, pool, pack_vector([1.0, 0.0]), query, NOW, **asked).answering(0.0)
 
 
 @pytest.mark.parametrize(
-    ("by", "rows"),
-    [("words", [0]), ("meaning", [2]), ("both", [0, 1, 2, 3])],
-    ids=["words", "meaning", "both"],
+    ("mode", "rows"),
+    [("lexical", [0]), ("semantic", [2]), ("hybrid", [0, 1, 2, 3])],
+    ids=["lexical", "semantic", "hybrid"],
 )
 def test_by_one_way_who_is_found_that_way_answers_and_by_both_who_stands_beside_too(
-    by: str, rows: list[int]
+    mode: str, rows: list[int]
 ) -> None:
     assert (
-        _answering(by, ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]])
+        _answering(
+            mode, ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]]
+        )
         == rows
     )
 
 
 def test_what_is_alone_answers_by_what_it_says_itself() -> None:
     texts, vectors = ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]]
-    assert _answering("both", texts, vectors, alone=True) == [0, 2]
-    assert _answering("both", texts, vectors, alone=[True, True, True, False, True, False]) == [0, 2, 3]
+    assert _answering("hybrid", texts, vectors, alone=True) == [0, 2]
+    assert _answering("hybrid", texts, vectors, alone=[True, True, True, False, True, False]) == [0, 2, 3]
 
 
 def test_ties_are_told_by_id() -> None:
@@ -429,7 +434,7 @@ def test_a_day_and_a_speaker_that_many_rows_share_are_told_of_each() -> None:
         "speaker": ["Caroline", "Caroline", "Caroline", "Bob", None],
         "valid_from": [NOW, NOW, NOW - 40 * DAY, NOW - 40 * DAY, NOW],
     }
-    told = score(question, _pool(question, ["x"] * 5, **fields), None, NOW).terms["words"]
+    told = score(question, _pool(question, ["x"] * 5, **fields), None, NOW).terms["lexical"]
     assert told[0] == told[1] > told[2] > told[3] > told[4] == 0
 
 
