@@ -86,7 +86,8 @@ if TYPE_CHECKING:
     from memory.facade.providers import SummarizingProvider as SummarizingProvider
     from memory.facade.session import Session as Session
     from memory.facade.view import ScopedMemory as ScopedMemory
-    from memory.facade.wanted import Only as Only
+    from memory.facade.wanted import SearchBoost as SearchBoost
+    from memory.facade.wanted import SearchFilter as SearchFilter
     from memory.orchestrator.retrieval.searching import FoundEntry as FoundEntry
     from memory.orchestrator.retrieval.searching import MixedResult as MixedResult
     from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
@@ -196,7 +197,7 @@ _HOMES = {
     ),
     "memory.facade.session": ("Session",),
     "memory.facade.view": ("ScopedMemory",),
-    "memory.facade.wanted": ("Only",),
+    "memory.facade.wanted": ("SearchBoost", "SearchFilter"),
     "memory.orchestrator.retrieval.searching": ("FoundEntry", "MixedResult", "SearchResult"),
     "memory.policies.onward": ("ExitedMessages",),
     "memory.policies.compacting": ("CompactionSettings",),
@@ -284,7 +285,6 @@ __all__ = [
     "NotFound",
     "NotOpen",
     "OlderThan",
-    "Only",
     "PartialWrite",
     "Policy",
     "PromotionRule",
@@ -305,6 +305,8 @@ __all__ = [
     "ScopeKindIs",
     "ScopedMemory",
     "ScratchpadFull",
+    "SearchBoost",
+    "SearchFilter",
     "SearchResult",
     "SearchTool",
     "SemanticProvider",

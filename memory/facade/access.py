@@ -19,7 +19,15 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
-from memory.facade.wanted import Only, least_relevance, metadata_of, only_of, search_mode, tags_of, types_of
+from memory.facade.wanted import (
+    SearchFilter,
+    filter_of,
+    least_relevance,
+    metadata_of,
+    search_mode,
+    tags_of,
+    types_of,
+)
 from memory.facade.written import HowWritten, OnConflict, WriteOptions, apart, divided
 from memory.orchestrator.calling import called
 from memory.orchestrator.collections import SYSTEM_TENANT
@@ -380,7 +388,7 @@ class Access:
         preferred: Preferences = INDIFFERENT,
         limit: int | None = None,
         mode: SearchMode = "hybrid",
-        only: Only | None = None,
+        filter: SearchFilter | None = None,  # noqa: A002 - the usual word for it
         min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
@@ -399,8 +407,8 @@ class Access:
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self.asked(
             scope,
-            **only_of(only),
-            within="only.",
+            **filter_of(filter),
+            within="filter.",
             limit=limit,
             unless_told=SEARCH_LIMIT,
             include_narrower=include_narrower,

@@ -91,7 +91,9 @@ from memory.facade.providers.summarizing import Summariser
 from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.session import Given
-from memory.facade.wanted import SearchOptions
+from memory.facade.wanted import (
+    SearchOptions,
+)
 from memory.facade.why import WhyReport
 from memory.facade.written import WriteOptions
 from memory.orchestrator.browsing import Retrieved

@@ -13,7 +13,7 @@ from memory.domain.session import ErasedScope
 from memory.facade.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
 from memory.facade.arguments import Metadata, Moment, flag
 from memory.facade.forgetting import erase_scope
-from memory.facade.wanted import Only, SearchOptions, preferences
+from memory.facade.wanted import SearchBoost, SearchFilter, SearchOptions, preferences
 from memory.facade.written import HowWritten, WriteOptions
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Decide
@@ -197,16 +197,14 @@ class ScopedMemory:
         *,
         limit: int | None = None,
         mode: Literal["hybrid", "lexical", "semantic"] = "hybrid",
-        types: Sequence[EntryType | str] | None = None,
-        tags: Sequence[str] | None = None,
-        only: Only | None = None,
+        boost: SearchBoost | None = None,
+        filter: SearchFilter | None = None,  # noqa: A002 - the usual word for it
         min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
         session_id: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
-        conversation_id: str | None = None,
         intent: bool = True,
         age_decay: bool = True,
         half_life: timedelta | float | None = None,
@@ -222,12 +220,10 @@ class ScopedMemory:
             self._scope,
             limit=limit,
             mode=mode,
-            only=only,
+            filter=filter,
             min_relevance=min_relevance,
             preferred=preferences(
-                types=types,
-                tags=tags,
-                conversation_id=conversation_id,
+                boost,
                 intent=intent,
                 age_decay=age_decay,
                 half_life=half_life,

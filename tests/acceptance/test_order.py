@@ -159,7 +159,9 @@ async def test_a_typo_finds_what_was_meant_counts_less_and_is_told(memory: Memor
 async def test_types_and_tags_come_first_among_equals_and_multiply(memory: Memory) -> None:
     for kind, tag in (("context", "a"), ("context", "b"), ("user", "a"), ("user", "b")):
         await memory.write(f"lantern {kind} {tag}", scope=USER, type=kind, tags=[f"of-{tag}"])
-    found = await memory.search("lantern", scope=USER, types=["user"], tags=["of-b"], explain=True)
+    found = await memory.search(
+        "lantern", scope=USER, boost={"types": ["user"], "tags": ["of-b"]}, explain=True
+    )
     assert [hit.entry.content for hit in found] == [
         "lantern user b",
         "lantern user a",
@@ -194,7 +196,7 @@ async def test_what_a_question_seems_to_want_comes_first_unless_the_caller_says(
     assert await boosted("how do I colour") == {"learning"}
     assert await boosted("when did the colour change") == {"project"}
     assert await boosted("colour") == set()
-    assert await boosted("which colour do I prefer?", types=["learning"]) == {"learning"}
+    assert await boosted("which colour do I prefer?", boost={"types": ["learning"]}) == {"learning"}
     assert await boosted("which colour do I prefer?", intent=False) == set()
 
 
@@ -252,10 +254,15 @@ async def test_of_equals_those_of_the_callers_conversation_come_first(memory: Me
     await memory.sessions.create("here")
     for n, of in enumerate(("here", None, "here", None)):
         await memory.write(f"raptor {n}", scope=USER, conversation_id=of)
-    assert {text[-1] for text in (await _found(memory, "raptor", conversation_id="here"))[:2]} == {"0", "2"}
-    found = await _found(memory, "raptor", conversation_id="here")
+    assert {text[-1] for text in (await _found(memory, "raptor", boost={"conversation_id": "here"}))[:2]} == {
+        "0",
+        "2",
+    }
+    found = await _found(memory, "raptor", boost={"conversation_id": "here"})
     assert len(set(found)) == len(found) == 4
-    assert await _found(memory, "raptor", conversation_id="elsewhere") == await _found(memory, "raptor")
+    assert await _found(memory, "raptor", boost={"conversation_id": "elsewhere"}) == await _found(
+        memory, "raptor"
+    )
 
 
 @pytest.mark.behaviour("D85", "AC-D29")
@@ -278,7 +285,7 @@ async def test_weak_entries_of_the_callers_conversation_do_not_crowd_out_a_stron
         conversation_id="there",
     )
     assert "raptor: why the raptor engine raptor test failed" in await _found(
-        memory, "raptor engine test", conversation_id="here", limit=10
+        memory, "raptor engine test", boost={"conversation_id": "here"}, limit=10
     )
 
 
@@ -339,7 +346,7 @@ async def test_the_score_is_the_sort_key_and_does_not_increase(memory: Memory, c
         clock.advance(timedelta(days=20))
     for options in (
         {},
-        {"types": ["user"], "tags": ["a"]},
+        {"boost": {"types": ["user"], "tags": ["a"]}},
         {"age_decay": False},
         {"mode": "lexical"},
         {"limit": 3},

@@ -98,13 +98,13 @@ def test_search_takes_filters_and_preferences_and_these_leave_nothing_out(
         return sorted(hit["entry"]["content"] for hit in answer["results"])
 
     both = ["Ada prefers green tea", "tea again"]
-    for preferred in (("--type", "learning"), ("--tag", "late")):
+    for preferred in (("--boost-type", "learning"), ("--boost-tag", "late")):
         assert found(*preferred) == both
-    assert found("--only-type", "learning") == ["tea again"]
-    assert found("--only-type", "learning", "--only-type", "context") == both
-    assert found("--only-tag", "fact") == both
-    assert found("--only-tag", "fact", "--only-tag", "late") == ["tea again"]
-    assert memory("search", "tea", "-s", "user:ada", "--only-tag", "none").exit_code == 1
+    assert found("--filter-type", "learning") == ["tea again"]
+    assert found("--filter-type", "learning", "--filter-type", "context") == both
+    assert found("--filter-tag", "fact") == both
+    assert found("--filter-tag", "fact", "--filter-tag", "late") == ["tea again"]
+    assert memory("search", "tea", "-s", "user:ada", "--filter-tag", "none").exit_code == 1
     assert memory("search", "tea", "-s", "user:ada", "--since", "2999-01-01T00:00:00Z").exit_code == 1
 
 
@@ -122,13 +122,13 @@ def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: py
         "lexical",
         "--min-relevance",
         "0.5",
-        "--type",
+        "--boost-type",
         "user",
-        "--tag",
+        "--boost-tag",
         "a",
-        "-t",
+        "--boost-tag",
         "b",
-        "--conversation",
+        "--boost-conversation",
         "c1",
         "--no-age-decay",
     )
@@ -196,16 +196,19 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
         (("search", "x", "-s", "user:ada", "-n", "0"), "error: limit: must be 1..1000, not 0"),
         (
             ("search", "x", "-s", "user:ada", "--mode", "smell"),
-            "error: by: invalid by: 'smell'; choose from both, words, meaning",
+            "error: mode: invalid mode: 'smell'; choose from hybrid, lexical, semantic",
         ),
         (
             ("search", "x", "-s", "user:ada", "--mode", "semantic"),
             "error: mode: 'semantic' needs an embedder",
         ),
-        (("search", "x", "-s", "user:ada", "--type", "story"), "error: types: invalid types: 'story'"),
         (
-            ("search", "x", "-s", "user:ada", "--only-type", "story"),
-            "error: only.types: invalid only.types: 'story'",
+            ("search", "x", "-s", "user:ada", "--boost-type", "story"),
+            "error: boost.types: invalid boost.types: 'story'",
+        ),
+        (
+            ("search", "x", "-s", "user:ada", "--filter-type", "story"),
+            "error: filter.types: invalid filter.types: 'story'",
         ),
         (
             ("search", "x", "-s", "user:ada", "--min-relevance", "2"),

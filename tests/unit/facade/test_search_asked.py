@@ -27,16 +27,16 @@ PLAIN = Asked("acme", (ADA,), limit=10)
 MOMENT = datetime(2026, 5, 1, tzinfo=UTC)
 CASES: dict[str, tuple[dict[str, Any], Asked]] = {
     "nothing but a query": ({}, PLAIN),
-    "types and tags": (
-        {"types": ["user"], "tags": ("a", "a", "b")},
+    "boosts": (
+        {"boost": {"types": ["user"], "tags": ("a", "a", "b")}},
         replace(PLAIN, preferred=Preferences(types=("user",), tags=("a", "b"))),
     ),
-    "only": (
-        {"only": {"types": ["user"], "tags": ["a", "a"], "since": MOMENT.isoformat()}},
+    "a filter": (
+        {"filter": {"types": ["user"], "tags": ["a", "a"], "since": MOMENT.isoformat()}},
         replace(PLAIN, types=("user",), tags=("a",), since=MOMENT),
     ),
     "both": (
-        {"types": ["user"], "only": {"types": ["project"]}},
+        {"boost": {"types": ["user"]}, "filter": {"types": ["project"]}},
         replace(PLAIN, types=("project",), preferred=Preferences(types=("user",))),
     ),
     "a mode and a least relevance": (
@@ -44,7 +44,7 @@ CASES: dict[str, tuple[dict[str, Any], Asked]] = {
         replace(PLAIN, mode="lexical", min_relevance=1.0),
     ),
     "a conversation": (
-        {"conversation_id": "c1"},
+        {"boost": {"conversation_id": "c1"}},
         replace(PLAIN, preferred=Preferences(conversation_id="c1")),
     ),
     "no intent": ({"intent": False}, replace(PLAIN, preferred=Preferences(intent=False))),
