@@ -36,7 +36,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
 from memory.orchestrator.superseding import Superseded
-from memory.policies.asked import Asked, Scalar, SearchMode
+from memory.policies.asked import EntryQuery, Scalar, SearchMode
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
@@ -340,7 +340,7 @@ class Access:
         along: Literal["created_at", "updated_at"] = "created_at",
         updated_before: Moment | None = None,
         conversation: str | None = None,
-    ) -> Asked:
+    ) -> EntryQuery:
         """What is asked of many entries, checked; `unless_told` of them where no limit
         is given. An error names a filter with `within` before it.
 
@@ -355,7 +355,7 @@ class Access:
             and any(s.kind is ScopeKind.USER for s in scopes)
         ):
             scopes.append(session)
-        asked = Asked(
+        asked = EntryQuery(
             tenant=self.tenant,
             scopes=tuple(dict.fromkeys(scopes)),
             tags=tags_of(f"{within}tags", tags),

@@ -24,13 +24,13 @@ from memory.facade.tasks import Tasks
 from memory.facade.wanted import least_relevance, search_mode
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.promotion import PromotionReport
 from memory.policies.compacting import CompactionSettings, summary_of
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.policies.thresholds import MessageThreshold, TurnThreshold, WindowPolicy
 from memory.policies.window import TokenThreshold
 
@@ -339,7 +339,7 @@ class Session:
         if start is not None:
             begins = door.one_of("start", start, ("any", "user"))
         asked, schemas = (
-            ContextAsked(budget, last, by, slack, flag("layered", layered), begins, completes=True),
+            ContextRequest(budget, last, by, slack, flag("layered", layered), begins, completes=True),
             _schemas(tools),
         )
         question = None if recall is None else door.text("recall", recall, max_bytes=MAX_QUERY_BYTES)
@@ -384,7 +384,7 @@ class Session:
         100 messages unless told, 1,000 at most; the page's `cursor` asks for those
         behind it.
         """
-        asked = HistoryAsked(
+        asked = HistoryQuery(
             ids=None
             if ids is None
             else [door.identifier("ids", one) for one in door.sequence("ids", ids, at_most=door.MAX_LIMIT)],

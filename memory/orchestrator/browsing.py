@@ -24,7 +24,7 @@ from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.pages import cursor_behind
 from memory.policies.routing import TIERS
 from memory.policies.visibility import accepting, filter_of, is_current, is_expired, notes, was_stored
@@ -153,7 +153,7 @@ class Browsing:
         self._placement = placement
         self.trust = trust
 
-    async def browse(self, asked: Asked) -> Retrieved:
+    async def browse(self, asked: EntryQuery) -> Retrieved:
         """The newest (or oldest) entries along a moment, of those behind `asked.after`.
         Ties follow the order in which entries were written, in the same direction
         (A32); older entries have no sequence and come first, by id.
@@ -178,7 +178,7 @@ class Browsing:
         )
 
     async def _gather(
-        self, store: Store, collection: Collection, asked: Asked, lacking: Lacking
+        self, store: Store, collection: Collection, asked: EntryQuery, lacking: Lacking
     ) -> list[Record]:
         """Enough of one store's records, and one more that tells whether others follow.
 
@@ -202,7 +202,7 @@ class Browsing:
         return [*owed, *kept.values()]
 
     async def _read(
-        self, store: Store, query: Query, asked: Asked, lacking: Lacking, kept: dict[str, Record]
+        self, store: Store, query: Query, asked: EntryQuery, lacking: Lacking, kept: dict[str, Record]
     ) -> bool:
         """Read until there is more than is asked for; whether others follow.
 
@@ -223,14 +223,14 @@ class Browsing:
                 return page.cursor is not None
             query = replace(query, cursor=page.cursor)
 
-    def _query(self, collection: Collection, asked: Asked) -> Query:
+    def _query(self, collection: Collection, asked: EntryQuery) -> Query:
         """What one store is asked for behind the moment at which the page before ended."""
         end = _FIRST_ID if asked.order == "newest" else _LAST_ID
         return self._ordered(
             collection, asked, asked.along, None, None if asked.after is None else (asked.after[0], end)
         )
 
-    def _of_one_moment(self, collection: Collection, asked: Asked, moment: datetime) -> Query:
+    def _of_one_moment(self, collection: Collection, asked: EntryQuery, moment: datetime) -> Query:
         """What one store is asked for of the entries of one moment."""
         behind = None
         if asked.after is not None and asked.after[0] == moment:
@@ -240,7 +240,7 @@ class Browsing:
     def _ordered(
         self,
         collection: Collection,
-        asked: Asked,
+        asked: EntryQuery,
         by: str,
         which: Filter | None,
         behind: tuple[FieldValue, str] | None,
@@ -256,7 +256,7 @@ class Browsing:
         return Query(collection, asked.where, filters, order, limit, cursor, roles=BROWSED)
 
     async def owed_past(
-        self, store: Store, collection: Collection, asked: Asked, lacking: Lacking
+        self, store: Store, collection: Collection, asked: EntryQuery, lacking: Lacking
     ) -> list[Record]:
         """Of what was known then, the versions that are not kept in the archive yet."""
         if asked.known_at is None or collection is not ENTRIES:
@@ -266,7 +266,7 @@ class Browsing:
         known = await self.known([v for v in versions if asked_for(v)], asked, lacking)
         return await self.let_out(known, lacking)
 
-    async def trusted(self, asked: Asked, lacking: Lacking) -> Asked:
+    async def trusted(self, asked: EntryQuery, lacking: Lacking) -> EntryQuery:
         """The question without what is distrusted. Where nobody can say what that is,
         without all that says where it comes from: `lacking` tells.
         """
@@ -288,7 +288,7 @@ class Browsing:
         )
         return [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
 
-    async def known(self, rows: Sequence[Record], asked: Asked, lacking: Lacking) -> list[Record]:
+    async def known(self, rows: Sequence[Record], asked: EntryQuery, lacking: Lacking) -> list[Record]:
         """Of what was found as known at the moment asked about, what was, and whose
         entry still lives. What cannot be told is left out, and said.
         """
@@ -386,7 +386,7 @@ class Browsing:
 
     # -- shared ------------------------------------------------------------------------
 
-    def sources(self, asked: Asked) -> list[tuple[Store, Collection]]:
+    def sources(self, asked: EntryQuery) -> list[tuple[Store, Collection]]:
         """Which stores to ask for what, in the direction records move: where entries of
         the asked scopes are born, and what comes behind.
         """
@@ -411,7 +411,7 @@ class Browsing:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
 
 
-def _place(record: Record, asked: Asked) -> tuple[datetime, int, str]:
+def _place(record: Record, asked: EntryQuery) -> tuple[datetime, int, str]:
     """Where an entry stands among others along the moment that orders."""
     moment = record.updated_at if asked.along == "updated_at" else record.created_at
     return moment, _sequence(record), entry_id(record)
@@ -423,7 +423,7 @@ def _sequence(record: Record) -> int:
     return sequence if isinstance(sequence, int) else -1
 
 
-def _add(found: dict[str, Record], rows: Iterable[Record], asked: Asked) -> None:
+def _add(found: dict[str, Record], rows: Iterable[Record], asked: EntryQuery) -> None:
     """Add what stands behind `asked.after`, of each entry the copy that counts."""
     for row in rows:
         *_, name = place = _place(row, asked)

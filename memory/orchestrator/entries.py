@@ -21,7 +21,7 @@ from memory.orchestrator.entry_records import changed, entry_of, restated
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import Lives
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import KEPT_VERSION, Outbox, Pending, Until, kept, no_room, owed_by_writing
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
@@ -46,7 +46,7 @@ class Entries:
         self,
         placement: Placement,
         *,
-        meaning: Meaning,
+        meaning: Embeddings,
         outbox: Outbox,
         cache: Cache,
         erasure: Erasure,

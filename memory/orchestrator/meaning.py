@@ -53,7 +53,7 @@ class Noted:
         return model in (self.model, self.to)
 
 
-class Meaning:
+class Embeddings:
     """The embedder and what it leaves in the stores; with none configured, nothing is
     found by meaning.
     """

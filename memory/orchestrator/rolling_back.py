@@ -42,7 +42,7 @@ HELD = "under legal hold: retired instead"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RevertRequest:
     """What is to be taken back: all that these origins wrote, from `since` until this
     moment, both versions.
     """
@@ -146,7 +146,7 @@ class RollingBack:
     async def _take_back_noted(self, pending: Pending, owed: Owed) -> bool:
         if isinstance(pending.owner, Record):
             data = owed.data
-            wanted = Wanted(
+            wanted = RevertRequest(
                 tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"]
             )
             await self._carry_out(data["tenant"], wanted)
@@ -165,8 +165,10 @@ class RollingBack:
         )
         await self._placement.write_one("take_back.end", self._placement.topology.archive, gone)
 
-    def _wanted(self, origins: Sequence[str], since: datetime | None, erase: bool, derived: bool) -> Wanted:
-        return Wanted(
+    def _wanted(
+        self, origins: Sequence[str], since: datetime | None, erase: bool, derived: bool
+    ) -> RevertRequest:
+        return RevertRequest(
             tuple(origins),
             0 if since is None else micros(since),
             self._placement.next_version(),
@@ -176,7 +178,7 @@ class RollingBack:
 
     # -- what is concerned -------------------------------------------------------------
 
-    async def _concerned(self, tenant: str, wanted: Wanted) -> AsyncIterator[Judged]:
+    async def _concerned(self, tenant: str, wanted: RevertRequest) -> AsyncIterator[Judged]:
         """Every entry of which something is to be said, each once, as it stands."""
         seen = set[Key]()
         for origin in wanted.origins:
@@ -202,7 +204,7 @@ class RollingBack:
                 ):
                     yield record
 
-    async def _judge(self, record: Record, wanted: Wanted) -> Judged | None:
+    async def _judge(self, record: Record, wanted: RevertRequest) -> Judged | None:
         """What is to become of an entry; None where that has been done, or is nothing."""
         if is_expired(record, self._placement.now()):
             return None
@@ -251,7 +253,7 @@ class RollingBack:
         }
         return named - await self._known(steps[-1].key.tenant, sorted(named)) if named else set()
 
-    def _taken_away(self, record: Record, wanted: Wanted, why: Any, note: str = "") -> Judged | None:
+    def _taken_away(self, record: Record, wanted: RevertRequest, why: Any, note: str = "") -> Judged | None:
         """An entry that goes: erased, or retired unless it is already."""
         if wanted.erase:
             return Judged(
@@ -273,7 +275,7 @@ class RollingBack:
 
     # -- done --------------------------------------------------------------------------
 
-    async def _carry_out(self, tenant: str, wanted: Wanted) -> list[Undone]:
+    async def _carry_out(self, tenant: str, wanted: RevertRequest) -> list[Undone]:
         """Take back all of it that can be; what one entry or store fails over is raised
         in the end, and the operation stays owed.
         """
@@ -291,7 +293,7 @@ class RollingBack:
             raise failures[0]
         return done
 
-    async def _take_back(self, judged: Judged, wanted: Wanted) -> Undone | None:
+    async def _take_back(self, judged: Judged, wanted: RevertRequest) -> Undone | None:
         """What was done about one entry; None where others had done it."""
         verdict, key = judged.verdict, judged.record.key
         if verdict.done == "left":

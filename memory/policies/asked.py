@@ -18,7 +18,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EntryQuery:
     """What is wanted: scopes of one tenant and filters, all of which apply before the
     limit (A33). Browsing without one is of the whole tenant.
     """

@@ -107,11 +107,14 @@ async def test_after_a_long_history_forms_say_what_the_server_holds(config: dict
 
 SLIPS = {
     "writes are not noted": Slip(
-        forms, "Forms.wrote", "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)", "pass"
+        forms,
+        "PartitionIndexes.wrote",
+        "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
+        "pass",
     ),
-    "what is gone is kept": Slip(forms, "Forms._bring_up", "view.form.drop(record_id)", "pass"),
+    "what is gone is kept": Slip(forms, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"),
     "vectors are kept as they were": Slip(
-        forms, "Forms._bring_up", "view.form.put(_record(found[record_id]), None)", "pass"
+        forms, "PartitionIndexes._bring_up", "view.form.put(_record(found[record_id]), None)", "pass"
     ),
 }
 

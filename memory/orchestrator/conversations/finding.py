@@ -11,7 +11,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.session import FoundMessage, FoundMessages
 from memory.orchestrator.browsing import Lacking
 from memory.orchestrator.collections import MESSAGES, SESSIONS
-from memory.orchestrator.conversations.candidates import Gathering, Heard, MessagePool
+from memory.orchestrator.conversations.candidates import Gathering, MessagePool, MessageQuery
 from memory.orchestrator.conversations.events import Event, found_by
 from memory.orchestrator.conversations.history import gone_from, item_of
 from memory.orchestrator.conversations.log import Log
@@ -21,7 +21,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import Choosing, chosen
 from memory.orchestrator.session_keys import session_key
 from memory.orchestrator.steps import step
-from memory.policies.asked import Asked, SearchMode
+from memory.policies.asked import EntryQuery, SearchMode
 from memory.policies.asking import Question, read
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.query import Filter, Partitions, Tenant
@@ -63,7 +63,7 @@ class Finding:
         if not text.strip():
             return FoundMessages()
         await passages.check_relevance(least, mode)
-        heard = Heard(where, asked, mode)
+        heard = MessageQuery(where, asked, mode)
 
         async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
             near = (
@@ -74,7 +74,7 @@ class Finding:
             if near is not None:
                 await self.gathering.ready()
             pool = await self.gathering.gather(heard, question, near, width, lacking)
-            wanted = Asked(
+            wanted = EntryQuery(
                 where.tenant, (), limit=limit, mode=mode, preferred=INDIFFERENT, min_relevance=least
             )
             return self._choosing(
@@ -91,7 +91,7 @@ class Finding:
 
     def _choosing(
         self,
-        asked: Asked,
+        asked: EntryQuery,
         question: Question,
         near: bytes | None,
         pool: MessagePool,

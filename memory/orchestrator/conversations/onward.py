@@ -35,7 +35,7 @@ from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.conversations.taught import ANSWER, EACH, MADE, OF, Taught
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.quotas import Quotas
@@ -96,7 +96,7 @@ class Onward:
         placement: Placement,
         *,
         sessions: SessionRecords,
-        meaning: Meaning,
+        meaning: Embeddings,
         outbox: Outbox,
         erasure: Erasure,
         quotas: Quotas,

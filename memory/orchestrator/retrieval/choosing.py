@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question, read_as
 from memory.policies.ranking import closeness
 from memory.policies.typos import corrections, unheard
@@ -99,7 +99,7 @@ class Choosing(Generic[T, H]):
 
     def __init__(
         self,
-        asked: Asked,
+        asked: EntryQuery,
         question: Question,
         pool: Measured,
         ranked: Ranked,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory.orchestrator.collections import MODEL
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.ports.candidates import Candidates, Measured, joined
 from memory.ports.query import all_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def candidates_of(
-    ask: Callable[[Candidates], Awaitable[Measured]], asked: Candidates, meaning: Meaning
+    ask: Callable[[Candidates], Awaitable[Measured]], asked: Candidates, meaning: Embeddings
 ) -> Measured:
     """What a store answers, without the vectors of another embedder. What both ways
     found comes twice.

@@ -22,7 +22,7 @@ from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.entry_records import entry_of, said_by
 from memory.orchestrator.long_texts import LongTexts
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import (
@@ -34,11 +34,11 @@ from memory.orchestrator.retrieval.choosing import (
     Reading,
     chosen,
 )
-from memory.orchestrator.retrieval.forms import Forms
+from memory.orchestrator.retrieval.forms import PartitionIndexes
 from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question, read
 from memory.policies.expansion import Expansion
 from memory.policies.passages import fine_spans_of
@@ -138,11 +138,11 @@ class Searching:
         self,
         placement: Placement,
         browsing: Browsing,
-        meaning: Meaning,
+        meaning: Embeddings,
         messages: Finding,
         *,
         long_texts: LongTexts,
-        forms: Forms,
+        forms: PartitionIndexes,
         deliveries: Deliveries,
     ) -> None:
         self._placement = placement
@@ -154,7 +154,7 @@ class Searching:
         )
         self._past = Past(placement, browsing, self._gathering, meaning)
 
-    async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
+    async def search(self, asked: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
         """The best entries by words and by meaning (see `policies.ranking`); a
         `MixedResult` where messages are asked for too. A blank text browses entries
         (D54).
@@ -190,7 +190,7 @@ class Searching:
         )
 
     async def _choosing(
-        self, asked: Asked, question: Question, limit: int, lacking: Lacking, homes: dict[str, Record]
+        self, asked: EntryQuery, question: Question, limit: int, lacking: Lacking, homes: dict[str, Record]
     ) -> Choosing[Any, Found] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
@@ -218,7 +218,7 @@ class Searching:
 
     async def _entries(
         self,
-        asked: Asked,
+        asked: EntryQuery,
         question: Question,
         near: bytes | None,
         limit: int,
@@ -243,7 +243,7 @@ class Searching:
         )
 
     async def _said(
-        self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking
+        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
     ) -> _Part | None:
         """The messages that may, where these are asked for."""
         heard = heard_in(asked) if asked.messages else None
@@ -307,7 +307,7 @@ class _Homes:
         self,
         placement: Placement,
         browsing: Browsing,
-        asked: Asked,
+        asked: EntryQuery,
         pool: Pool,
         lacking: Lacking,
         homes: dict[str, Record],

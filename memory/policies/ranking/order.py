@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question
 from memory.policies.ranking.boosts import boosted
 from memory.policies.ranking.relevance import EmbedderScale, Relevance, relevance
@@ -100,7 +100,7 @@ def rank(
     question: Question,
     pool: Measured,
     near: bytes | None,
-    asked: Asked,
+    asked: EntryQuery,
     now: datetime,
     *,
     alone: bool | Sequence[bool] = False,

@@ -11,7 +11,7 @@ import pytest
 
 from memory import BlockingMemory
 from memory.orchestrator.retrieval.searching import SearchResult
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.ranking.preferences import Preferences
 from tests.unit.cli.conftest import CommandLine
 
@@ -109,9 +109,9 @@ def test_search_takes_filters_and_preferences_and_these_leave_nothing_out(
 
 
 def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[Asked] = []
+    heard: list[EntryQuery] = []
 
-    async def search(self: object, asked: Asked, text: str, *, explain: bool) -> SearchResult:
+    async def search(self: object, asked: EntryQuery, text: str, *, explain: bool) -> SearchResult:
         heard.append(asked)
         return SearchResult()
 

@@ -17,7 +17,7 @@ import pytest
 from memory import BlockingMemory, ConfigError, FoundEntry, FoundMessage, InvalidInput, Memory, SearchResult
 from memory.adapters.advisors.function import AT_ONCE, FunctionAdvisor, FunctionReranker
 from memory.policies import expansion, rerank
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.advisor import Prompt
 
 ADA = "user:ada"
@@ -516,7 +516,7 @@ async def test_the_question_is_searched_for_while_the_advisor_thinks(monkeypatch
         await memory.write("tea", scope=ADA)
         original = memory._engine.searching.search
 
-        async def told(asking: Asked, text: str, *, explain: bool = False) -> SearchResult:
+        async def told(asking: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
             await asked.wait()
             searched.set()
             return await original(asking, text, explain=explain)

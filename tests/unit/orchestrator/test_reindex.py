@@ -18,7 +18,7 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.choosing import AT_LEAST
 from memory.orchestrator.settings import EngineSettings
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.record import Key, Role
 from memory.ports.writes import AtVersion, Put
 from tests.support.turned import Embedder
@@ -68,7 +68,7 @@ async def found(
 ) -> set[str]:
     return {
         hit.entry.content
-        for hit in await engine.searching.search(Asked(TENANT, (scope,), mode=mode, **asked), text)
+        for hit in await engine.searching.search(EntryQuery(TENANT, (scope,), mode=mode, **asked), text)
     }
 
 
@@ -158,7 +158,7 @@ async def test_all_is_found_by_meaning_of_another_embedder_once_it_has_ended(
     assert await found(engine, "beverage", known_at=past) == {"Ada prefers tea", "Tea again"}
     assert await heard(await opened(engine), "beverage") == {"m1"}
     assert await astray(engine) == []
-    assert (await engine.searching.search(Asked(TENANT, (USER,)), "beverage")).degraded == ()
+    assert (await engine.searching.search(EntryQuery(TENANT, (USER,)), "beverage")).degraded == ()
     assert [(name, text, version) for name, text, version, _, _ in await rows(world)] == before, (
         "no version came of it"
     )
@@ -250,7 +250,7 @@ async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(
         assert await heard(await opened(engine), "beverage") == set()
         assert await heard(await opened(old), "beverage") == {"m1"}
         for one in (engine, old):
-            hits = await one.searching.search(Asked(TENANT, (USER,)), "tea")
+            hits = await one.searching.search(EntryQuery(TENANT, (USER,)), "tea")
             assert {"Ada prefers tea", "Tea again"} == {hit.entry.content for hit in hits}
             assert "made anew" in hits.degraded[0]
             assert "made anew" in (await one.conversations.search(TENANT, None, "tea", 10)).degraded[0]
@@ -304,7 +304,9 @@ async def test_what_is_found_by_words_is_not_compared_with_a_vector_of_the_other
         engine = await process(world, ALIKE, reindex=True)
         for at in (None, world.clock.moment):
             words, both = [
-                await engine.searching.search(Asked(TENANT, (USER,), mode=mode, known_at=at), "beverage snow")
+                await engine.searching.search(
+                    EntryQuery(TENANT, (USER,), mode=mode, known_at=at), "beverage snow"
+                )
                 for mode in ("lexical", "hybrid")
             ]
             assert [hit.score for hit in both] == pytest.approx([hit.score for hit in words])

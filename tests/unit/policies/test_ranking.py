@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question, read
 from memory.policies.marks import marks_of
 from memory.policies.ranking import closeness
@@ -150,7 +150,7 @@ def test_a_record_without_a_vector_is_measured_by_its_words_alone() -> None:
 def _relevance(
     question: Question, pool: Measured, near: bytes | None = None, **asked: Any
 ) -> list[float] | None:
-    found = rank(question, pool, near, Asked("t", (), **asked), NOW, scale=SCALE).relevance
+    found = rank(question, pool, near, EntryQuery("t", (), **asked), NOW, scale=SCALE).relevance
     return None if found is None else found.values.tolist()
 
 
@@ -200,7 +200,7 @@ def test_relevance_grows_with_the_cosine_and_with_the_words_and_the_best_evidenc
 def test_relevance_counts_neither_preferences_nor_age() -> None:
     question = read("alpaca")
     pool = _pool(question, ["alpaca", "alpaca"], valid_from=[NOW, NOW - 900 * DAY], type=["user", "context"])
-    found = rank(question, pool, None, Asked("t", (), preferred=Preferences(types=("user",))), NOW)
+    found = rank(question, pool, None, EntryQuery("t", (), preferred=Preferences(types=("user",))), NOW)
     assert found.order[0] > found.order[1]
     assert found.relevance is not None
     assert found.relevance.values[0] == found.relevance.values[1]
@@ -209,7 +209,7 @@ def test_relevance_counts_neither_preferences_nor_age() -> None:
 def test_relevance_is_unknown_where_cosines_count_that_nobody_has_calibrated() -> None:
     question = read("alpaca")
     pool, near = _pool(question, ["alpaca", "zebra"], [[1, 0], [0, 1]]), pack_vector([1, 0])
-    unknown = rank(question, pool, near, Asked("t", ()), NOW)
+    unknown = rank(question, pool, near, EntryQuery("t", ()), NOW)
     assert unknown.relevance is None
     assert unknown.value(0).relevance is None
     assert unknown.explained(0)["relevance"] == {
@@ -217,7 +217,7 @@ def test_relevance_is_unknown_where_cosines_count_that_nobody_has_calibrated() -
         "cosine": 1.0,
         "cosine_with_neighbours": 1.0,
     }
-    by_words = rank(question, pool, None, Asked("t", (), mode="lexical"), NOW).relevance
+    by_words = rank(question, pool, None, EntryQuery("t", (), mode="lexical"), NOW).relevance
     assert by_words is not None
 
 
@@ -234,7 +234,7 @@ def test_what_is_said_of_relevance_adds_up_to_it() -> None:
         question,
         _pool(question, ["alpaca", "zebra"], [[1, 1], [0, 1]]),
         pack_vector([1, 0]),
-        Asked("t", ()),
+        EntryQuery("t", ()),
         NOW,
         scale=SCALE,
     )
@@ -295,7 +295,7 @@ def _answering(
     )
     if mode == "semantic":
         pool = replace(pool, counts=np.zeros((len(texts), 0)))
-    query = Asked("t", (), mode=mode)  # type: ignore[arg-type]
+    query = EntryQuery("t", (), mode=mode)  # type: ignore[arg-type]
     return rank(question, pool, pack_vector([1.0, 0.0]), query, NOW, **asked).answering(0.0)
 
 
@@ -325,7 +325,7 @@ def test_ties_are_told_by_id() -> None:
     """D81."""
     question = read("alpaca")
     pool = replace(_pool(question, ["alpaca"] * 4), ids=["d", "a", "c", "b"])
-    ranked = rank(question, pool, None, Asked("t", ()), NOW)
+    ranked = rank(question, pool, None, EntryQuery("t", ()), NOW)
     assert ranked.best_first(range(4)) == [1, 3, 2, 0]
     assert ranked.best_first([2, 0, 3]) == [3, 2, 0]
 

@@ -17,7 +17,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.table import table_of
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.ranking.fields import BESIDE
 from memory.policies.visibility import filter_of
 from memory.ports.candidates import Around, Candidates
@@ -258,7 +258,7 @@ async def test_a_conversations_own_entries_are_found_by_an_index(
     await done(
         store, *[put(record(n, fields={"conversation_id": f"c{n}"}), collection=ENTRIES) for n in range(5)]
     )
-    asked = Asked(HERE.tenant, scopes, pinned_to="c1")
+    asked = EntryQuery(HERE.tenant, scopes, pinned_to="c1")
     query = Query(
         ENTRIES, asked.where, filter_of(asked, ENTRIES, T0), (Order("created_at", descending=True),), 16
     )
