@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.codemods.names import CLASSES
+from tools.codemods.names import CLASSES, INNER_CLASSES
 from tools.codemods.rename import renamed, renamed_text
 
 IMPORTED = ("from memory import Held\n", "from memory.domain.errors import Held\n")
@@ -40,6 +40,57 @@ def test_a_document_changes_in_its_code_only() -> None:
 
 
 def test_every_new_name_is_there_and_no_old_one() -> None:
-    for full, new in CLASSES.items():
+    for full, new in {**CLASSES, **INNER_CLASSES}.items():
         module = import_module(full.rpartition(".")[0])
         assert (hasattr(module, new), hasattr(module, full.rpartition(".")[2])) == (True, False), full
+
+
+CALLS = """
+memory.write("tea", scope="user:ada", key="drink", on_conflict="update", check=False)
+memory.write_many([{"content": "tea", "scope": "user:ada", "on_conflict": "refuse", "decide": ask}])
+memory.remember("tea", scope="user:ada", check=True, decide=ask)
+MemoryManager(stores, check=True)
+subprocess.run(command, check=True)
+"""
+CALLS_AFTER = """
+memory.write("tea", scope="user:ada", key="drink", if_exists="replace", detect_conflicts=False)
+memory.write_many([{"content": "tea", "scope": "user:ada", "if_exists": "error", "resolve": ask}])
+memory.write_with_report("tea", scope="user:ada", detect_conflicts=True, resolve=ask)
+MemoryManager(stores, detect_conflicts=True)
+subprocess.run(command, check=True)
+"""
+
+
+@pytest.mark.parametrize("line", ["import memory\n", "from memory.facade.memory import Memory\n"])
+def test_methods_and_arguments_are_renamed_where_the_library_is_imported(line: str) -> None:
+    assert renamed(line + CALLS, Path("mine/app.py")) == line + CALLS_AFTER
+    assert renamed("import other\n" + CALLS, Path("mine/app.py")) == "import other\n" + CALLS
+
+
+def test_calls_in_a_document_are_renamed() -> None:
+    text = "Then:\n```python\nimport memory\n{}```\nmore\n"
+    assert renamed_text(text.format(CALLS)) == text.format(CALLS_AFTER)
+
+
+SEARCHES = """
+memory.search("tea", scope="user:ada", by="words", types=["user"], limit=3, tags=["home"])
+ada.search("tea", only={"types": ["user"]}, conversation_id="c1")
+session.search("tea", by=how)
+memory.search_messages("tea", by="both")
+memory.retrieve("user:ada", types=["user"])
+re.search("tea", text)
+"""
+SEARCHES_AFTER = """
+memory.search("tea", scope="user:ada", mode="lexical", boost={"types": ["user"], "tags": ["home"]}, limit=3)
+ada.search("tea", filter={"types": ["user"]}, boost={"conversation_id": "c1"})
+session.search("tea", mode=how)
+memory.search_messages("tea", mode="hybrid")
+memory.retrieve("user:ada", types=["user"])
+re.search("tea", text)
+"""
+
+
+def test_what_a_search_boosts_is_gathered_and_its_other_arguments_are_renamed() -> None:
+    line = "from memory import Only\n"
+    assert renamed(line, Path("mine/app.py")) == line.replace("Only", "SearchFilter")
+    assert renamed("import memory\n" + SEARCHES, Path("mine/app.py")) == "import memory\n" + SEARCHES_AFTER

@@ -1,4 +1,4 @@
-"""What was renamed: the full path of each class, and its new name."""
+"""What was renamed: classes by their full path, methods and arguments by their names."""
 
 from __future__ import annotations
 
@@ -26,3 +26,57 @@ CLASSES = {
     "memory.policies.single_conditions.Tagged": "HasTag",
     "memory.policies.window.Threshold": "TokenThreshold",
 }
+
+SEARCHING_CLASSES = {
+    "memory.Only": "SearchFilter",  # here and not above: in documents it is a word
+    "memory.adapters.redis.forms.Forms": "PartitionIndexes",
+    "memory.facade.wanted.Only": "SearchFilter",
+    "memory.orchestrator.conversations.candidates.Heard": "MessageQuery",
+    "memory.orchestrator.conversations.history.HistoryAsked": "HistoryQuery",
+    "memory.orchestrator.conversations.reading.Asked": "WindowExtent",
+    "memory.orchestrator.meaning.Meaning": "Embeddings",
+    "memory.orchestrator.passages.Form": "PassageSpec",
+    "memory.orchestrator.passages.Making": "PassageBuilder",
+    "memory.orchestrator.retrieval.forms.Forms": "PartitionIndexes",
+    "memory.orchestrator.rolling_back.Wanted": "RevertRequest",
+    "memory.policies.asked.Asked": "EntryQuery",
+    "memory.policies.reading.ContextAsked": "ContextRequest",
+    "memory.ports.scored.Form": "PartitionIndex",
+}
+
+INNER_CLASSES: dict[str, str] = {**SEARCHING_CLASSES}
+"""Classes that `memory` does not export. Documents keep these names: a word there may
+mean something else.
+"""
+
+METHODS = {"remember": "write_with_report"}
+"""Methods, renamed where they are called in a source that imports `memory`."""
+
+_WRITE = {"on_conflict": "if_exists", "check": "detect_conflicts", "decide": "resolve"}
+_CHECKS = {"check": "detect_conflicts", "decide": "resolve"}
+
+_SEARCH = {"by": "mode", "only": "filter"}
+
+ARGUMENTS = {
+    "write": _WRITE,
+    "write_with_report": _WRITE,
+    "add": _CHECKS,
+    "MemoryManager": _CHECKS,
+    "search": _SEARCH,
+    "search_messages": _SEARCH,
+}
+"""Keyword arguments by the method or class that takes them, under its new name."""
+
+VALUES = {
+    "if_exists": {"refuse": "error", "update": "replace"},
+    "mode": {"words": "lexical", "meaning": "semantic", "both": "hybrid"},
+}
+"""Texts that an argument took, by its new name."""
+
+DRAFT = ("content", _WRITE)
+"""The arguments of a write as a dictionary, which has this key."""
+
+GATHERED = {"search": ("boost", ("types", "tags", "conversation_id"))}
+"""Keyword arguments that became the keys of one dictionary, by the method: the name of
+that argument, and the keys.
+"""

@@ -1,31 +1,59 @@
-"""Rewrite one source: names that mean a renamed class, wherever they are imported from."""
+"""Rewrite one source: names that mean a renamed class, wherever they are imported from,
+and calls of renamed methods or with renamed arguments in a source that imports `memory`.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, QualifiedNameProvider, QualifiedNameSource
 
-from tools.codemods.names import CLASSES, PUBLIC
+from tools.codemods.names import (
+    ARGUMENTS,
+    CLASSES,
+    DRAFT,
+    GATHERED,
+    INNER_CLASSES,
+    METHODS,
+    PUBLIC,
+    VALUES,
+)
 
-OLD = re.compile(rf"\b({'|'.join(full.rpartition('.')[2] for full in CLASSES)})\b")
+_OLD_NAMES = (
+    *(full.rpartition(".")[2] for full in (*CLASSES, *INNER_CLASSES)),
+    *METHODS,
+    *dict.fromkeys(name for names in ARGUMENTS.values() for name in names),
+    *dict.fromkeys(name for _, names in GATHERED.values() for name in names),
+)
+OLD = re.compile(rf"\b({'|'.join(_OLD_NAMES)})\b")
 """What a source that needs rewriting has somewhere."""
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+_SNIPPET = re.compile(r"(```python\n)(.*?)(?=^```)", re.DOTALL | re.MULTILINE)
 
 
 def renamed(source: str, path: Path) -> str:
     """The Python source with the new names; `path` says which module it is."""
     module = _module(path)
     wrapper = MetadataWrapper(cst.parse_module(source))
-    return wrapper.visit(_Renaming(module)).code
+    return wrapper.visit(_Renaming(module)).visit(_Calls()).code
 
 
 def renamed_text(text: str) -> str:
     """A document with the new names, in its code."""
-    return _CODE.sub(lambda found: _words(found[0]), text)
+    return _SNIPPET.sub(
+        lambda found: found[1] + _calls(found[2]), _CODE.sub(lambda found: _words(found[0]), text)
+    )
+
+
+def _calls(code: str) -> str:
+    """The code of a document with its calls rewritten; as it is where it does not parse."""
+    try:
+        return cst.parse_module(code).visit(_Calls()).code
+    except cst.ParserSyntaxError:
+        return code
 
 
 def _words(code: str) -> str:
@@ -49,6 +77,7 @@ class _Renaming(cst.CSTTransformer):
         self._imports: dict[str, str] = {}
         self._new: Mapping[str, str] = {
             **CLASSES,
+            **INNER_CLASSES,
             **{f"{PUBLIC}.{full.rpartition('.')[2]}": new for full, new in CLASSES.items()},
         }
 
@@ -114,3 +143,84 @@ class _Renaming(cst.CSTTransformer):
             quoted = {f'"{old.rpartition(".")[2]}"': f'"{new}"' for old, new in CLASSES.items()}
             return updated_node.with_changes(value=quoted.get(value, value))
         return updated_node.with_changes(value=renamed_text(value)) if "`" in value else updated_node
+
+
+class _Calls(cst.CSTTransformer):
+    """Renames methods and arguments in a source that imports the library.
+
+    Types are not known here: a method is told by its name alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._imported = False
+
+    def visit_Import(self, node: cst.Import) -> None:
+        for alias in node.names:
+            self._see(alias.name)
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+        self._see(node.module)
+
+    def _see(self, module: cst.BaseExpression | None) -> None:
+        name = "" if module is None else cst.Module([]).code_for_node(module)
+        self._imported |= name.partition(".")[0] == PUBLIC
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        if not self._imported:
+            return updated_node
+        function = updated_node.func
+        if isinstance(function, cst.Attribute) and function.attr.value in METHODS:
+            function = function.with_changes(attr=cst.Name(METHODS[function.attr.value]))
+        name = function.attr if isinstance(function, cst.Attribute) else function
+        called = name.value if isinstance(name, cst.Name) else ""
+        arguments = [_argument(argument, ARGUMENTS.get(called, {})) for argument in updated_node.args]
+        if called in GATHERED:
+            arguments = _gathered(arguments, *GATHERED[called])
+        return updated_node.with_changes(func=function, args=arguments)
+
+    def leave_Dict(self, original_node: cst.Dict, updated_node: cst.Dict) -> cst.Dict:
+        needed, names = DRAFT
+        keys = [_text(one.key) for one in updated_node.elements if isinstance(one, cst.DictElement)]
+        if not self._imported or needed not in keys:
+            return updated_node
+        return updated_node.with_changes(elements=[_element(one, names) for one in updated_node.elements])
+
+
+def _argument(argument: cst.Arg, names: Mapping[str, str]) -> cst.Arg:
+    if argument.keyword is None or argument.keyword.value not in names:
+        return argument
+    new = names[argument.keyword.value]
+    return argument.with_changes(keyword=cst.Name(new), value=_value(new, argument.value))
+
+
+def _gathered(arguments: list[cst.Arg], into: str, names: Sequence[str]) -> list[cst.Arg]:
+    """The arguments with those of these names as one dictionary, where the first was."""
+    taken = [one for one in arguments if one.keyword is not None and one.keyword.value in names]
+    if not taken:
+        return arguments
+    elements = [
+        cst.DictElement(cst.SimpleString(f'"{one.keyword.value}"'), one.value)
+        for one in taken
+        if one.keyword is not None
+    ]
+    first = taken[0].with_changes(keyword=cst.Name(into), value=cst.Dict(elements))
+    left = [first if one is taken[0] else one for one in arguments if one not in taken[1:]]
+    return [*left[:-1], left[-1].with_changes(comma=arguments[-1].comma)]
+
+
+def _element(element: cst.BaseDictElement, names: Mapping[str, str]) -> cst.BaseDictElement:
+    new = names.get(_text(element.key) or "") if isinstance(element, cst.DictElement) else None
+    if new is None:
+        return element
+    return element.with_changes(key=cst.SimpleString(f'"{new}"'), value=_value(new, element.value))
+
+
+def _value(argument: str, value: cst.BaseExpression) -> cst.BaseExpression:
+    new = VALUES.get(argument, {}).get(_text(value) or "")
+    return value if new is None else cst.SimpleString(f'"{new}"')
+
+
+def _text(node: cst.BaseExpression) -> str | None:
+    said = node.evaluated_value if isinstance(node, cst.SimpleString) else None
+    return said if isinstance(said, str) else None
