@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from memory.orchestrator.retrieval.searching import MixedResult as MixedResult
     from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
     from memory.policies.compacting import CompactionSettings as CompactionSettings
-    from memory.policies.conditions import Condition as Condition
+    from memory.policies.conditions import RuleCondition as RuleCondition
     from memory.policies.extracting import EveryNTurns as EveryNTurns
     from memory.policies.extracting import EveryTurn as EveryTurn
     from memory.policies.extracting import Extracted as Extracted
@@ -216,7 +216,7 @@ _HOMES = {
     "memory.policies.promotion": ("Decision", "Policy", "PromotionRule"),
     "memory.policies.quotas": ("Quota",),
     "memory.policies.retention": ("RetentionRule",),
-    "memory.policies.conditions": ("Condition",),
+    "memory.policies.conditions": ("RuleCondition",),
     "memory.policies.facts": ("RecordFacts",),
     "memory.policies.thresholds": ("MessageThreshold", "TurnThreshold"),
     "memory.policies.window": ("TokenThreshold",),
@@ -242,7 +242,6 @@ __all__ = [
     "CompactionError",
     "CompactionSettings",
     "CompositeProvider",
-    "Condition",
     "ConfidenceAtLeast",
     "ConfigError",
     "Conflict",
@@ -299,6 +298,7 @@ __all__ = [
     "Resolution",
     "RetentionRule",
     "RolledBack",
+    "RuleCondition",
     "Scope",
     "ScopeExceeds",
     "ScopeKind",

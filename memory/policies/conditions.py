@@ -22,7 +22,7 @@ from memory.ports.query import And, Filter, Or
 EVERYTHING: Filter = And(())
 
 
-class Condition(ABC):
+class RuleCondition(ABC):
     """Something that holds of a record at a moment, or does not."""
 
     __slots__ = ()
@@ -54,7 +54,7 @@ class Condition(ABC):
     def table(self) -> dict[str, Any]:
         """As `condition_of` reads it."""
 
-    def parts(self) -> tuple[Condition, ...]:
+    def parts(self) -> tuple[RuleCondition, ...]:
         """The conditions it is made of."""
         return ()
 
@@ -83,21 +83,21 @@ class Condition(ABC):
         """
         return None
 
-    def __and__(self, other: Condition) -> Condition:
+    def __and__(self, other: RuleCondition) -> RuleCondition:
         return AllOf((*_within(AllOf, self), *_within(AllOf, other)))
 
-    def __or__(self, other: Condition) -> Condition:
+    def __or__(self, other: RuleCondition) -> RuleCondition:
         return AnyOf((*_within(AnyOf, self), *_within(AnyOf, other)))
 
-    def __invert__(self) -> Condition:
+    def __invert__(self) -> RuleCondition:
         return NoneOf(self)
 
 
-def _within(kind: type[AllOf | AnyOf], condition: Condition) -> tuple[Condition, ...]:
+def _within(kind: type[AllOf | AnyOf], condition: RuleCondition) -> tuple[RuleCondition, ...]:
     return condition.parts() if isinstance(condition, kind) else (condition,)
 
 
-def first_moment(condition: Condition, facts: RecordFacts, now: datetime) -> datetime | None:
+def first_moment(condition: RuleCondition, facts: RecordFacts, now: datetime) -> datetime | None:
     """The first moment from now on at which it holds of a record that stays as it is;
     None where there is none.
     """
@@ -105,7 +105,7 @@ def first_moment(condition: Condition, facts: RecordFacts, now: datetime) -> dat
     return next((at for at in (now, *later) if condition.judged(facts, at)[0]), None)
 
 
-def walked(condition: Condition) -> Iterator[Condition]:
+def walked(condition: RuleCondition) -> Iterator[RuleCondition]:
     """The condition and all it is made of."""
     yield condition
     for part in condition.parts():
@@ -113,10 +113,10 @@ def walked(condition: Condition) -> Iterator[Condition]:
 
 
 @dataclass(frozen=True, slots=True)
-class AllOf(Condition):
+class AllOf(RuleCondition):
     """All of these hold. There is at least one."""
 
-    of: tuple[Condition, ...]
+    of: tuple[RuleCondition, ...]
 
     def __post_init__(self) -> None:
         _conditions("all", self.of)
@@ -145,15 +145,15 @@ class AllOf(Condition):
     def table(self) -> dict[str, Any]:
         return {"all": [part.table() for part in self.of]}
 
-    def parts(self) -> tuple[Condition, ...]:
+    def parts(self) -> tuple[RuleCondition, ...]:
         return self.of
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf(Condition):
+class AnyOf(RuleCondition):
     """At least one of these holds."""
 
-    of: tuple[Condition, ...]
+    of: tuple[RuleCondition, ...]
 
     def __post_init__(self) -> None:
         _conditions("any", self.of)
@@ -182,15 +182,15 @@ class AnyOf(Condition):
     def table(self) -> dict[str, Any]:
         return {"any": [part.table() for part in self.of]}
 
-    def parts(self) -> tuple[Condition, ...]:
+    def parts(self) -> tuple[RuleCondition, ...]:
         return self.of
 
 
 @dataclass(frozen=True, slots=True)
-class NoneOf(Condition):
+class NoneOf(RuleCondition):
     """This does not hold."""
 
-    part: Condition
+    part: RuleCondition
 
     def __post_init__(self) -> None:
         _conditions("not", (self.part,))
@@ -211,14 +211,14 @@ class NoneOf(Condition):
     def table(self) -> dict[str, Any]:
         return {"not": self.part.table()}
 
-    def parts(self) -> tuple[Condition, ...]:
+    def parts(self) -> tuple[RuleCondition, ...]:
         return (self.part,)
 
 
-def _bracketed(part: Condition, *kinds: type[Condition]) -> str:
+def _bracketed(part: RuleCondition, *kinds: type[RuleCondition]) -> str:
     return f"({part.describe()})" if isinstance(part, kinds) else part.describe()
 
 
 def _conditions(name: str, given: object) -> None:
-    if not isinstance(given, tuple) or not given or not all(isinstance(one, Condition) for one in given):
+    if not isinstance(given, tuple) or not given or not all(isinstance(one, RuleCondition) for one in given):
         raise InvalidInput(name, "takes conditions, at least one")

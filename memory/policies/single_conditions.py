@@ -13,13 +13,13 @@ from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration, show_duration
-from memory.policies.conditions import EVERYTHING, Condition
+from memory.policies.conditions import EVERYTHING, RuleCondition
 from memory.policies.facts import MEASURES, Fields, Measure, RecordFacts
 from memory.policies.routing import TIERS
 from memory.ports.query import And, Filter, Ge, Has, In, Le, Not, Or
 
 
-class Single(Condition):
+class Single(RuleCondition):
     """A condition on one fact. `key` names it in a table."""
 
     __slots__ = ()
@@ -260,7 +260,7 @@ class TenantIs(_OneOf):
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeExceeds(Condition):
+class ScopeExceeds(RuleCondition):
     """Its record lies beyond the newest so many of its scope, or beyond the newest so
     many bytes or tokens: the newest that fit stay.
     """

@@ -15,6 +15,7 @@ CLASSES = {
     "memory.domain.errors.PartsFailed": "ProviderFailure",
     "memory.domain.errors.Refused": "RejectedByGate",
     "memory.policies.compacting.CompactingSettings": "CompactionSettings",
+    "memory.policies.conditions.Condition": "RuleCondition",
     "memory.policies.facts.Facts": "RecordFacts",
     "memory.policies.onward.Leaving": "ExitedMessages",
     "memory.policies.single_conditions.InTier": "TierIs",
@@ -41,6 +42,7 @@ SEARCHING_CLASSES = {
     "memory.orchestrator.rolling_back.Wanted": "RevertRequest",
     "memory.policies.asked.Asked": "EntryQuery",
     "memory.policies.reading.ContextAsked": "ContextRequest",
+    "memory.ports.asking.Condition": "Predicate",
     "memory.ports.scored.Form": "PartitionIndex",
 }
 

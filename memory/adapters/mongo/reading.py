@@ -23,7 +23,7 @@ from memory.adapters.mongo.codec import (
 from memory.adapters.mongo.filters import OURS, both, located
 from memory.adapters.mongo.quarantine import Damaged, Quarantine
 from memory.adapters.mongo.table import Table
-from memory.ports.asking import Condition, condition
+from memory.ports.asking import Predicate, condition
 from memory.ports.batch import Change, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, tombstone_over
@@ -206,7 +206,7 @@ class Deletion:
     carry: frozenset[str]
 
     @cached_property
-    def _lets_through(self) -> Condition:
+    def _lets_through(self) -> Predicate:
         return condition(self.query.filter)
 
     def of(self, table: Table, document: Document) -> Change | None:
