@@ -81,7 +81,7 @@ from memory.policies.promotion import Policy
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.query import Eq, Filter, Ge, Le, all_of
+from memory.ports.query import Condition, Eq, Ge, Le, all_of
 from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
@@ -865,7 +865,7 @@ class Memory(AsyncContext):
                 (`conversations.meaning`). `"hybrid"` is lexical there.
         """
         given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
-        asked: list[Filter | None] = [
+        asked: list[Condition | None] = [
             Eq(field, door.identifier(name, value))
             for field, (name, value) in given.items()
             if value is not None

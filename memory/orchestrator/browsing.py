@@ -30,7 +30,7 @@ from memory.policies.routing import TIERS
 from memory.policies.visibility import accepting, filter_of, is_current, is_expired, notes, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
-from memory.ports.query import Eq, Filter, Head, Order, Query, Tenant, all_of, encode_cursor, within
+from memory.ports.query import Condition, Eq, Head, Order, Query, Tenant, all_of, encode_cursor, within
 from memory.ports.record import FieldValue, Key, Mark, Partition, Record, Role
 from memory.ports.store import Store
 
@@ -242,7 +242,7 @@ class Browsing:
         collection: Collection,
         asked: EntryQuery,
         by: str,
-        which: Filter | None,
+        which: Condition | None,
         behind: tuple[FieldValue, str] | None,
     ) -> Query:
         """Kept versions come in the order of their entries; where metadata tell, many

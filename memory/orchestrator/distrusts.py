@@ -23,7 +23,7 @@ from memory.orchestrator.collections import SETTINGS
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
-from memory.ports.query import And, Eq, Filter, Ge, Has, IsNull, Not, Or, all_of
+from memory.ports.query import And, Condition, Eq, Ge, Has, IsNull, Not, Or, all_of
 from memory.ports.record import Corrupt, Key, Record
 from memory.ports.writes import Absent, AtVersion, Put
 
@@ -37,7 +37,7 @@ places besides within `MAX_FILTER_PARTS`.
 DISTRUSTS_SCOPE = "distrusts"
 
 Said: TypeAlias = Mapping[str, Any]
-UNNAMED: Filter = And(tuple(IsNull(name) for name in (*ORIGIN_KINDS, "origins")))
+UNNAMED: Condition = And(tuple(IsNull(name) for name in (*ORIGIN_KINDS, "origins")))
 """Of what says nothing of where it comes from."""
 
 
@@ -49,17 +49,17 @@ class Known:
     distrusts: tuple[BlockedSource, ...]
 
     @property
-    def lets_through(self) -> Filter | None:
+    def lets_through(self) -> Condition | None:
         """What of entries may be shown; None for all."""
         return Not(Or(tuple(map(written_by, self.distrusts)))) if self.distrusts else None
 
 
-def written_by(distrust: BlockedSource) -> Filter:
+def written_by(distrust: BlockedSource) -> Condition:
     """The entries that are of its origin, or were made of such."""
     return of_origin(distrust.origin, since=distrust.since)
 
 
-def of_origin(origin: str, *, since: datetime | None = None) -> Filter:
+def of_origin(origin: str, *, since: datetime | None = None) -> Condition:
     kind, name = parts_of(origin)
     found = Or((Eq(kind, name), Has("origins", origin)))
     return found if since is None else And((found, Ge("version", micros(since))))
@@ -179,7 +179,7 @@ class Distrusts:
         return record, known
 
 
-def visible(known: Known | None) -> Filter | None:
+def visible(known: Known | None) -> Condition | None:
     """What may be shown by what is known; where nothing is, what says nothing of where
     it comes from.
     """

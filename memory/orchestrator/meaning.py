@@ -24,7 +24,7 @@ from memory.policies.asked import SearchMode
 from memory.policies.ranking.calibrated import EMBEDDERS
 from memory.policies.ranking.unrelated import UNRELATED_TEXTS
 from memory.ports.embedder import Embedder, Fingerprint
-from memory.ports.query import Eq, Filter, IsNull, Or
+from memory.ports.query import Condition, Eq, IsNull, Or
 from memory.ports.record import FieldValue, Key, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put
@@ -149,7 +149,7 @@ class Embeddings:
     # -- beside another embedder -------------------------------------------------------
 
     @property
-    def own(self) -> Filter | None:
+    def own(self) -> Condition | None:
         """What has a vector of this embedder; None where the stores note no other, so
         that it need not be asked for.
         """

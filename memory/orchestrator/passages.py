@@ -25,7 +25,7 @@ from memory.ports.candidates import Measured
 from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
 from memory.ports.pace import paced
-from memory.ports.query import Filter
+from memory.ports.query import Condition
 from memory.ports.record import FieldValue, Key, Record, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put
@@ -52,7 +52,7 @@ class PassageSpec:
     said_at: Callable[[Record], int]
     shared: tuple[str, ...] = ()
     """Fields that a passage has as its record has them."""
-    which: Filter | None = None
+    which: Condition | None = None
     """Which records of the collection may have any."""
 
 

@@ -29,7 +29,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.ports.collections import Collection
 from memory.ports.embedder import Fingerprint
-from memory.ports.query import Eq, Everywhere, Filter, Not, Or, Query
+from memory.ports.query import Condition, Eq, Everywhere, Not, Or, Query
 from memory.ports.record import Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Put, Status
@@ -275,7 +275,7 @@ class Reindexing:
             work.overtaken += outcome.status is Status.CONFLICT
 
 
-def _not_of(model: Fingerprint) -> Filter:
+def _not_of(model: Fingerprint) -> Condition:
     return Not(Eq(MODEL, model.digest))
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from memory.domain.scope import Scope
 from memory.policies.ranking.preferences import Preferences
-from memory.ports.query import Filter, Tenant, Where, within
+from memory.ports.query import Condition, Tenant, Where, within
 from memory.ports.record import Partition
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
@@ -57,7 +57,7 @@ class EntryQuery:
     browse goes on, in its order.
     """
 
-    trusted: Filter | None = None
+    trusted: Condition | None = None
     """What of the entries is not distrusted; None for all of them."""
 
     @property

@@ -17,9 +17,9 @@ from typing import Any
 
 from memory.domain.errors import InvalidInput
 from memory.policies.facts import Fields, Measure, RecordFacts
-from memory.ports.query import And, Filter, Or
+from memory.ports.query import And, Condition, Or
 
-EVERYTHING: Filter = And(())
+EVERYTHING: Condition = And(())
 
 
 class RuleCondition(ABC):
@@ -37,13 +37,13 @@ class RuleCondition(ABC):
         """Whether it holds, and why or why not."""
 
     @abstractmethod
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         """Lets through every record of which it holds, by the fields that a store
         knows, and perhaps others.
         """
 
     @abstractmethod
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         """Lets through every record of which it does not hold, and perhaps others."""
 
     @abstractmethod
@@ -126,10 +126,10 @@ class AllOf(RuleCondition):
         against = [said for holds, said in judged if not holds]
         return not against, " and ".join(against or [said for _, said in judged])
 
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         return And(tuple(part.filter(now, known) for part in self.of))
 
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         return Or(tuple(part.rest(now, known) for part in self.of))
 
     def tenants(self) -> frozenset[str] | None:
@@ -163,10 +163,10 @@ class AnyOf(RuleCondition):
         first = next((said for holds, said in judged if holds), None)
         return (True, first) if first is not None else (False, " and ".join(said for _, said in judged))
 
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         return Or(tuple(part.filter(now, known) for part in self.of))
 
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         return And(tuple(part.rest(now, known) for part in self.of))
 
     def tenants(self) -> frozenset[str] | None:
@@ -199,10 +199,10 @@ class NoneOf(RuleCondition):
         holds, said = self.part.judged(facts, now)
         return not holds, said
 
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         return self.part.rest(now, known)
 
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         return self.part.filter(now, known)
 
     def describe(self) -> str:

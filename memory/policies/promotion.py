@@ -34,7 +34,7 @@ from memory.policies.single_conditions import (
     TierIs,
     TypeIs,
 )
-from memory.ports.query import Filter
+from memory.ports.query import Condition
 
 Event = Literal["session_end", "sweep", "write"]
 """When rules are asked. What those for `write` did not do behind a write, a sweep does."""
@@ -178,7 +178,7 @@ class PromotionRule(Named):
             else self.condition.judged(facts, now)
         )
 
-    def takes(self, now: datetime, known: Fields) -> Filter:
+    def takes(self, now: datetime, known: Fields) -> Condition:
         """The filter for what this rule takes of records that have these fields."""
         return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
@@ -258,7 +258,7 @@ class CustomRule:
     def answers(self, event: Event) -> bool:
         return self.on == event or (event == "sweep" and self.on == "write")
 
-    def takes(self, now: datetime, known: Fields) -> Filter:
+    def takes(self, now: datetime, known: Fields) -> Condition:
         return EVERYTHING if self.when is None else self.when.filter(now, known)
 
     @property

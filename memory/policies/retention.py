@@ -30,7 +30,7 @@ from memory.policies.single_conditions import (
     TierIs,
     TypeIs,
 )
-from memory.ports.query import Filter
+from memory.ports.query import Condition
 
 What = Literal["entries", "sessions", "versions"]
 Then = Literal["delete", "keep", "end"]
@@ -151,13 +151,13 @@ class RetentionRule(Named):
             else self.condition.judged(facts, now)
         )
 
-    def takes(self, now: datetime, known: Fields) -> Filter:
+    def takes(self, now: datetime, known: Fields) -> Condition:
         """The filter for what this rule takes of records that have these fields; it may
         let more through.
         """
         return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
-    def leaves(self, now: datetime, known: Fields) -> Filter | None:
+    def leaves(self, now: datetime, known: Fields) -> Condition | None:
         """The filter for what it does not take; None where it takes everything."""
         return None if self.condition is None else self.condition.rest(now, known)
 

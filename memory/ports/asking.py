@@ -18,9 +18,9 @@ from memory.domain.errors import InvalidInput
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -51,7 +51,7 @@ _HASHED = frozenset({str, int, float, bool, bytes, datetime})
 hashes, also across types.
 """
 
-_COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
+_COMPARISONS: dict[type[Condition], Callable[[Any, Any], bool]] = {
     Eq: operator.eq,
     Lt: operator.lt,
     Le: operator.le,
@@ -80,12 +80,12 @@ def reader(field: str) -> Callable[[Standing], FieldValue]:
     return lambda standing: standing.fields.get(field) if isinstance(standing, Record) else None
 
 
-def lets_through(part: Filter | None, standing: Standing) -> bool:
+def lets_through(part: Condition | None, standing: Standing) -> bool:
     """Whether the filter holds for one. Who asks of many makes the `condition` once."""
     return condition(part)(standing)
 
 
-def condition(part: Filter | None) -> Predicate:
+def condition(part: Condition | None) -> Predicate:
     """What tells whether the filter holds: two-valued, a comparison with a missing
     value is false. Made once, it is asked of any number.
     """

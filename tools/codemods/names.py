@@ -29,6 +29,8 @@ CLASSES = {
 }
 
 SEARCHING_CLASSES = {
+    "memory.adapters.qdrant.engine.Condition": "QdrantCondition",
+    "memory.adapters.sql.conditions.Condition": "SqlCondition",
     "memory.Only": "SearchFilter",  # here and not above: in documents it is a word
     "memory.adapters.redis.forms.Forms": "PartitionIndexes",
     "memory.facade.wanted.Only": "SearchFilter",
@@ -43,6 +45,7 @@ SEARCHING_CLASSES = {
     "memory.policies.asked.Asked": "EntryQuery",
     "memory.policies.reading.ContextAsked": "ContextRequest",
     "memory.ports.asking.Condition": "Predicate",
+    "memory.ports.query.Filter": "Condition",
     "memory.ports.scored.Form": "PartitionIndex",
 }
 

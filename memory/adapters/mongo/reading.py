@@ -29,10 +29,10 @@ from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, tombstone_over
 from memory.ports.pace import paced
 from memory.ports.query import (
+    Condition,
     Count,
     Eq,
     Everywhere,
-    Filter,
     Head,
     Lt,
     Or,
@@ -181,7 +181,7 @@ async def may_be_due(tables: Sequence[Table], now: datetime, expired: Mapping[Co
     """
     pipeline: list[Document] = []
     for table in tables:
-        over: list[Filter] = [Eq("owing", True), Eq("role", Role.ARRIVING.value), Lt("discard_at", now)]
+        over: list[Condition] = [Eq("owing", True), Eq("role", Role.ARRIVING.value), Lt("discard_at", now)]
         over += [Lt("expires_at", expired[table.collection])] if table.collection in expired else []
         some: list[Document] = [
             {"$match": table.conditions.filter(Or(tuple(over)))},

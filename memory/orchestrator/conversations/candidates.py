@@ -23,7 +23,7 @@ from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.gathering import stacked
-from memory.ports.query import Filter, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
+from memory.ports.query import Condition, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
 from memory.ports.record import Partition
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class MessageQuery:
     """
 
     where: Partitions | Tenant
-    asked: Filter | None
+    asked: Condition | None
     mode: SearchMode
 
 

@@ -34,7 +34,7 @@ from memory.orchestrator.turns import CallOrder
 from memory.policies.asked import SearchMode
 from memory.policies.onward import Onward as Callback
 from memory.policies.tokens import DefaultCounter
-from memory.ports.query import Filter, Tenant
+from memory.ports.query import Condition, Tenant
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 
@@ -185,7 +185,7 @@ class Conversations:
     async def search(
         self,
         tenant: str,
-        asked: Filter | None,
+        asked: Condition | None,
         text: str,
         limit: int,
         mode: SearchMode = "hybrid",

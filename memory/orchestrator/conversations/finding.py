@@ -24,7 +24,7 @@ from memory.orchestrator.steps import step
 from memory.policies.asked import EntryQuery, SearchMode
 from memory.policies.asking import Question, read
 from memory.policies.ranking.preferences import Preferences
-from memory.ports.query import Filter, Partitions, Tenant
+from memory.ports.query import Condition, Partitions, Tenant
 from memory.ports.record import Key, Record
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Finding:
     async def find(
         self,
         where: Partitions | Tenant,
-        asked: Filter | None,
+        asked: Condition | None,
         text: str,
         limit: int,
         mode: SearchMode = "hybrid",

@@ -19,8 +19,8 @@ from memory.orchestrator.conversations.sessions import system_of
 from memory.orchestrator.placement import Placement
 from memory.ports.query import (
     And,
+    Condition,
     Eq,
-    Filter,
     Ge,
     Gt,
     In,
@@ -158,9 +158,9 @@ class History:
         at = self._log.life.created_at
         return None if system is None or not _names_system(asked) else HistoryItem(system, 1, 0, at, at)
 
-    async def _conditions(self, asked: HistoryQuery) -> Filter | None:
+    async def _conditions(self, asked: HistoryQuery) -> Condition | None:
         """What the log's records are asked; None where none can be meant."""
-        parts: list[Filter] = [
+        parts: list[Condition] = [
             Eq("conversation_id", self._log.life.session_id),
             Not(IsNull("number_in_conversation")),
         ]
@@ -235,7 +235,7 @@ async def gone_from(placement: Placement, logs: Sequence[tuple[Log, Sequence[Eve
         And((Eq("conversation_id", of), In("event", names), Gt("place", min(places))))
         for of, (_, places) in found.items()
     ]
-    asked: Filter = behind[0] if len(behind) == 1 else Or(tuple(behind))
+    asked: Condition = behind[0] if len(behind) == 1 else Or(tuple(behind))
     log = logs[0][0]
     query = Query(
         MESSAGES,

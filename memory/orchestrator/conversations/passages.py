@@ -24,7 +24,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.asked import SearchMode
 from memory.policies.passages import parts_of
-from memory.ports.query import Filter, IsNull, Not, Order, Query, Tenant
+from memory.ports.query import Condition, IsNull, Not, Order, Query, Tenant
 from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
 
@@ -103,7 +103,7 @@ class Passages:
             await self._meaning.check_relevance(least, mode)
 
     @property
-    def own(self) -> Filter | None:
+    def own(self) -> Condition | None:
         """Those with a vector of the embedder in use; None where there are no others."""
         return self._meaning.own
 

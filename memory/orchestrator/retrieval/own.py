@@ -16,7 +16,7 @@ from memory.ports.candidates import Candidates, Measured, joined
 from memory.ports.query import all_of
 
 if TYPE_CHECKING:
-    from memory.ports.query import Filter
+    from memory.ports.query import Condition
 
 
 async def candidates_of(
@@ -34,7 +34,7 @@ async def candidates_of(
     return replace(answer, vectors=vectors, fields={name: answer.fields[name] for name in asked.select})
 
 
-def _apart(asked: Candidates, own: Filter) -> list[Candidates]:
+def _apart(asked: Candidates, own: Condition) -> list[Candidates]:
     """The question by words, and that by meaning among one's own."""
     by_words = replace(asked, near=None, dimensions=asked.width)
     if asked.near is None:

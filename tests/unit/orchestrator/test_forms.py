@@ -32,7 +32,7 @@ from memory.orchestrator.topology import Topology
 from memory.policies import visibility
 from memory.policies.asked import EntryQuery
 from memory.policies.visibility import FILTERED
-from memory.ports.query import Filter, Not, Or
+from memory.ports.query import Condition, Not, Or
 from memory.ports.record import Key
 from tests.support import noticed
 from tests.support.depth import drawn
@@ -336,8 +336,8 @@ def test_filters_of_searches_name_no_field_that_forms_lack() -> None:
     assert _named(visibility.filter_of(asked, ENTRIES, now)) == FILTERED
 
 
-def _named(part: Filter | None) -> set[str]:
-    inner: tuple[Filter, ...] = (part.part,) if isinstance(part, Not) else getattr(part, "parts", ())
+def _named(part: Condition | None) -> set[str]:
+    inner: tuple[Condition, ...] = (part.part,) if isinstance(part, Not) else getattr(part, "parts", ())
     return {name for one in inner for name in _named(one)} | (
         {name} if (name := getattr(part, "field", None)) is not None else set()
     )

@@ -26,9 +26,9 @@ from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import (
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -52,7 +52,7 @@ from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, f
 BROWSED = frozenset({Role.HOME, Role.ARRIVING})
 
 
-def everyday(minute: int, *more: Filter) -> Filter:
+def everyday(minute: int, *more: Condition) -> Condition:
     """The filter that the engine asks with."""
     now = T0 + timedelta(minutes=minute)
     return And(
