@@ -35,7 +35,7 @@ from memory.policies.ranking.unrelated import UNRELATED_TEXTS
 from memory.ports.embedder import Embedder
 from memory.ports.text import query_words, words
 
-By = Literal["both", "words", "meaning"]
+Mode = Literal["hybrid", "lexical", "semantic"]
 Numbers = npt.NDArray[np.float64]
 
 NOBODY = "nobody"
@@ -135,7 +135,7 @@ def without_names(turns: Sequence[Turn], questions: Sequence[Question]) -> tuple
     return anonymous, [replace(question, text=without(question.text)) for question in questions]
 
 
-async def gather(memory: Memory, embedder: Embedder, corpus: Corpus, by: By, rivals: int) -> list[Hit]:
+async def gather(memory: Memory, embedder: Embedder, corpus: Corpus, mode: Mode, rivals: int) -> list[Hit]:
     """Ask every question to its conversation and to so many others, and the unrelated
     ones to all.
     """
@@ -166,7 +166,9 @@ async def gather(memory: Memory, embedder: Embedder, corpus: Corpus, by: By, riv
         baseline = float(np.frombuffer(vector, "<f4") @ background) if vector else 0.0
         for place in places:
             limit = ANSWERS if place == conversation else 1
-            hits = await memory.search(text, scope=corpus.way.scope(place), limit=limit, by=by, explain=True)
+            hits = await memory.search(
+                text, scope=corpus.way.scope(place), limit=limit, mode=mode, explain=True
+            )
             for rank, hit in enumerate(hits, 1):
                 right = place == conversation and turn_of[hit.id].id in evidence
                 found.append(
@@ -223,17 +225,17 @@ def _hit(
 # -- fitting ---------------------------------------------------------------------------
 
 
-def fitted(hits: Iterable[Hit], by: By, semantic: Constants | None = None) -> Constants:
+def fitted(hits: Iterable[Hit], mode: Mode, semantic: Constants | None = None) -> Constants:
     """Fit the constants on answers and nonsense, with the least weight of nonsense that
     keeps named nonsense quiet.
 
-    Where `semantic` is given, those of a search by meaning, the larger of both values
+    Where `semantic` is given, those of a semantic search, the larger of both values
     counts, as in a search.
     """
     used = [hit for hit in hits if hit.right or hit.is_nonsense]
     named = [hit for hit in used if hit.is_nonsense and hit.has_names]
     for weight in WEIGHTS:
-        constants = _logistic(used, by, weight)
+        constants = _logistic(used, mode, weight)
         if float((predicted([constants, semantic], named) < NONSENSE).mean()) >= QUIET:
             break
     return constants
@@ -246,11 +248,11 @@ def predicted(constants: Sequence[Constants | None], hits: Sequence[Hit]) -> Num
     return np.asarray(1 / (1 + np.exp(-np.max(each, axis=0))))
 
 
-def _logistic(hits: Sequence[Hit], by: By, weight: float) -> Constants:
+def _logistic(hits: Sequence[Hit], mode: Mode, weight: float) -> Constants:
     """Fit by Newton's method, with a slight ridge."""
-    columns = [np.array([hit.above for hit in hits])] * (by != "words") + [
+    columns = [np.array([hit.above for hit in hits])] * (mode != "lexical") + [
         np.array([hit.share for hit in hits])
-    ] * (by != "meaning")
+    ] * (mode != "semantic")
     table = np.stack([np.ones(len(hits)), *columns], axis=1)
     right = np.array([float(hit.right) for hit in hits])
     weights = np.where(right > 0, 1.0, weight)
@@ -264,21 +266,21 @@ def _logistic(hits: Sequence[Hit], by: By, weight: float) -> Constants:
         if float(np.abs(step).max()) < 1e-9:
             break
     offset, *slopes = (round(float(value), 3) for value in solution)
-    semantic = slopes.pop(0) if by != "words" else 0.0
+    semantic = slopes.pop(0) if mode != "lexical" else 0.0
     return Constants(offset, semantic, slopes.pop(0) if slopes else 0.0)
 
 
 def left_out(
-    hits: Sequence[Hit], trained_on: Sequence[Hit], by: By, by_meaning: Sequence[Hit] = ()
+    hits: Sequence[Hit], trained_on: Sequence[Hit], mode: Mode, by_meaning: Sequence[Hit] = ()
 ) -> list[tuple[Hit, float]]:
     """Return the relevance of each hit, with constants fitted without its conversation.
-    `by_meaning`: hits of searches by meaning.
+    `by_meaning`: hits of semantic searches.
     """
     found: list[tuple[Hit, float]] = []
     for name in sorted({hit.of or hit.asked for hit in hits}):
         rest = [hit for hit in by_meaning if name not in (hit.of, hit.asked)]
-        semantic = fitted(rest, "meaning") if rest else None
-        constants = fitted([hit for hit in trained_on if name not in (hit.of, hit.asked)], by, semantic)
+        semantic = fitted(rest, "semantic") if rest else None
+        constants = fitted([hit for hit in trained_on if name not in (hit.of, hit.asked)], mode, semantic)
         tested = [hit for hit in hits if name == (hit.of or hit.asked)]
         found += zip(tested, map(float, predicted([constants, semantic], tested)), strict=True)
     return found
@@ -342,54 +344,54 @@ def corpora() -> tuple[list[Corpus], Corpus]:
 
 async def calibrate(
     folder: Path, rivals: int, embedder: str | None = None
-) -> tuple[list[Figure], dict[By, Calibration], str]:
-    """Measure and fit. Returns the figures, the constants by way, and the embedder's
+) -> tuple[list[Figure], dict[Mode, Calibration], str]:
+    """Measure and fit. Returns the figures, the constants by mode, and the embedder's
     fingerprint.
     """
     told: list[Figure] = []
-    constants: dict[By, Calibration] = {}
+    constants: dict[Mode, Calibration] = {}
     in_order, plain = corpora()
     async with opened(f"sqlite:///{folder / 'relevance.db'}", embedder) as memory:
         used = memory._engine.meaning._embedder
         assert used is not None, "relevance is measured with an embedder"
         fingerprint = str(await used.fingerprint())
-        ways: tuple[By, ...] = ("words", "meaning", "both")
+        modes: tuple[Mode, ...] = ("lexical", "semantic", "hybrid")
         by_meaning: tuple[list[Hit], list[Hit]] = [], []
-        for by in ways:
+        for mode in modes:
             found = {
-                corpus.name: await gather(memory, used, corpus, by, rivals) for corpus in (*in_order, plain)
+                corpus.name: await gather(memory, used, corpus, mode, rivals) for corpus in (*in_order, plain)
             }
             together = [hit for corpus in in_order for hit in found[corpus.name]]
             alone = found[plain.name]
-            semantic = constants["meaning"] if by == "both" else None
-            inside = fitted(together, by, None if semantic is None else semantic.in_conversation)
-            constants[by] = Calibration(
-                inside, fitted(alone, by, None if semantic is None else semantic.alone)
+            semantic = constants["semantic"] if mode == "hybrid" else None
+            inside = fitted(together, mode, None if semantic is None else semantic.in_conversation)
+            constants[mode] = Calibration(
+                inside, fitted(alone, mode, None if semantic is None else semantic.alone)
             )
             for corpus in (*in_order, plain):
                 trained_on, by_cosine = (
                     (alone, by_meaning[1]) if corpus is plain else (together, by_meaning[0])
                 )
-                judged = left_out(found[corpus.name], trained_on, by, by_cosine if by == "both" else ())
+                judged = left_out(found[corpus.name], trained_on, mode, by_cosine if mode == "hybrid" else ())
                 told += [
-                    replace(one, name=f"by {by}, {one.name}")
-                    for one in figures(corpus.name, judged, has_targets=by == "both")
+                    replace(one, name=f"{mode}, {one.name}")
+                    for one in figures(corpus.name, judged, has_targets=mode == "hybrid")
                 ]
-            if by == "meaning":
+            if mode == "semantic":
                 by_meaning = together, alone
-            _say(f"by {by}: {constants[by]}")
+            _say(f"{mode}: {constants[mode]}")
     return told, constants, fingerprint
 
 
-def written(constants: Mapping[By, Calibration], fingerprint: str) -> str:
+def written(constants: Mapping[Mode, Calibration], fingerprint: str) -> str:
     """Return `calibrated.py` with these constants; those of other embedders stay."""
     embedders = {
         **calibrated.EMBEDDERS,
-        fingerprint: EmbedderCalibration(constants["both"], constants["meaning"]),
+        fingerprint: EmbedderCalibration(constants["hybrid"], constants["semantic"]),
     }
     head, mark, _ = Path(str(calibrated.__file__)).read_text().partition("# written from here on\n")
     lines = [
-        f"LEXICAL = {constants.get('words', LEXICAL)!r}",
+        f"LEXICAL = {constants.get('lexical', LEXICAL)!r}",
         "",
         "EMBEDDERS: Mapping[str, EmbedderCalibration] = {",
     ]

@@ -87,12 +87,13 @@ if TYPE_CHECKING:
     from memory.facade.providers import SummarizingProvider as SummarizingProvider
     from memory.facade.session import Session as Session
     from memory.facade.view import ScopedMemory as ScopedMemory
-    from memory.facade.wanted import Only as Only
+    from memory.facade.wanted import SearchBoost as SearchBoost
+    from memory.facade.wanted import SearchFilter as SearchFilter
     from memory.orchestrator.retrieval.searching import FoundEntry as FoundEntry
     from memory.orchestrator.retrieval.searching import MixedResult as MixedResult
     from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
     from memory.policies.compacting import CompactionSettings as CompactionSettings
-    from memory.policies.conditions import Condition as Condition
+    from memory.policies.conditions import RuleCondition as RuleCondition
     from memory.policies.extracting import EveryNTurns as EveryNTurns
     from memory.policies.extracting import EveryTurn as EveryTurn
     from memory.policies.extracting import ExtractedFact as ExtractedFact
@@ -198,7 +199,7 @@ _HOMES = {
     ),
     "memory.facade.session": ("Session",),
     "memory.facade.view": ("ScopedMemory",),
-    "memory.facade.wanted": ("Only",),
+    "memory.facade.wanted": ("SearchBoost", "SearchFilter"),
     "memory.orchestrator.retrieval.searching": ("FoundEntry", "MixedResult", "SearchResult"),
     "memory.policies.onward": ("ExitedMessages",),
     "memory.policies.compacting": ("CompactionSettings",),
@@ -217,7 +218,7 @@ _HOMES = {
     "memory.policies.promotion": ("Decision", "Policy", "PromotionRule"),
     "memory.policies.quotas": ("Quota",),
     "memory.policies.retention": ("RetentionRule",),
-    "memory.policies.conditions": ("Condition",),
+    "memory.policies.conditions": ("RuleCondition",),
     "memory.policies.facts": ("RecordFacts",),
     "memory.policies.thresholds": ("MessageThreshold", "TurnThreshold"),
     "memory.policies.window": ("TokenThreshold",),
@@ -242,7 +243,6 @@ __all__ = [
     "CompactionError",
     "CompactionSettings",
     "CompositeProvider",
-    "Condition",
     "ConfidenceAtLeast",
     "ConfigError",
     "Conflict",
@@ -286,7 +286,6 @@ __all__ = [
     "NotFound",
     "NotOpen",
     "OlderThan",
-    "Only",
     "PartialWrite",
     "Policy",
     "PromotionRule",
@@ -301,12 +300,15 @@ __all__ = [
     "Resolution",
     "RetentionRule",
     "RevertReport",
+    "RuleCondition",
     "Scope",
     "ScopeExceeds",
     "ScopeKind",
     "ScopeKindIs",
     "ScopedMemory",
     "ScratchpadFull",
+    "SearchBoost",
+    "SearchFilter",
     "SearchResult",
     "SearchTool",
     "SemanticProvider",

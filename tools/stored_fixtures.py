@@ -279,14 +279,16 @@ async def told(memory: Memory) -> dict[str, Any]:
         },
         "relations": sorted([[r.source_id, r.label, r.target_id] async for r in memory.relations.all()]),
         "words": {
-            q: [hit.entry.id for hit in await memory.search(q, scope=[ADA, BOB], by="words")]
+            q: [hit.entry.id for hit in await memory.search(q, scope=[ADA, BOB], mode="lexical")]
             for q in ("white tea", "oars", "brass bell")
         },
         "meaning": {
-            q: (await memory.search(q, scope=[ADA, BOB], by="meaning"))[0].entry.id
+            q: (await memory.search(q, scope=[ADA, BOB], mode="semantic"))[0].entry.id
             for q in ("a hot drink at breakfast", "the weather")
         },
-        "messages": sorted([one.item.message.id for one in await memory.search_messages("boat", by="words")]),
+        "messages": sorted(
+            [one.item.message.id for one in await memory.search_messages("boat", mode="lexical")]
+        ),
         "sessions": {},
         "scratchpads": [
             (await memory.scratchpads.read(agent)).content for agent in ("assistant", None, "cook")

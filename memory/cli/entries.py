@@ -160,21 +160,27 @@ async def search(
     query: Annotated[str, typer.Argument(help="What to look for, by words and by meaning.")],
     scope: ScopeOption,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 10,
-    by: Annotated[str, typer.Option("--by", metavar="WAY", help="words, meaning or both.")] = "both",
-    kind: Annotated[
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="MODE", help="hybrid, lexical or semantic.")
+    ] = "hybrid",
+    filter_type: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Prefer entries of this type; repeat it for more."),
+        typer.Option(metavar="TYPE", help="Find only entries of this type. Repeat to allow several types."),
     ] = None,
-    tag: Annotated[
+    filter_tag: Annotated[
         list[str] | None,
-        typer.Option("--tag", "-t", metavar="TAG", help="Prefer entries with this tag; repeat it for more."),
+        typer.Option(metavar="TAG", help="Find only entries with this tag. Repeat to require several tags."),
     ] = None,
-    only_type: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE", help="Only entries of this type; repeat it for more.")
-    ] = None,
-    only_tag: Annotated[
+    boost_type: Annotated[
         list[str] | None,
-        typer.Option(metavar="TAG", help="Only entries with this tag; repeat it for those with all."),
+        typer.Option(metavar="TYPE", help="Rank entries of this type higher. Repeat to boost several types."),
+    ] = None,
+    boost_tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TAG", help="Rank entries with this tag higher. Repeat to boost several tags."),
+    ] = None,
+    boost_conversation: Annotated[
+        str | None, typer.Option(metavar="ID", help="Rank entries of this conversation higher.")
     ] = None,
     min_relevance: Annotated[
         float | None,
@@ -187,9 +193,6 @@ async def search(
     known_at: KnownAtOption = None,
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Search this session's entries too.")
-    ] = None,
-    conversation: Annotated[
-        str | None, typer.Option(metavar="ID", help="Prefer what was said in this conversation.")
     ] = None,
     no_age_decay: Annotated[
         bool, typer.Option("--no-age-decay", help="What is old counts as much as what is new.")
@@ -208,7 +211,7 @@ async def search(
 
     scopes = [scope, f"session:{session}"] if session is not None else scope
     asked = {
-        "by": by,
+        "mode": mode,
         "since": moment("since", since),
         "as_of": moment("as_of", as_of),
         "known_at": moment("known_at", known_at),
@@ -218,11 +221,9 @@ async def search(
             query,
             scope=scopes,
             limit=limit,
-            types=kind,
-            tags=tag,
-            only={"types": only_type, "tags": only_tag},
+            boost={"types": boost_type, "tags": boost_tag, "conversation_id": boost_conversation},
+            filter={"types": filter_type, "tags": filter_tag},
             min_relevance=min_relevance,
-            conversation_id=conversation,
             age_decay=not no_age_decay,
             explain=explain,
             messages=messages,

@@ -19,7 +19,15 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
-from memory.facade.wanted import Only, least_relevance, metadata_of, only_of, tags_of, types_of
+from memory.facade.wanted import (
+    SearchFilter,
+    filter_of,
+    least_relevance,
+    metadata_of,
+    search_mode,
+    tags_of,
+    types_of,
+)
 from memory.facade.written import (
     IfExists,
     WriteMode,
@@ -30,13 +38,12 @@ from memory.facade.written import (
 )
 from memory.orchestrator.calling import called
 from memory.orchestrator.collections import SYSTEM_TENANT
-from memory.orchestrator.conversations.finding import WAYS, By
 from memory.orchestrator.conversations.manifests import artifact_of
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
 from memory.orchestrator.superseding import Superseded
-from memory.policies.asked import Asked, Scalar
+from memory.policies.asked import EntryQuery, Scalar, SearchMode
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
@@ -339,7 +346,7 @@ class Access:
         updated_before: Moment | None = None,
         conversation: str | None = None,
         include_retired: bool = False,
-    ) -> Asked:
+    ) -> EntryQuery:
         """What is asked of many entries, checked; `unless_told` of them where no limit
         is given. An error names a filter with `within` before it.
 
@@ -359,7 +366,7 @@ class Access:
             and any(s.kind is ScopeKind.USER for s in scopes)
         ):
             scopes.append(session)
-        asked = Asked(
+        asked = EntryQuery(
             tenant=self.tenant,
             scopes=tuple(dict.fromkeys(scopes)),
             tags=tags_of(f"{within}tags", tags),
@@ -392,8 +399,8 @@ class Access:
         *,
         preferred: Preferences = INDIFFERENT,
         limit: int | None = None,
-        by: By = "both",
-        only: Only | None = None,
+        mode: SearchMode = "hybrid",
+        filter: SearchFilter | None = None,  # noqa: A002 - the usual word for it
         min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
@@ -412,8 +419,8 @@ class Access:
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self.asked(
             scope,
-            **only_of(only),
-            within="only.",
+            **filter_of(filter),
+            within="filter.",
             limit=limit,
             unless_told=SEARCH_LIMIT,
             include_narrower=include_narrower,
@@ -424,13 +431,15 @@ class Access:
         asked = replace(
             asked,
             since=max((at for at in (asked.since, moment("since", since)) if at is not None), default=None),
-            by=door.one_of("by", by, WAYS),  # type: ignore[arg-type]
+            mode=search_mode(mode),
             min_relevance=least_relevance(min_relevance),
             preferred=preferred,
             messages=flag("messages", messages),
         )
-        if asked.by == "meaning" and not self.engine.meaning.on:
-            raise InvalidInput("by", "entries are found by words alone: no embedder is configured")
+        if asked.mode == "semantic" and not self.engine.meaning.on:
+            raise InvalidInput(
+                "mode", "'semantic' needs an embedder, and none is configured. Use 'lexical' or 'hybrid'"
+            )
         expanding, stages = flag("expand", expand), stages_of(rerank)
         if not text.strip():
             if asked.min_relevance is not None:

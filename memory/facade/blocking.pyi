@@ -92,7 +92,9 @@ from memory.facade.providers.summarizing import Summariser
 from memory.facade.providers.turn import Emit, Turn
 from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.facade.session import MessageLike
-from memory.facade.wanted import SearchOptions
+from memory.facade.wanted import (
+    SearchOptions,
+)
 from memory.facade.why import WhyReport
 from memory.facade.written import WriteOptions
 from memory.orchestrator.browsing import Retrieved
@@ -313,7 +315,7 @@ class BlockingMemory:
         namespace: str | None = ...,
         since: Moment | None = ...,
         until: Moment | None = ...,
-        by: Literal["both", "words", "meaning"] = ...,
+        mode: Literal["hybrid", "lexical", "semantic"] = ...,
         limit: int | None = ...,
         min_relevance: float | None = ...,
     ) -> FoundMessages: ...
@@ -552,7 +554,7 @@ class BlockingSession:
         self,
         query: str,
         *,
-        by: Literal["both", "words", "meaning"] = ...,
+        mode: Literal["hybrid", "lexical", "semantic"] = ...,
         limit: int | None = ...,
         min_relevance: float | None = ...,
     ) -> FoundMessages: ...

@@ -98,9 +98,7 @@ class Commands:
             None if conversation is None else door.identifier("conversation", conversation),
             None if agent is None else door.identifier("agent", agent),
             preferences(
-                types=None,
-                tags=None,
-                conversation_id=conversation,
+                {"conversation_id": conversation},
                 intent=flag("profile.intent_routing", wanted.get("intent_routing", True)),
                 age_decay=flag("profile.age_decay", wanted.get("age_decay", True)),
                 half_life=wanted.get("age_half_life_days") if wanted.get("age_decay", True) else None,

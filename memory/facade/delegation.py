@@ -14,7 +14,7 @@ from memory.domain.entry import Entry, EntryType
 from memory.domain.shown import Shown
 from memory.facade.access import Access
 from memory.orchestrator.browsing import Retrieved
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Delegation(Shown):
         return {"entries": [one.to_dict() for one in self.entries], "text": self.text}
 
 
-async def delegation(access: Access, session_id: str | None, asked: Asked) -> Delegation:
+async def delegation(access: Access, session_id: str | None, asked: EntryQuery) -> Delegation:
     """See `Sessions.delegation`. Whatever fails is logged, and then there is nothing to
     tell of.
     """

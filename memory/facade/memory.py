@@ -57,12 +57,18 @@ from memory.facade.session import Session
 from memory.facade.sessions import Sessions
 from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
-from memory.facade.wanted import Only, SearchOptions, least_relevance, preferences
+from memory.facade.wanted import (
+    SearchBoost,
+    SearchFilter,
+    SearchOptions,
+    least_relevance,
+    preferences,
+    search_mode,
+)
 from memory.facade.written import WriteMode, WriteOptions
 from memory.orchestrator.allowance import Allowance
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Resolver
-from memory.orchestrator.conversations.finding import WAYS
 from memory.orchestrator.conversations.reads import reads_of_caller
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.derivation import Callback
@@ -76,7 +82,7 @@ from memory.policies.promotion import Policy
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.query import Eq, Filter, Ge, Le, Tenant, all_of
+from memory.ports.query import Condition, Eq, Ge, Le, Tenant, all_of
 from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
@@ -741,17 +747,15 @@ class Memory(AsyncContext):
         *,
         scope: Scope | str | Sequence[Scope | str],
         limit: int | None = None,
-        by: Literal["both", "words", "meaning"] = "both",
-        types: Sequence[EntryType | str] | None = None,
-        tags: Sequence[str] | None = None,
-        only: Only | None = None,
+        mode: Literal["hybrid", "lexical", "semantic"] = "hybrid",
+        boost: SearchBoost | None = None,
+        filter: SearchFilter | None = None,  # noqa: A002 - the usual word for it
         min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
         session_id: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
-        conversation_id: str | None = None,
         intent: bool = True,
         age_decay: bool = True,
         half_life: timedelta | float | None = None,
@@ -761,60 +765,62 @@ class Memory(AsyncContext):
         rerank: bool | Literal["two-stage"] = False,
         messages: bool = False,
     ) -> SearchResult | MixedResult:
-        """The entries that answer best, by words and by meaning, of one scope or
-        several; 10 unless told.
+        """Return the entries that answer best, of one scope or several.
 
-        `types` and `tags` prefer and leave nothing out: what is of one of the types, or
-        has one of the tags, comes first in a close call. `only={"types": ["user"],
-        "tags": ["home"]}` filters: what is found is of one of the types and has all of
-        the tags (D68).
+        `mode` says how entries are found: by shared words (`"lexical"`), by embeddings
+        (`"semantic"`) or by both (`"hybrid"`). The query is plain text, never syntax.
 
-        Preferred too is what was said in the conversation named by `conversation_id`,
-        and without `types` what the question itself seems to want, unless `intent` is
-        False. What is older counts less, in steps of `half_life` (a `timedelta` or
-        days; 90 days unless told) and never less than `decay_floor` (0.5 unless told),
-        unless `age_decay` is False.
+        `boost` raises matching entries in close calls and removes none.
+        `boost={"types": ["user"], "tags": ["home"]}` raises entries of the type, and
+        entries with the tag. `boost["conversation_id"]` raises what was said there.
+        `filter` removes what does not match. `filter={"types": ["user"], "tags":
+        ["home"]}` finds only entries of the type that have the tag.
 
-        A hit's `score` is the sort key: it does not increase within one search, and
-        means nothing across searches. Its `relevance`, from 0 to 1, says how well it
-        answers, comparable across questions. `min_relevance` leaves out hits below it;
-        there is no threshold unless told. With an embedder that has no calibration
-        `relevance` is None, and `min_relevance` is refused unless `by="words"`.
-        `by="meaning"` is refused where no embedder is configured.
+        Without `boost["types"]` the search raises the types that the question itself
+        seems to ask for, unless `intent` is False. Other boosts and filters do not
+        change this. Older entries count less, unless `age_decay` is False.
 
-        The query is plain text, never syntax (D62). A blank one browses by the last
-        change: `types` and `tags` filter there, with `conversation_id` what is pinned
-        to it or to none is shown, and nothing is scored (D47, D51, D54), so
-        `min_relevance` is refused. With `explain` every hit says how it came to its
-        place, and the result's `left_out` what was found and is not shown. Its
-        `degraded` names tiers that could not be searched. Raises `StoreUnavailable` if
-        no store that was asked answered.
+        A hit's `score` is the sort key of one search and does not compare across
+        searches. Its `relevance`, from 0 to 1, does.
 
-        With `expand` the advisor is asked for two paraphrases, which are searched for
-        too; with `rerank` the reranker, or where there is none the advisor, reads the
-        best 25 or more and puts them in order, and with `rerank="two-stage"` the
-        advisor then looks closer at the best eight. An advisor that fails, or is later
-        than `durations.advice`, changes nothing: `degraded`, and the result's
-        `expansion` and `rerank`, say so.
+        A blank query browses by the last change and scores nothing. `boost` filters
+        there: by types and tags, and by what is pinned to `conversation_id` or to no
+        conversation.
 
-        With `messages` what was said is found too, in the sessions that are asked for
-        and in those with a user who is: entries (`FoundEntry`) and messages
-        (`FoundMessage`) then come in one order, `limit` of both. Messages have no
-        types, tags and metadata, so `only` by these leaves them out; and what was true
-        or known at a moment (`as_of`, `known_at`) is not told of them, nor does a blank
-        query browse them.
+        Args:
+            limit: At most this many hits; 10 by default.
+            min_relevance: Leave out hits below this relevance. It needs a query.
+            half_life: The age, a `timedelta` or days, in steps of which older entries
+                count less; 90 days by default.
+            decay_floor: The least factor that age applies; 0.5 by default.
+            explain: Fill `hit.explanation` and the result's `left_out`.
+            expand: Search two paraphrases by the advisor too.
+            rerank: Let the reranker, or else the advisor, order the best 25 or more.
+                With `"two-stage"` the advisor then looks closer at the best eight. A
+                failing or late advisor changes nothing and is named in `degraded`.
+            messages: Find messages too (`FoundMessage`), in the sessions asked for and
+                in those of a user asked for. They share one order and one limit with
+                the entries. Filters by types, tags and metadata leave messages out, and
+                so do `as_of`, `known_at` and a blank query.
+
+        Returns:
+            The hits, best first. `degraded` names tiers that could not be searched.
+
+        Raises:
+            InvalidInput: `mode="semantic"` without an embedder; `min_relevance` in a
+                mode other than `"lexical"` with an embedder that has no calibration
+                (`relevance` is None there).
+            StoreUnavailable: No store that was asked answered.
         """
         return await self._access.search(
             query,
             scope,
             limit=limit,
-            by=by,
-            only=only,
+            mode=mode,
+            filter=filter,
             min_relevance=min_relevance,
             preferred=preferences(
-                types=types,
-                tags=tags,
-                conversation_id=conversation_id,
+                boost,
                 intent=intent,
                 age_decay=age_decay,
                 half_life=half_life,
@@ -840,7 +846,7 @@ class Memory(AsyncContext):
         namespace: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
-        by: Literal["both", "words", "meaning"] = "both",
+        mode: Literal["hybrid", "lexical", "semantic"] = "hybrid",
         limit: int | None = None,
         min_relevance: float | None = None,
     ) -> FoundMessages:
@@ -850,13 +856,17 @@ class Memory(AsyncContext):
         They are ranked as entries are, what was said beside them, by whom and when
         among what counts.
 
-        By words alone where messages are not found by meaning
-        (`conversations.meaning`); `by="meaning"` is refused there. What another process
-        said is found by words at once, by meaning a few seconds later. A tool's results
-        are not found. The query is plain text, never syntax (D62).
+        `mode` says how messages are found: by shared words (`"lexical"`), by embeddings
+        (`"semantic"`) or by both (`"hybrid"`). Messages of another process are found
+        lexically at once and semantically a few seconds later. Results of tools are not
+        found. The query is plain text, never syntax.
+
+        Raises:
+            InvalidInput: `mode="semantic"` where messages have no vectors
+                (`conversations.meaning`). `"hybrid"` is lexical there.
         """
         given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
-        asked: list[Filter | None] = [
+        asked: list[Condition | None] = [
             Eq(field, door.identifier(name, value))
             for field, (name, value) in given.items()
             if value is not None
@@ -867,8 +877,10 @@ class Memory(AsyncContext):
             door.text("query", query, max_bytes=MAX_QUERY_BYTES),
             door.whole_limit(limit, default=SEARCH_LIMIT),
         )
-        way, least = door.one_of("by", by, WAYS), least_relevance(min_relevance)
-        return await self._engine.finding.find(Tenant(self.tenant), all_of(*asked), text, most, way, least)  # type: ignore[arg-type]
+        checked, least = search_mode(mode), least_relevance(min_relevance)
+        return await self._engine.finding.find(
+            Tenant(self.tenant), all_of(*asked), text, most, checked, least
+        )
 
     # -- derived -----------------------------------------------------------------------
 

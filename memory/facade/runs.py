@@ -14,7 +14,7 @@ from memory.facade.arguments import Metadata
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.runs import RunDraft
 from memory.orchestrator.session_keys import scope_of
-from memory.ports.query import Eq, Filter, Tenant, within
+from memory.ports.query import Condition, Eq, Tenant, within
 from memory.ports.record import Partition
 
 RUNS_LIMIT = 100
@@ -116,7 +116,7 @@ def asked_runs(
     order: str,
     limit: int | None,
     cursor: str | None,
-) -> tuple[list[Filter], dict[str, Any]]:
+) -> tuple[list[Condition], dict[str, Any]]:
     """Which runs are asked for, and how, checked."""
     given = {
         "child_id": None if child_id is None else door.identifier("child_id", child_id),
@@ -132,7 +132,7 @@ def asked_runs(
 
 
 async def listed(
-    access: Access, run_id: str | None, session_id: str | None, asked: tuple[list[Filter], dict[str, Any]]
+    access: Access, run_id: str | None, session_id: str | None, asked: tuple[list[Condition], dict[str, Any]]
 ) -> RunPage:
     """A page of the runs of a session, or of all of the tenant's."""
     filters, how = asked

@@ -22,17 +22,16 @@ from memory.facade.recalling import found_for, room_for, with_recalled
 from memory.facade.runs import Runs
 from memory.facade.streaming import MessageStream
 from memory.facade.tasks import Tasks
-from memory.facade.wanted import least_relevance
+from memory.facade.wanted import least_relevance, search_mode
 from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
-from memory.orchestrator.conversations.finding import WAYS
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.promotion import PromotionReport
 from memory.policies.compacting import CompactionSettings, summary_of
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.policies.thresholds import MessageThreshold, TurnThreshold, WindowPolicy
 from memory.policies.window import TokenThreshold
 
@@ -345,7 +344,7 @@ class Session:
         if start is not None:
             begins = door.one_of("start", start, ("any", "user"))
         asked, schemas = (
-            ContextAsked(budget, last, by, slack, flag("layered", layered), begins, completes=True),
+            ContextRequest(budget, last, by, slack, flag("layered", layered), begins, completes=True),
             _schemas(tools),
         )
         question = None if recall is None else door.text("recall", recall, max_bytes=MAX_QUERY_BYTES)
@@ -390,7 +389,7 @@ class Session:
         100 messages unless told, 1,000 at most; the page's `cursor` asks for those
         behind it.
         """
-        asked = HistoryAsked(
+        asked = HistoryQuery(
             ids=None
             if ids is None
             else [door.identifier("ids", one) for one in door.sequence("ids", ids, at_most=door.MAX_LIMIT)],
@@ -412,25 +411,29 @@ class Session:
         self,
         query: str,
         *,
-        by: Literal["both", "words", "meaning"] = "both",
+        mode: Literal["hybrid", "lexical", "semantic"] = "hybrid",
         limit: int | None = None,
         min_relevance: float | None = None,
     ) -> FoundMessages:
         """What was said here that answers best, by words and by meaning; 10 unless
         told. Compacted messages are found, excluded ones are not.
 
-        By words alone where messages are not found by meaning
-        (`conversations.meaning`); `by="meaning"` is refused there. What another process
-        said is found by words at once, by meaning a few seconds later. A tool's results
-        are not found. The query is plain text, never syntax (D62).
+        `mode` says how messages are found: by shared words (`"lexical"`), by embeddings
+        (`"semantic"`) or by both (`"hybrid"`). Messages of another process are found
+        lexically at once and semantically a few seconds later. Results of tools are not
+        found. The query is plain text, never syntax.
+
+        Raises:
+            InvalidInput: `mode="semantic"` where messages have no vectors
+                (`conversations.meaning`). `"hybrid"` is lexical there.
         """
-        text, way = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.one_of("by", by, WAYS)
-        least = least_relevance(min_relevance)
+        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        checked, least = search_mode(mode), least_relevance(min_relevance)
         return await self._access.engine.finding.find_in(
             await self._conversation(),
             text,
             door.whole_limit(limit, default=SEARCH_LIMIT),
-            way,  # type: ignore[arg-type]
+            checked,
             least,
         )
 

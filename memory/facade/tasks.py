@@ -13,7 +13,7 @@ from memory.facade.access import Access
 from memory.facade.arguments import Metadata
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.tasks import TaskDraft
-from memory.ports.query import Eq, Filter, IsNull
+from memory.ports.query import Condition, Eq, IsNull
 
 TASKS_LIMIT = 100
 MOST_TASKS = 500
@@ -81,7 +81,7 @@ class Tasks:
         of one task, or with `parent_id=None` those that are part of none (B55). 100
         unless told, 1,000 at most; the page's `cursor` asks for those behind it.
         """
-        asked: list[Filter] = (
+        asked: list[Condition] = (
             [] if status is None else [Eq("status", door.one_of("status", status, TASK_STATUSES))]
         )
         if parent_id is not _UNSET:

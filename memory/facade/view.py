@@ -14,7 +14,7 @@ from memory.domain.session import ErasedScope
 from memory.facade.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
 from memory.facade.arguments import Metadata, Moment, flag
 from memory.facade.forgetting import erase_scope
-from memory.facade.wanted import Only, SearchOptions, preferences
+from memory.facade.wanted import SearchBoost, SearchFilter, SearchOptions, preferences
 from memory.facade.written import WriteMode, WriteOptions
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.checking import Resolver
@@ -201,17 +201,15 @@ class ScopedMemory:
         query: str,
         *,
         limit: int | None = None,
-        by: Literal["both", "words", "meaning"] = "both",
-        types: Sequence[EntryType | str] | None = None,
-        tags: Sequence[str] | None = None,
-        only: Only | None = None,
+        mode: Literal["hybrid", "lexical", "semantic"] = "hybrid",
+        boost: SearchBoost | None = None,
+        filter: SearchFilter | None = None,  # noqa: A002 - the usual word for it
         min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
         session_id: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
-        conversation_id: str | None = None,
         intent: bool = True,
         age_decay: bool = True,
         half_life: timedelta | float | None = None,
@@ -226,13 +224,11 @@ class ScopedMemory:
             query,
             self._scope,
             limit=limit,
-            by=by,
-            only=only,
+            mode=mode,
+            filter=filter,
             min_relevance=min_relevance,
             preferred=preferences(
-                types=types,
-                tags=tags,
-                conversation_id=conversation_id,
+                boost,
                 intent=intent,
                 age_decay=age_decay,
                 half_life=half_life,

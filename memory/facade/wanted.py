@@ -1,40 +1,53 @@
-"""What a search may find, and what it prefers: as callers say it, checked."""
+"""The filter and the boosts of a search: their types, and the checks on them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, get_args
 
 from memory.domain import door
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.facade.arguments import Moment, check_names, flag, real
-from memory.policies.asked import Scalar
+from memory.policies.asked import Scalar, SearchMode
 from memory.policies.ranking.preferences import Preferences
 
 DAY = timedelta(days=1)
 
 
-class Only(TypedDict, total=False):
-    """What a search may find at all: entries that everything named here lets through. A
-    plain `dict` will do.
+class SearchFilter(TypedDict, total=False):
+    """What a search may find. An entry must satisfy every key; a plain `dict` will do."""
+
+    types: Sequence[EntryType | str] | None
+    """The entry has one of these types."""
+    tags: Sequence[str] | None
+    """The entry has all of these tags."""
+    any_tags: Sequence[str] | None
+    """The entry has at least one of these tags."""
+    metadata: Mapping[str, Scalar] | None
+    """The entry's metadata has each of these keys with exactly this value. Stores do not
+    index metadata: a search reads candidates until enough of them match.
+    """
+    since: Moment | None
+    """The entry was created at or after this moment."""
+    before: Moment | None
+    """The entry was created before this moment."""
+
+
+class SearchBoost(TypedDict, total=False):
+    """What a search ranks higher. A boost reorders near-ties and never removes a result.
+    Boosts multiply. A plain `dict` will do.
     """
 
     types: Sequence[EntryType | str] | None
-    """Of any of these types."""
-    tags: Sequence[str] | None
-    """With all of these tags."""
-    any_tags: Sequence[str] | None
-    """With any of these tags."""
-    metadata: Mapping[str, Scalar] | None
-    """Whose metadata have each of these keys with exactly its value. Stores have no
-    index of them: what answers is read until enough is found.
+    """Raise entries of one of these types. The search then ignores what the question
+    itself seems to ask for.
     """
-    since: Moment | None
-    """Created at or after this moment."""
-    before: Moment | None
-    """Created before this moment."""
+    tags: Sequence[str] | None
+    """Raise entries that have at least one of these tags."""
+    conversation_id: str | None
+    """Raise what was said in this conversation."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -43,17 +56,15 @@ class SearchOptions(TypedDict, total=False):
     """
 
     limit: int | None
-    by: Literal["both", "words", "meaning"]
-    types: Sequence[EntryType | str] | None
-    tags: Sequence[str] | None
-    only: Only | None
+    mode: Literal["hybrid", "lexical", "semantic"]
+    boost: SearchBoost | None
+    filter: SearchFilter | None
     min_relevance: float | None
     since: Moment | None
     include_narrower: bool
     session_id: str | None
     as_of: Moment | None
     known_at: Moment | None
-    conversation_id: str | None
     intent: bool
     age_decay: bool
     half_life: timedelta | float | None
@@ -63,11 +74,19 @@ class SearchOptions(TypedDict, total=False):
     rerank: bool | Literal["two-stage"]
 
 
-def only_of(given: Only | None) -> Only:
-    """What was given, of which every name is known; the values are still to be checked."""
+def filter_of(given: SearchFilter | None) -> SearchFilter:
+    """Return the filter with every key known. Its values are not checked here."""
     if given is None:
         return {}
-    check_names("only", given, Only.__annotations__, "{'types': ['user']}")
+    check_names("filter", given, SearchFilter.__annotations__, "{'types': ['user']}")
+    return given
+
+
+def boost_of(given: SearchBoost | None) -> SearchBoost:
+    """Return the boost with every key known. Its values are not checked here."""
+    if given is None:
+        return {}
+    check_names("boost", given, SearchBoost.__annotations__, "{'tags': ['home']}")
     return given
 
 
@@ -99,32 +118,42 @@ def metadata_of(field: str, given: Mapping[str, Scalar] | None) -> tuple[tuple[s
 
 
 def preferences(
+    boost: SearchBoost | None = None,
     *,
-    types: Sequence[EntryType | str] | None,
-    tags: Sequence[str] | None,
-    conversation_id: str | None,
     intent: bool,
     age_decay: bool,
     half_life: timedelta | float | None,
     decay_floor: float | None,
 ) -> Preferences:
-    """What is to come first. How a memory ages is told only where age counts."""
+    """Return what a search ranks higher, checked.
+
+    Raises:
+        InvalidInput: An unknown key of `boost`, a wrong value, or a `half_life` or
+            `decay_floor` without `age_decay`.
+    """
+    boosts = boost_of(boost)
+    conversation_id = boosts.get("conversation_id")
     ages = flag("age_decay", age_decay)
     for name, given in (("half_life", half_life), ("decay_floor", decay_floor)):
         if given is not None and not ages:
             raise InvalidInput(name, "means nothing without age_decay")
     usual = Preferences()
     return Preferences(
-        types=types_of("types", types),
-        tags=tags_of("tags", tags),
+        types=types_of("boost.types", boosts.get("types")),
+        tags=tags_of("boost.tags", boosts.get("tags")),
         conversation_id=None
         if conversation_id is None
-        else door.identifier("conversation_id", conversation_id),
+        else door.identifier("boost.conversation_id", conversation_id),
         intent=flag("intent", intent),
         age_decay=ages,
         half_life=usual.half_life if half_life is None else _days("half_life", half_life),
         floor=usual.floor if decay_floor is None else _floor("decay_floor", decay_floor),
     )
+
+
+def search_mode(value: object) -> SearchMode:
+    """Return a checked `mode`."""
+    return door.one_of("mode", value, get_args(SearchMode))  # type: ignore[return-value]
 
 
 def least_relevance(value: object) -> float | None:

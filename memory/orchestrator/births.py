@@ -15,7 +15,7 @@ from memory.orchestrator.collections import DIGEST, ENTRIES
 from memory.orchestrator.deliveries import Consistency, Deliveries
 from memory.orchestrator.entry_records import entry_of, record_of, request_digest
 from memory.orchestrator.lives import IdReuse
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import OutboxRecord, owed_by_writing
 from memory.orchestrator.past import BORN_IN, kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
@@ -80,7 +80,7 @@ class EntryWriter:
         self,
         placement: Placement,
         *,
-        meaning: Meaning,
+        meaning: Embeddings,
         deliveries: Deliveries,
         id_reuse: IdReuse,
         quotas: Admission,

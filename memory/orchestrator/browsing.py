@@ -25,13 +25,13 @@ from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.trust import Trust
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.pages import cursor_behind
 from memory.policies.routing import TIERS
 from memory.policies.visibility import accepting, filter_of, is_current, is_expired, notes, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
-from memory.ports.query import Eq, Filter, Head, Order, Query, Tenant, all_of, encode_cursor, within
+from memory.ports.query import Condition, Eq, Head, Order, Query, Tenant, all_of, encode_cursor, within
 from memory.ports.record import FieldValue, Key, Mark, Partition, Record, Role
 from memory.ports.store import Store
 
@@ -78,7 +78,7 @@ class Browsing:
         self._placement = placement
         self.trust = trust
 
-    async def browse(self, asked: Asked) -> Retrieved:
+    async def browse(self, asked: EntryQuery) -> Retrieved:
         """The newest (or oldest) entries along a moment, of those behind `asked.after`.
         Ties follow the order in which entries were written, in the same direction
         (A32); older entries have no sequence and come first, by id.
@@ -103,7 +103,7 @@ class Browsing:
         )
 
     async def _gather(
-        self, store: Store, collection: Collection, asked: Asked, lacking: Lacking
+        self, store: Store, collection: Collection, asked: EntryQuery, lacking: Lacking
     ) -> list[Record]:
         """Enough of one store's records, and one more that tells whether others follow.
 
@@ -127,7 +127,7 @@ class Browsing:
         return [*owed, *kept.values()]
 
     async def _read(
-        self, store: Store, query: Query, asked: Asked, lacking: Lacking, kept: dict[str, Record]
+        self, store: Store, query: Query, asked: EntryQuery, lacking: Lacking, kept: dict[str, Record]
     ) -> bool:
         """Read until there is more than is asked for; whether others follow.
 
@@ -148,14 +148,14 @@ class Browsing:
                 return page.cursor is not None
             query = replace(query, cursor=page.cursor)
 
-    def _query(self, collection: Collection, asked: Asked) -> Query:
+    def _query(self, collection: Collection, asked: EntryQuery) -> Query:
         """What one store is asked for behind the moment at which the page before ended."""
         end = _FIRST_ID if asked.order == "newest" else _LAST_ID
         return self._ordered(
             collection, asked, asked.along, None, None if asked.after is None else (asked.after[0], end)
         )
 
-    def _of_one_moment(self, collection: Collection, asked: Asked, moment: datetime) -> Query:
+    def _of_one_moment(self, collection: Collection, asked: EntryQuery, moment: datetime) -> Query:
         """What one store is asked for of the entries of one moment."""
         behind = None
         if asked.after is not None and asked.after[0] == moment:
@@ -165,9 +165,9 @@ class Browsing:
     def _ordered(
         self,
         collection: Collection,
-        asked: Asked,
+        asked: EntryQuery,
         by: str,
-        which: Filter | None,
+        which: Condition | None,
         behind: tuple[FieldValue, str] | None,
     ) -> Query:
         """Kept versions come in the order of their entries; where metadata tell, many
@@ -181,7 +181,7 @@ class Browsing:
         return Query(collection, asked.where, filters, order, limit, cursor, roles=BROWSED)
 
     async def owed_past(
-        self, store: Store, collection: Collection, asked: Asked, lacking: Lacking
+        self, store: Store, collection: Collection, asked: EntryQuery, lacking: Lacking
     ) -> list[Record]:
         """Of what was known then, the versions that are not kept in the archive yet."""
         if asked.known_at is None or collection is not ENTRIES:
@@ -191,7 +191,7 @@ class Browsing:
         known = await self.known([v for v in versions if asked_for(v)], asked, lacking)
         return await self.let_out(known, lacking)
 
-    async def trusted(self, asked: Asked, lacking: Lacking) -> Asked:
+    async def trusted(self, asked: EntryQuery, lacking: Lacking) -> EntryQuery:
         """The question without the entries of blocked sources. Where the list is unknown,
         without all that says where it comes from: `lacking` tells.
         """
@@ -213,7 +213,7 @@ class Browsing:
         )
         return [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
 
-    async def known(self, rows: Sequence[Record], asked: Asked, lacking: Lacking) -> list[Record]:
+    async def known(self, rows: Sequence[Record], asked: EntryQuery, lacking: Lacking) -> list[Record]:
         """Of what was found as known at the moment asked about, what was, and whose
         entry still lives. What cannot be told is left out, and said.
         """
@@ -311,7 +311,7 @@ class Browsing:
 
     # -- shared ------------------------------------------------------------------------
 
-    def sources(self, asked: Asked) -> list[tuple[Store, Collection]]:
+    def sources(self, asked: EntryQuery) -> list[tuple[Store, Collection]]:
         """Which stores to ask for what, in the direction records move: where entries of
         the asked scopes are born, and what comes behind.
         """
@@ -336,7 +336,7 @@ class Browsing:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
 
 
-def _place(record: Record, asked: Asked) -> tuple[datetime, int, str]:
+def _place(record: Record, asked: EntryQuery) -> tuple[datetime, int, str]:
     """Where an entry stands among others along the moment that orders."""
     moment = record.updated_at if asked.along == "updated_at" else record.created_at
     return moment, _sequence(record), entry_id(record)
@@ -348,7 +348,7 @@ def _sequence(record: Record) -> int:
     return sequence if isinstance(sequence, int) else -1
 
 
-def _add(found: dict[str, Record], rows: Iterable[Record], asked: Asked) -> None:
+def _add(found: dict[str, Record], rows: Iterable[Record], asked: EntryQuery) -> None:
     """Add what stands behind `asked.after`, of each entry the copy that counts."""
     for row in rows:
         *_, name = place = _place(row, asked)

@@ -23,11 +23,11 @@ from memory.orchestrator.collections import ENTRIES, MODEL
 from memory.orchestrator.deliveries import Consistency
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import entry_of, meaning_of
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.superseding import Superseded, SupersedeWriter
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.nearness import LOOKED_AT, SHOWN, content_words, in_common, near
 from memory.ports.nearness import exact_cosines
 from memory.ports.record import Key, Owed, Record
@@ -67,7 +67,7 @@ class ConflictDetector:
         entries: Entries,
         supersede_writer: SupersedeWriter,
         searching: Searching,
-        meaning: Meaning,
+        meaning: Embeddings,
     ) -> None:
         self._placement = placement
         self._entries = entries
@@ -125,7 +125,7 @@ class ConflictDetector:
         text = meaning_of(new)
         said = content_words(text)
         found = await self._searching.search(
-            Asked(tenant, (draft.scope,), types=(draft.type.value,), limit=LOOKED_AT), text
+            EntryQuery(tenant, (draft.scope,), types=(draft.type.value,), limit=LOOKED_AT), text
         )
         common = {hit.entry.id: in_common(said, content_words(_text_of(hit.entry))) for hit in found}
         keys = [Key(tenant, entry_id) for entry_id, part in common.items() if near(part, None)]

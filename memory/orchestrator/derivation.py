@@ -27,7 +27,7 @@ from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import changed, entry_of, record_of
 from memory.orchestrator.erasure import DELETE, Erasure
 from memory.orchestrator.lives import IdReuse
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import OutboxRecord, owed_by_writing
 from memory.orchestrator.past import MADE_OF, oldest_in
 from memory.orchestrator.placement import Located, Placement, refused
@@ -62,7 +62,7 @@ class Derivation:
         placement: Placement,
         *,
         entries: Entries,
-        meaning: Meaning,
+        meaning: Embeddings,
         deliveries: Deliveries,
         erasure: Erasure,
         id_reuse: IdReuse,

@@ -38,7 +38,7 @@ from memory.orchestrator.sources import (
 )
 from memory.orchestrator.versions import version_at
 from memory.policies.enrichment import ERASED_NOTE
-from memory.ports.query import Filter, Has, Or, Query, Tenant
+from memory.ports.query import Condition, Has, Or, Query, Tenant
 from memory.ports.record import JsonValue, Key, Owed, Partition, Record
 from memory.ports.store import Store
 
@@ -63,12 +63,12 @@ class _Check:
     """The source that was deleted or edited since; the derived entry was deleted then."""
 
 
-def naming(*references: str) -> Filter:
+def naming(*references: str) -> Condition:
     """Entries that name one of these as a source."""
     return Or(tuple(Has(DERIVED_FROM, reference) for reference in references))
 
 
-async def find_derived(placement: Placement, tenant: str, asked: Filter) -> AsyncIterator[Record]:
+async def find_derived(placement: Placement, tenant: str, asked: Condition) -> AsyncIterator[Record]:
     """The entries of a tenant for which this holds, retired ones too, in every store."""
     for store in placement.topology.homes:
         query = Query(ENTRIES, Tenant(tenant), asked, limit=placement.settings.page, roles=BROWSED)

@@ -22,7 +22,7 @@ from memory.orchestrator.collections import SETTINGS
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import RetryDeadline
-from memory.ports.query import And, Eq, Filter, Ge, Has, IsNull, Not, Or, all_of
+from memory.ports.query import And, Condition, Eq, Ge, Has, IsNull, Not, Or, all_of
 from memory.ports.record import Corrupt, Key, Record
 from memory.ports.writes import Absent, AtVersion, Put
 
@@ -36,7 +36,7 @@ places besides within `MAX_FILTER_PARTS`.
 DISTRUSTS_SCOPE = "distrusts"
 
 Said: TypeAlias = Mapping[str, Any]
-UNNAMED: Filter = And(tuple(IsNull(name) for name in (*ORIGIN_KINDS, "origins")))
+UNNAMED: Condition = And(tuple(IsNull(name) for name in (*ORIGIN_KINDS, "origins")))
 """Selects entries that name no origin."""
 
 
@@ -48,17 +48,17 @@ class Known:
     blocked: tuple[BlockedSource, ...]
 
     @property
-    def lets_through(self) -> Filter | None:
+    def lets_through(self) -> Condition | None:
         """Selects the entries that may be shown; None for all."""
         return Not(Or(tuple(map(written_by, self.blocked)))) if self.blocked else None
 
 
-def written_by(source: BlockedSource) -> Filter:
+def written_by(source: BlockedSource) -> Condition:
     """Selects the entries of its origin, and those derived from them."""
     return of_origin(source.origin, since=source.since)
 
 
-def of_origin(origin: str, *, since: datetime | None = None) -> Filter:
+def of_origin(origin: str, *, since: datetime | None = None) -> Condition:
     kind, name = parts_of(origin)
     found = Or((Eq(kind, name), Has("origins", origin)))
     return found if since is None else And((found, Ge("version", micros(since))))
@@ -180,7 +180,7 @@ class BlockedSources:
         return record, known
 
 
-def visible(known: Known | None) -> Filter | None:
+def visible(known: Known | None) -> Condition | None:
     """What may be shown by what is known; where nothing is, what says nothing of where
     it comes from.
     """

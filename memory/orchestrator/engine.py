@@ -42,7 +42,7 @@ from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import IdReuse
 from memory.orchestrator.long_texts import LongTexts
 from memory.orchestrator.maintenance import Maintenance, SweepReport
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.numbers import ShortIds
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
@@ -56,7 +56,7 @@ from memory.orchestrator.relations import Relations
 from memory.orchestrator.remaking import VectorRebuild
 from memory.orchestrator.retention import Retention
 from memory.orchestrator.retrieval.advised import Advised
-from memory.orchestrator.retrieval.forms import Forms
+from memory.orchestrator.retrieval.forms import PartitionIndexes
 from memory.orchestrator.retrieval.searching import Searching
 from memory.orchestrator.rolling_back import TAKE_BACK, SourceReverter
 from memory.orchestrator.scratchpads import Scratchpads
@@ -122,10 +122,10 @@ class Engine:
         self.cache = Cache(self.placement)
         self.outbox = Outbox(self.placement, self.generations, self.cache)
         self.deliveries = Deliveries(self.placement, self.outbox)
-        self.meaning = Meaning(self.placement, embedder)
+        self.meaning = Embeddings(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
         self.turns = KeyLocks()
-        self.forms = Forms(self.placement)
+        self.forms = PartitionIndexes(self.placement)
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
         self.long_texts = LongTexts(
             self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms

@@ -46,7 +46,7 @@ from memory.orchestrator.superseding import SUPERSEDE
 from memory.orchestrator.versions import version_at
 from memory.policies import enrichment as policy
 from memory.policies.advice import read_reply
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.advisor import Advisor, Prompt
 from memory.ports.record import Key, Owed, Partition, Record
@@ -304,7 +304,7 @@ class Enricher:
         best first, as they stand at home (D104-D106).
         """
         entry = entry_of(record)
-        asked = Asked(
+        asked = EntryQuery(
             entry.tenant, (Scope.parse(record.scope),), types=(entry.type.value,), limit=policy.LOOKED_AT
         )
         found = [

@@ -22,7 +22,7 @@ from memory.orchestrator.entry_records import changed, entry_of, restated
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import IdReuse
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import (
     KEPT_VERSION,
     Outbox,
@@ -54,7 +54,7 @@ class Entries:
         self,
         placement: Placement,
         *,
-        meaning: Meaning,
+        meaning: Embeddings,
         outbox: Outbox,
         cache: Cache,
         erasure: Erasure,

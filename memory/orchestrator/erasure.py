@@ -57,7 +57,7 @@ from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import RetryDeadline
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, Lt, Query, within
+from memory.ports.query import And, Condition, Eq, Everywhere, Ge, In, Lt, Query, within
 from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, RaiseGeneration
@@ -534,7 +534,7 @@ class Erasure:
         """
         (partition, generation), version = _asked_of(operation), micros(operation.created_at)
         cache, erased = store is self._placement.topology.cache, Counter[tuple[str, str]]()
-        older: Filter | None = None if cache else Lt("generation", generation)  # a cache may lose anything
+        older: Condition | None = None if cache else Lt("generation", generation)  # a cache may lose anything
         before: int | None = operation.body.get(BEFORE)
         if older is not None and before is not None:
             older = And((older, Lt("version", before)))
@@ -567,7 +567,7 @@ class Erasure:
         store: Store,
         kind: Kind,
         partitions: Sequence[Partition],
-        older: Filter | None,
+        older: Condition | None,
         roles: frozenset[Role],
         version: int,
     ) -> int:
@@ -581,7 +581,7 @@ class Erasure:
         )
 
     async def _arriving(
-        self, store: Store, collection: Collection, partition: Partition, older: Filter | None
+        self, store: Store, collection: Collection, partition: Partition, older: Condition | None
     ) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
         roles = frozenset({Role.ARRIVING})

@@ -26,7 +26,7 @@ from memory.orchestrator.collections import OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.setbacks import RollbackDetector, RolledBackStore
 from memory.orchestrator.steps import step
-from memory.ports.query import And, Filter, Ge, Gt, Lt, Query, within
+from memory.ports.query import And, Condition, Ge, Gt, Lt, Query, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Put, RaiseGeneration, Status
@@ -268,7 +268,7 @@ class Generations:
         )[0]
 
     async def _stamp(
-        self, store: Store, partition: Partition, generation: int, asked: Filter, roles: frozenset[Role]
+        self, store: Store, partition: Partition, generation: int, asked: Condition, roles: frozenset[Role]
     ) -> tuple[int, int]:
         """Give the records here the generation, each as it stands: the same version, so
         that what was stored when stays true. How many have it now, and how many others

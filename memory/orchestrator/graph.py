@@ -23,7 +23,7 @@ from memory.orchestrator.collections import RELATIONS
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.relations import SUPERSEDES, Relation, relation_of
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.pace import paced
 from memory.ports.query import Eq, In, Order, Query, Tenant, all_of, encode_cursor
 from memory.ports.record import Record
@@ -289,7 +289,7 @@ class Graphs:
 
     # -- a whole -----------------------------------------------------------------------
 
-    async def graph(self, asked: Asked) -> Graph:
+    async def graph(self, asked: EntryQuery) -> Graph:
         """The newest entries that are asked for, up to the limit, and the relations
         between them (D129).
         """
@@ -347,7 +347,7 @@ class Graphs:
         return found
 
     async def _superseded(
-        self, asked: Asked, there: Mapping[str, Entry], rows: Iterable[Record]
+        self, asked: EntryQuery, there: Mapping[str, Entry], rows: Iterable[Record]
     ) -> dict[str, Entry]:
         """The entries that are not visible at the other end of a `supersedes`."""
         ends = {end for row in rows if row.fields["relation"] == SUPERSEDES for end in _ends(row)}

@@ -23,7 +23,7 @@ from memory.orchestrator.session_keys import session_key
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import RetryDeadline
-from memory.ports.query import Eq, Filter, Head, Query, within
+from memory.ports.query import Condition, Eq, Head, Query, within
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record
 from memory.ports.writes import Absent, AtVersion, Delete, Put
 
@@ -69,7 +69,7 @@ class Holds:
             key=lambda hold: (hold.placed_at, hold.name),
         )
 
-    async def _read(self, tenant: str, asked: Filter | None = None) -> list[Record]:
+    async def _read(self, tenant: str, asked: Condition | None = None) -> list[Record]:
         archive = self._placement.topology.archive
         query = Query(
             HOLDS, within(Partition(tenant, HOLDS_SCOPE)), asked, limit=self._placement.settings.page

@@ -24,9 +24,9 @@ from memory.ports.query import (
     MAX_FILTER_PARTS,
     SYSTEM_FIELDS,
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Head,
     Not,
     Or,
@@ -201,7 +201,7 @@ class RuleEvaluator:
         collection: Collection,
         where: Where,
         store: Store,
-        condition: Filter | None,
+        condition: Condition | None,
         missed: EvaluationGaps,
         walk: Walk | None,
         *,
@@ -281,7 +281,7 @@ class RuleEvaluator:
         collection: Collection,
         where: Where,
         store: Store,
-        condition: Filter | None,
+        condition: Condition | None,
         missed: EvaluationGaps,
         *,
         texts: bool,
@@ -349,17 +349,17 @@ def _is_expired(row: Head | Record, now: datetime) -> bool:
     return expires_at is not None and expires_at < now
 
 
-def _taken(rules: Sequence[Rule], now: datetime, known: Fields) -> Filter | None:
+def _taken(rules: Sequence[Rule], now: datetime, known: Fields) -> Condition | None:
     """What some rule takes; None where that is more than a store can be asked."""
     taken = Or(tuple(rule.takes(now, known) for rule in rules))
     return taken if _parts(taken) + 2 <= MAX_FILTER_PARTS else None
 
 
-def _of_tier(tier: str, taken: Filter | None = None) -> Filter:
+def _of_tier(tier: str, taken: Condition | None = None) -> Condition:
     return And((Eq("tier", tier), *(() if taken is None else (taken,))))
 
 
-def _parts(part: Filter) -> int:
+def _parts(part: Condition) -> int:
     match part:
         case And(parts) | Or(parts):
             return 1 + sum(map(_parts, parts))

@@ -15,7 +15,7 @@ from math import inf
 
 from memory.orchestrator.collections import SAID
 from memory.orchestrator.entry_records import parts_before, parts_in, said_at
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import (
     FORGET_PASSAGES,
     MAKE_PASSAGES,
@@ -26,9 +26,9 @@ from memory.orchestrator.outbox import (
     StepLifetime,
 )
 from memory.orchestrator.partial_answers import Lacking
-from memory.orchestrator.passages import LOOKED_FOR, Form, Making, Part, by_record
+from memory.orchestrator.passages import LOOKED_FOR, Part, PassageBuilder, PassageSpec, by_record
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.retrieval.forms import Forms
+from memory.orchestrator.retrieval.forms import PartitionIndexes
 from memory.orchestrator.steps import step
 from memory.ports.candidates import Candidates, Measured, with_vectors
 from memory.ports.collections import Collection
@@ -48,13 +48,15 @@ LATER_TIERS = ("long", "mid")
 class LongTexts:
     """The passages of the kinds that have such by the table."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox, forms: Forms) -> None:
+    def __init__(
+        self, placement: Placement, *, meaning: Embeddings, outbox: Outbox, forms: PartitionIndexes
+    ) -> None:
         self._placement = placement
         self._meaning = meaning
         self._forms = forms
         self.making = {
-            kind.collection: Making(
-                Form(kind.collection, kind.passages, "part_of", parts_in, parts_before, said_at),
+            kind.collection: PassageBuilder(
+                PassageSpec(kind.collection, kind.passages, "part_of", parts_in, parts_before, said_at),
                 placement,
                 meaning=meaning,
                 outbox=outbox,

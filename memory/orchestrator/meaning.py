@@ -20,10 +20,11 @@ from memory.orchestrator.entry_records import meaning_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import leaves_of
+from memory.policies.asked import SearchMode
 from memory.policies.ranking.calibrated import EMBEDDERS
 from memory.policies.ranking.unrelated import UNRELATED_TEXTS
 from memory.ports.embedder import Embedder, Fingerprint
-from memory.ports.query import Eq, Filter, IsNull, Or
+from memory.ports.query import Condition, Eq, IsNull, Or
 from memory.ports.record import FieldValue, Key, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put
@@ -52,7 +53,7 @@ class Noted:
         return model in (self.model, self.to)
 
 
-class Meaning:
+class Embeddings:
     """The embedder and what it leaves in the stores; with none configured, nothing is
     found by meaning.
     """
@@ -117,16 +118,16 @@ class Meaning:
             self._scale = embedder_scale(constants, await self._embedder.embed(UNRELATED_TEXTS))
         return self._scale
 
-    async def check_relevance(self, least: float | None, by: str) -> None:
+    async def check_relevance(self, least: float | None, mode: SearchMode) -> None:
         """Raise `InvalidInput` where a least relevance is asked for that nobody can
         compute.
         """
-        if least is None or by == "words" or self._embedder is None or await self.scale() is not None:
+        if least is None or mode == "lexical" or self._embedder is None or await self.scale() is not None:
             return
         raise InvalidInput(
             "min_relevance",
             f"relevance is unknown with the embedder {await self._fingerprint()}, which has no calibration: "
-            "leave min_relevance out, or search with by='words'",
+            "leave min_relevance out, or search with mode='lexical'",
         )
 
     async def whose(self) -> dict[str, FieldValue]:
@@ -148,7 +149,7 @@ class Meaning:
     # -- beside another embedder -------------------------------------------------------
 
     @property
-    def own(self) -> Filter | None:
+    def own(self) -> Condition | None:
         """What has a vector of this embedder; None where the stores note no other, so
         that it need not be asked for.
         """

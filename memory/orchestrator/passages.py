@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memory.domain import ids
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import Came, Item, Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -25,7 +25,7 @@ from memory.ports.candidates import Measured
 from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
 from memory.ports.pace import paced
-from memory.ports.query import Filter
+from memory.ports.query import Condition
 from memory.ports.record import FieldValue, Key, Record, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put
@@ -37,7 +37,7 @@ LOOKED_FOR = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PassageSpec:
     """Of what passages are made, and how. `parts`: the parts of a record's text;
     `before`: how many it may have had by what it said before; `said_at`: the version at
     which it came to say this.
@@ -52,14 +52,16 @@ class Form:
     said_at: Callable[[Record], int]
     shared: tuple[str, ...] = ()
     """Fields that a passage has as its record has them."""
-    which: Filter | None = None
+    which: Condition | None = None
     """Which records of the collection may have any."""
 
 
-class Making:
+class PassageBuilder:
     """Makes passages, makes them anew, and ends them."""
 
-    def __init__(self, form: Form, placement: Placement, *, meaning: Meaning, outbox: Outbox) -> None:
+    def __init__(
+        self, form: PassageSpec, placement: Placement, *, meaning: Embeddings, outbox: Outbox
+    ) -> None:
         self.form = form
         self._placement = placement
         self._meaning = meaning

@@ -27,7 +27,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.quotas import Oldest, Quota
 from memory.policies.retention import RetentionRule, retained
-from memory.ports.query import Eq, Filter, Head, In, Order, Query, Tenant, Where, within
+from memory.ports.query import Condition, Eq, Head, In, Order, Query, Tenant, Where, within
 from memory.ports.record import Key, Partition
 from memory.ports.store import Store
 
@@ -59,7 +59,7 @@ class Place:
         return within(Partition(self.tenant, self.scope)) if self.scope else Tenant(self.tenant)
 
     @property
-    def asked(self) -> Filter | None:
+    def asked(self) -> Condition | None:
         return (
             In("scope_kind", tuple(str(kind) for kind in self.quota.scope_kinds))
             if self.quota.scope_kinds and not self.scope

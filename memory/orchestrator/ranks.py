@@ -9,7 +9,7 @@ from memory.orchestrator.foreseen import DryRunState, Walk
 from memory.orchestrator.placement import Placement
 from memory.policies.facts import Measure, Rank
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Filter, Head, Order, Query, within
+from memory.ports.query import And, Condition, Eq, Head, Order, Query, within
 from memory.ports.record import Partition, Record, Role
 from memory.ports.store import Store
 from memory.ports.tokens import TokenCounter
@@ -80,7 +80,7 @@ class Ranks:
 
     async def of_one(self, record: Record) -> Rank:
         """The rank of a record that nothing was gone through for."""
-        newer: Filter = And((Eq("tier", record.tier),))
+        newer: Condition = And((Eq("tier", record.tier),))
         select = None if self.reads_texts else frozenset({"created_at"})
         newest_first = (Order("created_at", descending=True),)
         asked = Query(

@@ -5,7 +5,7 @@ Each record gets its new vector where it stands, under its version and on condit
 this is still its version: nothing that anybody wrote is lost, nothing that was erased
 comes back, and no version is kept for it. Whose a vector is stands beside it, so that
 whoever goes on, after a crash or beside another, sees what is left; the notes that let
-both embedders be in use meanwhile are `Meaning`'s. Stores are gone through in the
+both embedders be in use meanwhile are `Embeddings`'s. Stores are gone through in the
 direction records move, and again until nothing is left in any.
 """
 
@@ -22,14 +22,14 @@ from memory.orchestrator.collections import MODEL
 from memory.orchestrator.conversations.passages import Passages
 from memory.orchestrator.lease import Hold
 from memory.orchestrator.long_texts import LongTexts
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import DELIVER, Outbox, OutboxRecord
-from memory.orchestrator.passages import Making
+from memory.orchestrator.passages import PassageBuilder
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.ports.collections import Collection
 from memory.ports.embedder import Fingerprint
-from memory.ports.query import Eq, Everywhere, Filter, Not, Or, Query
+from memory.ports.query import Condition, Eq, Everywhere, Not, Or, Query
 from memory.ports.record import Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Put, Status
@@ -81,7 +81,7 @@ class Reindexer:
         self,
         placement: Placement,
         *,
-        meaning: Meaning,
+        meaning: Embeddings,
         outbox: Outbox,
         passages: Passages,
         long_texts: LongTexts,
@@ -245,7 +245,7 @@ class Reindexer:
 
     # -- passages ----------------------------------------------------------------------
 
-    def _makings(self) -> list[tuple[Making, str]]:
+    def _makings(self) -> list[tuple[PassageBuilder, str]]:
         """What makes passages, each with the tier whose store has them."""
         of_messages = (
             [(self._passages.making, self._passages.tier)] if self._passages.store is not None else []
@@ -255,7 +255,7 @@ class Reindexer:
             *((making, self._long_texts.tier) for making in self._long_texts.making.values()),
         ]
 
-    async def _missing_passages(self, making: Making, tier: str, homes: Store, work: _Work) -> None:
+    async def _missing_passages(self, making: PassageBuilder, tier: str, homes: Store, work: _Work) -> None:
         """Passages of what stands in a store that meant nothing to the embedder before,
         or was written when there were none.
         """
@@ -275,7 +275,7 @@ class Reindexer:
             work.overtaken += outcome.status is Status.CONFLICT
 
 
-def _not_of(model: Fingerprint) -> Filter:
+def _not_of(model: Fingerprint) -> Condition:
     return Not(Eq(MODEL, model.digest))
 
 

@@ -15,9 +15,9 @@ from math import inf
 from memory.orchestrator.collections import MODEL
 from memory.orchestrator.conversations.passages import EMBED, Passages
 from memory.orchestrator.long_texts import LongTexts
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import MAKE_PASSAGES, Outbox, OutboxRecord
-from memory.orchestrator.passages import Making
+from memory.orchestrator.passages import PassageBuilder
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.ports.query import Everywhere, Head, IsNull, Not, Query
@@ -38,7 +38,7 @@ class VectorRebuild:
         self,
         placement: Placement,
         *,
-        meaning: Meaning,
+        meaning: Embeddings,
         outbox: Outbox,
         long_texts: LongTexts,
         passages: Passages,
@@ -60,7 +60,7 @@ class VectorRebuild:
                 found[OF_NOTHING] += await self._of_nothing(making, store, repair=repair)
         return +found
 
-    def _apart(self) -> Iterator[tuple[Making, Store, str]]:
+    def _apart(self) -> Iterator[tuple[PassageBuilder, Store, str]]:
         """What makes passages that may lie in another store than what they are of, that
         store, and the step by which they are owed.
         """
@@ -69,7 +69,7 @@ class VectorRebuild:
         if self._passages.tier == "long":
             yield self._passages.making, self._placement.topology.home("long"), EMBED
 
-    async def _lacking(self, making: Making, where: Store, owed: str, *, repair: bool) -> int:
+    async def _lacking(self, making: PassageBuilder, where: Store, owed: str, *, repair: bool) -> int:
         of, differ = making.form.of, 0
         meant = making.form.which or Not(IsNull(MODEL))
         for store in self._placement.topology.homes:
@@ -98,7 +98,7 @@ class VectorRebuild:
                     )
         return differ
 
-    async def _of_nothing(self, making: Making, where: Store, *, repair: bool) -> int:
+    async def _of_nothing(self, making: PassageBuilder, where: Store, *, repair: bool) -> int:
         form, differ = making.form, 0
         query = Query(
             form.collection,
@@ -120,7 +120,7 @@ class VectorRebuild:
                 await self._written(where, ends)
         return differ
 
-    async def _left(self, making: Making, passages: Sequence[Head]) -> list[Head]:
+    async def _left(self, making: PassageBuilder, passages: Sequence[Head]) -> list[Head]:
         """Those whose owner is in no store, or has no such part. Stores are asked in
         the direction records move; of what is damaged nobody knows.
         """

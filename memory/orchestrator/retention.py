@@ -38,9 +38,9 @@ from memory.policies.facts import RecordFacts
 from memory.policies.retention import Retained, RetentionRule, Then, What, retained, retained_version
 from memory.ports.collections import Collection
 from memory.ports.query import (
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Head,
     In,
     Lt,
@@ -346,7 +346,7 @@ class Retention:
 
     def _kept_before(
         self, rule: RetentionRule, now: datetime, known: Mapping[str, str]
-    ) -> list[Filter | None]:
+    ) -> list[Condition | None]:
         """What the rules before this one leave to it."""
         before = self.rules[: self.rules.index(rule)]
         return [
@@ -514,7 +514,7 @@ class Retention:
     # -- in turn -----------------------------------------------------------------------
 
     def _query(
-        self, collection: Any, asked: Filter | None, select: frozenset[str] | None, roles: frozenset[Role]
+        self, collection: Any, asked: Condition | None, select: frozenset[str] | None, roles: frozenset[Role]
     ) -> Query:
         known = fields_of(collection)
         select = None if select is None else frozenset(name for name in select if name in known)

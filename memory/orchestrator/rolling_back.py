@@ -33,7 +33,7 @@ from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
-from memory.ports.query import Eq, Filter, Ge, Has, Order, Query, Tenant, all_of
+from memory.ports.query import Condition, Eq, Ge, Has, Order, Query, Tenant, all_of
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
@@ -190,7 +190,7 @@ class SourceReverter:
                         yield judged
                     seen.add(record.key)
 
-    async def _found(self, tenant: str, filters: Filter | None) -> AsyncIterator[Record]:
+    async def _found(self, tenant: str, filters: Condition | None) -> AsyncIterator[Record]:
         for store in self._placement.topology.homes:
             query = Query(
                 ENTRIES,
@@ -329,7 +329,7 @@ class SourceReverter:
         return said[0] if await self._entries.rewrite(key, rewritten) else None
 
 
-def _asked(origin: str, since: int) -> Iterable[Filter | None]:
+def _asked(origin: str, since: int) -> Iterable[Condition | None]:
     """What is asked for one origin: first what names it, by an index; then what it went
     into.
     """

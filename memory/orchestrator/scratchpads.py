@@ -39,7 +39,20 @@ from memory.orchestrator.split import SCRATCHPAD
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import KeyLocks, RetryDeadline
 from memory.orchestrator.versions import version_at
-from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Gt, Head, IsNull, Le, Order, Query, Tenant, within
+from memory.ports.query import (
+    MAX_LIMIT,
+    And,
+    Condition,
+    Eq,
+    Gt,
+    Head,
+    IsNull,
+    Le,
+    Order,
+    Query,
+    Tenant,
+    within,
+)
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put, Status
@@ -496,7 +509,7 @@ class Scratchpads:
         )  # not if its row has come since: see `_stand`
         return True
 
-    async def _delete(self, store: Store, row: Record, what: Filter) -> None:
+    async def _delete(self, store: Store, row: Record, what: Condition) -> None:
         await self._placement.delete_matching(
             "scratchpad.drop",
             store,
@@ -526,6 +539,6 @@ def _part_key(partition: Partition, nonce: str, number: int) -> Key:
     )
 
 
-def _parts_of(nonce: str) -> Filter:
+def _parts_of(nonce: str) -> Condition:
     """The parts that were put for a row."""
     return And((Eq("nonce", nonce), IsNull("place")))

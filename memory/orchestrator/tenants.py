@@ -24,7 +24,7 @@ from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.past import is_older
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import CONVERSATION
-from memory.ports.query import Filter, Ge, Lt, Page, Query, Tenant
+from memory.ports.query import Condition, Ge, Lt, Page, Query, Tenant
 from memory.ports.record import Key, Owed, Partition, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put
@@ -221,7 +221,7 @@ class Tenants:
             }
         return found
 
-    async def _heads(self, tenant: str, asked: Filter, done: _Done) -> AsyncIterator[tuple[Store, Page]]:
+    async def _heads(self, tenant: str, asked: Condition, done: _Done) -> AsyncIterator[tuple[Store, Page]]:
         for kind in self._placement.kinds.scoped:
             for store in self._placement.topology.homes:
                 query = Query(

@@ -35,7 +35,7 @@ from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.entry_records import PARTS, entry_of, record_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.kinds import Kind, Kinds
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import OutboxRecord, owed_by_writing
 from memory.orchestrator.past import kept_versions, same_life
 from memory.orchestrator.placement import Located, Placement, refused
@@ -121,7 +121,7 @@ class Transfer:
         placement: Placement,
         *,
         browsing: Browsing,
-        meaning: Meaning,
+        meaning: Embeddings,
         deliveries: Deliveries,
         erasure: Erasure,
         quotas: Admission,

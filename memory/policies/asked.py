@@ -8,15 +8,17 @@ from typing import Literal, TypeAlias
 
 from memory.domain.scope import Scope
 from memory.policies.ranking.preferences import Preferences
-from memory.ports.query import Filter, Tenant, Where, within
+from memory.ports.query import Condition, Tenant, Where, within
 from memory.ports.record import Partition
 
+SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
+"""How a search finds: by shared words, by embeddings, or by both."""
 Scalar: TypeAlias = str | int | float | bool | None
 """A JSON value that holds no other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EntryQuery:
     """What is wanted: scopes of one tenant and filters, all of which apply before the
     limit (A33). Browsing without one is of the whole tenant.
     """
@@ -30,7 +32,7 @@ class Asked:
     known_at: datetime | None = None
     order: Literal["newest", "oldest"] = "newest"
     limit: int = 20
-    by: Literal["both", "words", "meaning"] = "both"
+    mode: SearchMode = "hybrid"
     min_relevance: float | None = None
     """The least `hit.relevance` that a search shows, from 0 to 1. None shows every hit."""
     preferred: Preferences = field(default_factory=Preferences)
@@ -57,7 +59,7 @@ class Asked:
     browse goes on, in its order.
     """
 
-    trusted: Filter | None = None
+    trusted: Condition | None = None
     """Selects entries that come from no blocked source; None for all entries."""
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from memory.domain.corrections import nearest
 from memory.domain.errors import InvalidInput
-from memory.policies.conditions import AllOf, AnyOf, Condition, NoneOf, walked
+from memory.policies.conditions import AllOf, AnyOf, NoneOf, RuleCondition, walked
 from memory.policies.facts import MEASURES
 from memory.policies.single_conditions import (
     AccessCountAtLeast,
@@ -32,11 +32,11 @@ all of them as one filter.
 """
 
 
-def condition_of(given: object, path: str) -> Condition:
+def condition_of(given: object, path: str) -> RuleCondition:
     """A condition as it is, or as a table says it, of several keys: all of them. What
     cannot be read is refused by its path.
     """
-    condition = given if isinstance(given, Condition) else _read(given, path, MOST_LEVELS)
+    condition = given if isinstance(given, RuleCondition) else _read(given, path, MOST_LEVELS)
     if _levels(condition) > MOST_LEVELS:
         raise InvalidInput(path, f"nests deeper than {MOST_LEVELS} levels")
     if sum(1 for _ in walked(condition)) > MOST_CONDITIONS:
@@ -44,12 +44,12 @@ def condition_of(given: object, path: str) -> Condition:
     return condition
 
 
-def _levels(condition: Condition) -> int:
+def _levels(condition: RuleCondition) -> int:
     return 1 + max((_levels(part) for part in condition.parts()), default=0)
 
 
-def _read(given: object, path: str, room: int) -> Condition:
-    if isinstance(given, Condition):
+def _read(given: object, path: str, room: int) -> RuleCondition:
+    if isinstance(given, RuleCondition):
         return given
     if not isinstance(given, Mapping):
         raise InvalidInput(
@@ -64,7 +64,7 @@ def _read(given: object, path: str, room: int) -> Condition:
     return read[0] if len(read) == 1 else AllOf(tuple(read))
 
 
-def _read_one(name: str, value: object, path: str, room: int) -> Condition:
+def _read_one(name: str, value: object, path: str, room: int) -> RuleCondition:
     here = f"{path}.{name}"
     if name in ("all", "any"):
         if not isinstance(value, list | tuple) or not value:
@@ -80,7 +80,7 @@ def _read_one(name: str, value: object, path: str, room: int) -> Condition:
         raise InvalidInput(here + inner, error.problem) from None
 
 
-def _read_single(name: str, value: object) -> Condition:
+def _read_single(name: str, value: object) -> RuleCondition:
     if name in _OF_A_VALUE:
         return _OF_A_VALUE[name](value)
     if name in _OF_NAMES:
@@ -98,10 +98,10 @@ def _read_single(name: str, value: object) -> Condition:
     )
 
 
-_OF_A_VALUE: Mapping[str, Callable[..., Condition]] = {
+_OF_A_VALUE: Mapping[str, Callable[..., RuleCondition]] = {
     kind.key: kind for kind in (OlderThan, IdleFor, AccessCountAtLeast, ConfidenceAtLeast)
 }
-_OF_NAMES: Mapping[str, Callable[..., Condition]] = {
+_OF_NAMES: Mapping[str, Callable[..., RuleCondition]] = {
     kind.key: kind for kind in (TypeIs, HasTag, TierIs, ScopeKindIs, TenantIs)
 }
 NAMES = (*_OF_A_VALUE, *_OF_NAMES, "scope_over", "all", "any", "not")

@@ -17,12 +17,12 @@ from typing import Any
 
 from memory.domain.errors import InvalidInput
 from memory.policies.facts import Fields, Measure, RecordFacts
-from memory.ports.query import And, Filter, Or
+from memory.ports.query import And, Condition, Or
 
-EVERYTHING: Filter = And(())
+EVERYTHING: Condition = And(())
 
 
-class Condition(ABC):
+class RuleCondition(ABC):
     """Something that holds of a record at a moment, or does not."""
 
     __slots__ = ()
@@ -37,13 +37,13 @@ class Condition(ABC):
         """Whether it holds, and why or why not."""
 
     @abstractmethod
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         """Lets through every record of which it holds, by the fields that a store
         knows, and perhaps others.
         """
 
     @abstractmethod
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         """Lets through every record of which it does not hold, and perhaps others."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Condition(ABC):
     def table(self) -> dict[str, Any]:
         """As `condition_of` reads it."""
 
-    def parts(self) -> tuple[Condition, ...]:
+    def parts(self) -> tuple[RuleCondition, ...]:
         """The conditions it is made of."""
         return ()
 
@@ -83,21 +83,21 @@ class Condition(ABC):
         """
         return None
 
-    def __and__(self, other: Condition) -> Condition:
+    def __and__(self, other: RuleCondition) -> RuleCondition:
         return AllOf((*_within(AllOf, self), *_within(AllOf, other)))
 
-    def __or__(self, other: Condition) -> Condition:
+    def __or__(self, other: RuleCondition) -> RuleCondition:
         return AnyOf((*_within(AnyOf, self), *_within(AnyOf, other)))
 
-    def __invert__(self) -> Condition:
+    def __invert__(self) -> RuleCondition:
         return NoneOf(self)
 
 
-def _within(kind: type[AllOf | AnyOf], condition: Condition) -> tuple[Condition, ...]:
+def _within(kind: type[AllOf | AnyOf], condition: RuleCondition) -> tuple[RuleCondition, ...]:
     return condition.parts() if isinstance(condition, kind) else (condition,)
 
 
-def first_moment(condition: Condition, facts: RecordFacts, now: datetime) -> datetime | None:
+def first_moment(condition: RuleCondition, facts: RecordFacts, now: datetime) -> datetime | None:
     """The first moment from now on at which it holds of a record that stays as it is;
     None where there is none.
     """
@@ -105,7 +105,7 @@ def first_moment(condition: Condition, facts: RecordFacts, now: datetime) -> dat
     return next((at for at in (now, *later) if condition.judged(facts, at)[0]), None)
 
 
-def walked(condition: Condition) -> Iterator[Condition]:
+def walked(condition: RuleCondition) -> Iterator[RuleCondition]:
     """The condition and all it is made of."""
     yield condition
     for part in condition.parts():
@@ -113,10 +113,10 @@ def walked(condition: Condition) -> Iterator[Condition]:
 
 
 @dataclass(frozen=True, slots=True)
-class AllOf(Condition):
+class AllOf(RuleCondition):
     """All of these hold. There is at least one."""
 
-    of: tuple[Condition, ...]
+    of: tuple[RuleCondition, ...]
 
     def __post_init__(self) -> None:
         _conditions("all", self.of)
@@ -126,10 +126,10 @@ class AllOf(Condition):
         against = [said for holds, said in judged if not holds]
         return not against, " and ".join(against or [said for _, said in judged])
 
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         return And(tuple(part.filter(now, known) for part in self.of))
 
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         return Or(tuple(part.rest(now, known) for part in self.of))
 
     def tenants(self) -> frozenset[str] | None:
@@ -145,15 +145,15 @@ class AllOf(Condition):
     def table(self) -> dict[str, Any]:
         return {"all": [part.table() for part in self.of]}
 
-    def parts(self) -> tuple[Condition, ...]:
+    def parts(self) -> tuple[RuleCondition, ...]:
         return self.of
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf(Condition):
+class AnyOf(RuleCondition):
     """At least one of these holds."""
 
-    of: tuple[Condition, ...]
+    of: tuple[RuleCondition, ...]
 
     def __post_init__(self) -> None:
         _conditions("any", self.of)
@@ -163,10 +163,10 @@ class AnyOf(Condition):
         first = next((said for holds, said in judged if holds), None)
         return (True, first) if first is not None else (False, " and ".join(said for _, said in judged))
 
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         return Or(tuple(part.filter(now, known) for part in self.of))
 
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         return And(tuple(part.rest(now, known) for part in self.of))
 
     def tenants(self) -> frozenset[str] | None:
@@ -182,15 +182,15 @@ class AnyOf(Condition):
     def table(self) -> dict[str, Any]:
         return {"any": [part.table() for part in self.of]}
 
-    def parts(self) -> tuple[Condition, ...]:
+    def parts(self) -> tuple[RuleCondition, ...]:
         return self.of
 
 
 @dataclass(frozen=True, slots=True)
-class NoneOf(Condition):
+class NoneOf(RuleCondition):
     """This does not hold."""
 
-    part: Condition
+    part: RuleCondition
 
     def __post_init__(self) -> None:
         _conditions("not", (self.part,))
@@ -199,10 +199,10 @@ class NoneOf(Condition):
         holds, said = self.part.judged(facts, now)
         return not holds, said
 
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         return self.part.rest(now, known)
 
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         return self.part.filter(now, known)
 
     def describe(self) -> str:
@@ -211,14 +211,14 @@ class NoneOf(Condition):
     def table(self) -> dict[str, Any]:
         return {"not": self.part.table()}
 
-    def parts(self) -> tuple[Condition, ...]:
+    def parts(self) -> tuple[RuleCondition, ...]:
         return (self.part,)
 
 
-def _bracketed(part: Condition, *kinds: type[Condition]) -> str:
+def _bracketed(part: RuleCondition, *kinds: type[RuleCondition]) -> str:
     return f"({part.describe()})" if isinstance(part, kinds) else part.describe()
 
 
 def _conditions(name: str, given: object) -> None:
-    if not isinstance(given, tuple) or not given or not all(isinstance(one, Condition) for one in given):
+    if not isinstance(given, tuple) or not given or not all(isinstance(one, RuleCondition) for one in given):
         raise InvalidInput(name, "takes conditions, at least one")

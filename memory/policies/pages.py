@@ -8,14 +8,14 @@ from datetime import datetime
 from hashlib import blake2b
 
 from memory.domain.errors import InvalidInput
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.query import Order, decode_cursor, encode_cursor
 
 _HELD = (Order("moment"), Order("sequence"), Order("seal"))
 """What a cursor holds beside the id."""
 
 
-def cursor_behind(asked: Asked, moment: datetime, sequence: int, entry_id: str) -> str:
+def cursor_behind(asked: EntryQuery, moment: datetime, sequence: int, entry_id: str) -> str:
     """The cursor of an answer that ends with this entry. It goes on with the same
     question only, with any limit.
     """
@@ -31,7 +31,7 @@ def cursor_behind(asked: Asked, moment: datetime, sequence: int, entry_id: str) 
     return encode_cursor((moment, sequence, seal), entry_id)
 
 
-def place_of(cursor: str, asked: Asked) -> tuple[datetime, int, str]:
+def place_of(cursor: str, asked: EntryQuery) -> tuple[datetime, int, str]:
     """The moment, the sequence and the id of the entry behind which a cursor goes on.
 
     A damaged one, or one of another question, is refused as `InvalidInput`.

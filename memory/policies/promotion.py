@@ -19,7 +19,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.time import parse_duration
 from memory.policies.condition_tables import condition_of
-from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition
+from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, RuleCondition
 from memory.policies.facts import Fields, Measure, RecordFacts
 from memory.policies.named import Named
 from memory.policies.routing import TIERS, is_later_tier
@@ -34,7 +34,7 @@ from memory.policies.single_conditions import (
     TierIs,
     TypeIs,
 )
-from memory.ports.query import Filter
+from memory.ports.query import Condition
 
 Event = Literal["session_end", "sweep", "write"]
 """When rules are asked. What those for `write` did not do behind a write, a sweep does."""
@@ -71,7 +71,7 @@ class PromotionRule(Named):
     source: str = "short"
     target: str = "mid"
     to_scope: str | None = None
-    when: Annotated[Condition | None, PlainSerializer(lambda when: when and when.table())] = None
+    when: Annotated[RuleCondition | None, PlainSerializer(lambda when: when and when.table())] = None
     tenants: tuple[str, ...] = ()
     scope_kinds: tuple[ScopeKind, ...] = ()
     tags: tuple[str, ...] = ()
@@ -133,11 +133,11 @@ class PromotionRule(Named):
                 )
 
     @cached_property
-    def condition(self) -> Condition | None:
+    def condition(self) -> RuleCondition | None:
         """All that is asked of an entry; None where nothing is."""
         given = {name: getattr(self, name) for name in _FLAT}
         flat = [make(given[name]) for name, make in _FLAT.items() if given[name] not in (None, ())]
-        asked: list[Condition] = [TenantIs(*self.tenants)] if self.tenants else []
+        asked: list[RuleCondition] = [TenantIs(*self.tenants)] if self.tenants else []
         asked += [ScopeKindIs(*map(str, self.scope_kinds))] if self.scope_kinds else []
         asked += (
             [self.when]
@@ -178,7 +178,7 @@ class PromotionRule(Named):
             else self.condition.judged(facts, now)
         )
 
-    def takes(self, now: datetime, known: Fields) -> Filter:
+    def takes(self, now: datetime, known: Fields) -> Condition:
         """The filter for what this rule takes of records that have these fields."""
         return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
@@ -230,7 +230,7 @@ class CustomRule:
     name: str
     on: Event
     source: str
-    when: Condition | None
+    when: RuleCondition | None
 
     @classmethod
     def of(cls, policy: Policy) -> CustomRule:
@@ -258,7 +258,7 @@ class CustomRule:
     def answers(self, event: Event) -> bool:
         return self.on == event or (event == "sweep" and self.on == "write")
 
-    def takes(self, now: datetime, known: Fields) -> Filter:
+    def takes(self, now: datetime, known: Fields) -> Condition:
         return EVERYTHING if self.when is None else self.when.filter(now, known)
 
     @property
@@ -270,7 +270,7 @@ class CustomRule:
         return 0 if self.when is None else self.when.from_rank()
 
     @property
-    def condition(self) -> Condition | None:
+    def condition(self) -> RuleCondition | None:
         return self.when
 
     def decide(self, entry: Entry, facts: RecordFacts, now: datetime) -> Decision | None:
@@ -292,7 +292,7 @@ class CustomRule:
         return Decision(decided.target, self.name, decided.because or "the policy says so")
 
 
-def _never_in(tier: str, condition: Condition) -> Condition | None:
+def _never_in(tier: str, condition: RuleCondition) -> RuleCondition | None:
     """The part of a condition that keeps it from holding of anything in a tier."""
     if isinstance(condition, AllOf):
         return next((never for part in condition.parts() if (never := _never_in(tier, part))), None)

@@ -30,7 +30,7 @@ LAYERED = 80
 
 
 @dataclass(frozen=True, slots=True)
-class ContextAsked:
+class ContextRequest:
     """What of a window is asked for: see `Session.context`. `budget` is what there is
     for messages and tools together.
     """
@@ -58,7 +58,7 @@ def read_out(
     said_by_then: Sequence[int],
     count: int,
     version: int,
-    asked: ContextAsked,
+    asked: ContextRequest,
     counter: TokenCounter,
     tools_tokens: int = 0,
 ) -> Context:

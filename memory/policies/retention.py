@@ -17,7 +17,7 @@ from memory.domain.entry import EntryType
 from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration
 from memory.policies.condition_tables import condition_of
-from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, Condition, NoneOf, walked
+from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, NoneOf, RuleCondition, walked
 from memory.policies.facts import Fields, Measure, RecordFacts
 from memory.policies.named import Named
 from memory.policies.routing import TIERS
@@ -30,7 +30,7 @@ from memory.policies.single_conditions import (
     TierIs,
     TypeIs,
 )
-from memory.ports.query import Filter
+from memory.ports.query import Condition
 
 What = Literal["entries", "sessions", "versions"]
 Then = Literal["delete", "keep", "end"]
@@ -60,7 +60,7 @@ class RetentionRule(Named):
 
     what: What = "entries"
     then: Then = "delete"
-    when: Annotated[Condition | None, PlainSerializer(lambda when: when and when.table())] = None
+    when: Annotated[RuleCondition | None, PlainSerializer(lambda when: when and when.table())] = None
     tenants: tuple[str, ...] = ()
     scope_kinds: tuple[ScopeKind, ...] = ()
     types: tuple[EntryType, ...] = ()
@@ -114,11 +114,11 @@ class RetentionRule(Named):
             raise self._refused("versions_for", "should be longer than nothing and at most 100 years")
 
     @cached_property
-    def condition(self) -> Condition | None:
+    def condition(self) -> RuleCondition | None:
         """All that is asked of a record, but its status and its place among versions;
         None where nothing is.
         """
-        asked: list[Condition] = [TenantIs(*self.tenants)] if self.tenants else []
+        asked: list[RuleCondition] = [TenantIs(*self.tenants)] if self.tenants else []
         asked += [ScopeKindIs(*map(str, self.scope_kinds))] if self.scope_kinds else []
         asked += [TypeIs(*map(str, self.types))] if self.types else []
         asked += [TierIs(*self.tiers)] if self.tiers else []
@@ -151,13 +151,13 @@ class RetentionRule(Named):
             else self.condition.judged(facts, now)
         )
 
-    def takes(self, now: datetime, known: Fields) -> Filter:
+    def takes(self, now: datetime, known: Fields) -> Condition:
         """The filter for what this rule takes of records that have these fields; it may
         let more through.
         """
         return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
-    def leaves(self, now: datetime, known: Fields) -> Filter | None:
+    def leaves(self, now: datetime, known: Fields) -> Condition | None:
         """The filter for what it does not take; None where it takes everything."""
         return None if self.condition is None else self.condition.rest(now, known)
 

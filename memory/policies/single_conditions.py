@@ -13,13 +13,13 @@ from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration, show_duration
-from memory.policies.conditions import EVERYTHING, Condition
+from memory.policies.conditions import EVERYTHING, RuleCondition
 from memory.policies.facts import MEASURES, Fields, Measure, RecordFacts
 from memory.policies.routing import TIERS
-from memory.ports.query import And, Filter, Ge, Has, In, Le, Not, Or
+from memory.ports.query import And, Condition, Ge, Has, In, Le, Not, Or
 
 
-class Single(Condition):
+class Single(RuleCondition):
     """A condition on one fact. `key` names it in a table."""
 
     __slots__ = ()
@@ -27,17 +27,17 @@ class Single(Condition):
     fact: ClassVar[str]
     words: ClassVar[str] = ""
 
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         return self._asked(known[self.fact], now) if self.fact in known else EVERYTHING
 
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         return Not(self._asked(known[self.fact], now)) if self.fact in known else EVERYTHING
 
     def table(self) -> dict[str, Any]:
         return {self.key: self._given()}
 
     @abstractmethod
-    def _asked(self, field: str, now: datetime) -> Filter:
+    def _asked(self, field: str, now: datetime) -> Condition:
         """The filter that holds of exactly the same records."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class _Since(Single):
     def _since(self, facts: RecordFacts) -> datetime:
         return facts.created_at
 
-    def _asked(self, field: str, now: datetime) -> Filter:
+    def _asked(self, field: str, now: datetime) -> Condition:
         return Le(field, now - self.length)
 
     def _given(self) -> str:
@@ -88,13 +88,13 @@ class IdleFor(_Since):
     __slots__ = ()
     key, fact, words = "idle_for", "updated_at", "unchanged for"
 
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         """By the moment it was made too, of which stores have an index."""
         return And(
             tuple(Le(known[fact], now - self.length) for fact in ("created_at", self.fact) if fact in known)
         )
 
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         return Not(self.filter(now, known)) if {"created_at", self.fact} <= known.keys() else EVERYTHING
 
     def _since(self, facts: RecordFacts) -> datetime:
@@ -120,7 +120,7 @@ class AccessCountAtLeast(Single):
     def depends(self) -> frozenset[str]:
         return frozenset({"how often it is read"})
 
-    def _asked(self, field: str, now: datetime) -> Filter:
+    def _asked(self, field: str, now: datetime) -> Condition:
         return Ge(field, self.times)
 
     def _given(self) -> int:
@@ -152,7 +152,7 @@ class ConfidenceAtLeast(Single):
     def describe(self) -> str:
         return f"confidence at least {self.least:g}"
 
-    def _asked(self, field: str, now: datetime) -> Filter:
+    def _asked(self, field: str, now: datetime) -> Condition:
         return Ge(field, self.least)
 
     def _given(self) -> float:
@@ -177,7 +177,7 @@ class _OneOf(Single):
     def describe(self) -> str:
         return self.words.format(" or ".join(self.names))
 
-    def _asked(self, field: str, now: datetime) -> Filter:
+    def _asked(self, field: str, now: datetime) -> Condition:
         return In(field, self.names)
 
     def _given(self) -> list[str]:
@@ -202,7 +202,7 @@ class HasTag(_OneOf):
             else (False, "not tagged " + " or ".join(f"'{tag}'" for tag in self.names))
         )
 
-    def _asked(self, field: str, now: datetime) -> Filter:
+    def _asked(self, field: str, now: datetime) -> Condition:
         return Or(tuple(Has(field, tag) for tag in self.names))
 
     @classmethod
@@ -260,7 +260,7 @@ class TenantIs(_OneOf):
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeExceeds(Condition):
+class ScopeExceeds(RuleCondition):
     """Its record lies beyond the newest so many of its scope, or beyond the newest so
     many bytes or tokens: the newest that fit stay.
     """
@@ -292,10 +292,10 @@ class ScopeExceeds(Condition):
         holds = getattr(facts.rank, self.measure) > self.most
         return holds, self.describe() if holds else f"among {self._newest()}"
 
-    def filter(self, now: datetime, known: Fields) -> Filter:
+    def filter(self, now: datetime, known: Fields) -> Condition:
         return EVERYTHING
 
-    def rest(self, now: datetime, known: Fields) -> Filter:
+    def rest(self, now: datetime, known: Fields) -> Condition:
         return EVERYTHING
 
     def describe(self) -> str:

@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.time import micros
-from memory.policies.asked import Asked, Scalar
+from memory.policies.asked import EntryQuery, Scalar
 from memory.ports import asking
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Or, all_of
+from memory.ports.query import And, Condition, Eq, Ge, Gt, Has, In, IsNull, Le, Lt, Or, all_of
 from memory.ports.record import FieldValue, Record
 
 PRESENT = timedelta(seconds=1)
@@ -76,7 +76,7 @@ def passed(moment: int, at: datetime, now: datetime) -> bool:
 
 def has_passed(
     field: str, at: datetime, now: datetime, value: Callable[[datetime], FieldValue] = lambda moment: moment
-) -> Filter:
+) -> Condition:
     """`passed` as stores are asked it, of a field that holds moments or, given how to
     write one, something else that grows with them.
     """
@@ -94,7 +94,7 @@ def was_stored(record: Record, known_at: datetime, now: datetime) -> bool:
     return passed(record.version, known_at, now) and (replaced is None or not passed(replaced, known_at, now))
 
 
-def were_stored(collection: Collection, known_at: datetime, now: datetime) -> Filter:
+def were_stored(collection: Collection, known_at: datetime, now: datetime) -> Condition:
     """`was_stored` as stores are asked it: of kept versions, and of records as they
     are.
     """
@@ -111,7 +111,7 @@ def _asks_for_the_present(at: datetime, now: datetime) -> bool:
     return at >= now - PRESENT
 
 
-def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | None:
+def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condition | None:
     """What a store is asked for: what is visible of it, by the moment asked about."""
     at = asked.as_of or asked.known_at
     return all_of(
@@ -136,7 +136,7 @@ def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | N
     )
 
 
-def accepting(asked: Asked, collection: Collection, now: datetime) -> Callable[[Record], bool]:
+def accepting(asked: EntryQuery, collection: Collection, now: datetime) -> Callable[[Record], bool]:
     """What tells the same of records read by their ids, whose metadata are judged too."""
     lets_through, partitions = asking.condition(filter_of(asked, collection, now)), asked.partitions
     return lambda record: (

@@ -18,9 +18,9 @@ from memory.domain.errors import InvalidInput
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -43,7 +43,7 @@ from memory.ports.questions import text_range
 from memory.ports.record import Corrupt, FieldValue, Partition, Record, Standing
 
 S = TypeVar("S", bound=Standing | Head)
-Condition: TypeAlias = Callable[[Standing], bool]
+Predicate: TypeAlias = Callable[[Standing], bool]
 """Whether a filter holds for what stands under a key."""
 
 _HASHED = frozenset({str, int, float, bool, bytes, datetime})
@@ -51,7 +51,7 @@ _HASHED = frozenset({str, int, float, bool, bytes, datetime})
 hashes, also across types.
 """
 
-_COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
+_COMPARISONS: dict[type[Condition], Callable[[Any, Any], bool]] = {
     Eq: operator.eq,
     Lt: operator.lt,
     Le: operator.le,
@@ -80,12 +80,12 @@ def reader(field: str) -> Callable[[Standing], FieldValue]:
     return lambda standing: standing.fields.get(field) if isinstance(standing, Record) else None
 
 
-def lets_through(part: Filter | None, standing: Standing) -> bool:
+def lets_through(part: Condition | None, standing: Standing) -> bool:
     """Whether the filter holds for one. Who asks of many makes the `condition` once."""
     return condition(part)(standing)
 
 
-def condition(part: Filter | None) -> Condition:
+def condition(part: Condition | None) -> Predicate:
     """What tells whether the filter holds: two-valued, a comparison with a missing
     value is false. Made once, it is asked of any number.
     """
@@ -118,7 +118,7 @@ def condition(part: Filter | None) -> Condition:
             assert_never(part)
 
 
-def _has(read: Callable[[Standing], FieldValue], tag: str) -> Condition:
+def _has(read: Callable[[Standing], FieldValue], tag: str) -> Predicate:
     def holds(standing: Standing) -> bool:
         tags = read(standing)
         return isinstance(tags, tuple) and tag in tags
@@ -126,7 +126,7 @@ def _has(read: Callable[[Standing], FieldValue], tag: str) -> Condition:
     return holds
 
 
-def _is_one_of(read: Callable[[Standing], FieldValue], values: tuple[FieldValue, ...]) -> Condition:
+def _is_one_of(read: Callable[[Standing], FieldValue], values: tuple[FieldValue, ...]) -> Predicate:
     """Looked up where equal values surely have equal hashes, one after the other
     elsewhere: the meaning is that of `value in values`.
     """
@@ -144,7 +144,7 @@ def _is_one_of(read: Callable[[Standing], FieldValue], values: tuple[FieldValue,
     return holds
 
 
-def _compares(compare: Callable[[Any, Any], bool], field: str, wanted: FieldValue) -> Condition:
+def _compares(compare: Callable[[Any, Any], bool], field: str, wanted: FieldValue) -> Predicate:
     read = reader(field)
 
     def holds(standing: Standing) -> bool:

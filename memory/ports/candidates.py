@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from memory.ports.collections import Collection
-from memory.ports.query import HOMES, Filter, Where
+from memory.ports.query import HOMES, Condition, Where
 from memory.ports.record import FieldValue, Role
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Candidates:
     among: tuple[str, ...] = ()
     around: Around | None = None
     counted: tuple[str, ...] = ()
-    filter: Filter | None = None
+    filter: Condition | None = None
     roles: frozenset[Role] = HOMES
     select: frozenset[str] = frozenset()
     dimensions: int = 0

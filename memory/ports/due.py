@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Everywhere, Filter, Head, Lt, Not, Page, Query, RowType
+from memory.ports.query import And, Condition, Eq, Everywhere, Head, Lt, Not, Page, Query, RowType
 from memory.ports.record import Corrupt, Key, Role, Standing
 
 LEFT = frozenset({RowType.MARK, RowType.TOMBSTONE})
@@ -90,7 +90,7 @@ def _questions(
     yield Why.DISCARD, Query(collection, Everywhere(), And((over, Not(owing))), types=LEFT)
 
 
-def _records(collection: Collection, part: Filter | None, *roles: Role) -> Query:
+def _records(collection: Collection, part: Condition | None, *roles: Role) -> Query:
     return Query(collection, Everywhere(), part, roles=frozenset(roles), select=frozenset())
 
 

@@ -18,8 +18,8 @@ from memory.ports.query import (
     VECTOR,
     WORDS,
     And,
+    Condition,
     Eq,
-    Filter,
     Head,
     In,
     Near,
@@ -66,7 +66,7 @@ async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Mea
     elif asked.near is not None:
         found |= {head.key.id: head for head, _ in best(by_nearness(asked.near, heads), asked.limit)}
     if unread := frozenset(asked.among) - found.keys():
-        parts: list[Filter | None] = [In("id", tuple(sorted(unread))) if can.filter else None]
+        parts: list[Condition | None] = [In("id", tuple(sorted(unread))) if can.filter else None]
         found |= await _chosen(store, asked, select, parts, lambda head: head.key.id in unread)
     if (around := asked.around) is not None and (wanted := neighbours(found.values(), around)):
         parts = list(asking_for(wanted, around)) if can.filter else [None]
@@ -81,7 +81,7 @@ async def _chosen(
     store: Store,
     asked: Candidates,
     select: frozenset[str],
-    parts: Sequence[Filter | None],
+    parts: Sequence[Condition | None],
     is_chosen: Callable[[Head], bool],
 ) -> dict[str, Head]:
     """The chosen heads, by id, of what these filters let through. A store without
@@ -140,7 +140,7 @@ def beside(there: Set[Place], reach: int) -> frozenset[Place]:
     )  # an integer field has no others
 
 
-def asking_for(wanted: Iterable[Place], around: Around) -> Iterator[Filter]:
+def asking_for(wanted: Iterable[Place], around: Around) -> Iterator[Condition]:
     """The questions for these places, of so many each."""
     places = sorted({(group, number) for _, group, number in wanted})
     for start in range(0, len(places), PLACES_ASKED):
@@ -157,7 +157,7 @@ def asking_for(wanted: Iterable[Place], around: Around) -> Iterator[Filter]:
         )
 
 
-def _query(asked: Candidates, select: frozenset[str], part: Filter | None = None) -> Query:
+def _query(asked: Candidates, select: frozenset[str], part: Condition | None = None) -> Query:
     return Query(
         asked.collection,
         asked.where,

@@ -126,19 +126,19 @@ class IsNull:
 class And:
     """All hold; of none, true."""
 
-    parts: tuple[Filter, ...]
+    parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
     """Any holds; of none, false."""
 
-    parts: tuple[Filter, ...]
+    parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    part: Filter
+    part: Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class StartsWith:
     prefix: str
 
 
-Filter: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | StartsWith | And | Or | Not
+Condition: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | StartsWith | And | Or | Not
 
 MAX_FILTER_DEPTH = 32
 MAX_FILTER_PARTS = 1_000
@@ -162,7 +162,7 @@ MAX_FILTER_VALUES = 100_000
 """The most levels, parts and values in all that a filter has."""
 
 
-def all_of(*parts: Filter | None) -> Filter | None:
+def all_of(*parts: Condition | None) -> Condition | None:
     """The conjunction of what is given, None where nothing is."""
     kept = tuple(p for p in parts if p is not None)
     return None if not kept else kept[0] if len(kept) == 1 else And(kept)
@@ -224,7 +224,7 @@ class Query:
 
     collection: Collection
     where: Where
-    filter: Filter | None = None
+    filter: Condition | None = None
     order: tuple[Order, ...] = ()
     limit: int = 100
     cursor: str | None = None
@@ -317,7 +317,7 @@ class Search:
     where: Where
     by: Words | Near
     limit: int
-    filter: Filter | None = None
+    filter: Condition | None = None
     roles: frozenset[Role] = HOMES
     select: frozenset[str] = frozenset()
 

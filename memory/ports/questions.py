@@ -25,9 +25,9 @@ from memory.ports.query import (
     VECTOR,
     WORDS,
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -113,7 +113,7 @@ def type_of(collection: Collection, field: str) -> FieldType:
     return declared.type
 
 
-def checked(collection: Collection, part: Filter | None) -> Filter | None:
+def checked(collection: Collection, part: Condition | None) -> Condition | None:
     """The filter as adapters are asked it: bounded, of known fields and fit values,
     without `StartsWith`. Anything else is refused by name.
     """
@@ -127,7 +127,7 @@ class _Checker:
         self._collection = collection
         self._parts = self._values = 0
 
-    def checked(self, part: Filter, room: int) -> Filter:
+    def checked(self, part: Condition, room: int) -> Condition:
         if not room:
             raise InvalidInput("filter", f"nests deeper than {MAX_FILTER_DEPTH} levels")
         self._parts += 1
@@ -151,7 +151,7 @@ class _Checker:
                 self._check_comparison(part)
                 return part
 
-    def _check_comparison(self, part: Filter) -> None:
+    def _check_comparison(self, part: Condition) -> None:
         match part:
             case IsNull(field):
                 type_of(self._collection, field)
@@ -198,7 +198,7 @@ class _Checker:
                 raise InvalidInput("filter", problem)
 
 
-def text_range(part: StartsWith) -> Filter:
+def text_range(part: StartsWith) -> Condition:
     """The texts from the prefix up to the first that is behind all that begin with it,
     by code points; every text, where there is none behind.
     """

@@ -36,7 +36,7 @@ _FORM_BYTES, _RECORD_BYTES, _WORD_BYTES, _POSTING_BYTES = 2_000, 1_400, 200, 20
 """About what one takes in memory."""
 
 
-class Form:
+class PartitionIndex:
     """The records of one partition. None of its methods waits: it changes for nobody in
     the middle of a question.
     """

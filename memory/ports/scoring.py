@@ -15,7 +15,7 @@ from memory.ports.candidates import Candidates, Measured, Statistics, none_of
 from memory.ports.gathering import beside, stacked
 from memory.ports.nearness import exact_cosines
 from memory.ports.record import Record
-from memory.ports.scored import Form, stands_at
+from memory.ports.scored import PartitionIndex, stands_at
 from memory.ports.text import query_words, rarity
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ computed exactly.
 """
 
 
-def candidates_of(asked: Candidates, forms: Sequence[Form]) -> Measured:
+def candidates_of(asked: Candidates, forms: Sequence[PartitionIndex]) -> Measured:
     """What the question asks for of these forms' records, all of which lie in its
     partitions.
     """
@@ -37,7 +37,7 @@ def candidates_of(asked: Candidates, forms: Sequence[Form]) -> Measured:
     return pool.measured(list(found))
 
 
-def nearest(asked: Candidates, forms: Sequence[Form]) -> list[str]:
+def nearest(asked: Candidates, forms: Sequence[PartitionIndex]) -> list[str]:
     """The ids of the best by meaning among these forms' records, all of which lie in
     its partitions; best first.
     """
@@ -48,7 +48,7 @@ def nearest(asked: Candidates, forms: Sequence[Form]) -> list[str]:
 class _Pool:
     """The forms' places behind each other."""
 
-    def __init__(self, asked: Candidates, forms: Sequence[Form]) -> None:
+    def __init__(self, asked: Candidates, forms: Sequence[PartitionIndex]) -> None:
         self._asked = asked
         self._forms = list(zip(np.cumsum([0, *map(len, forms)]).tolist(), forms, strict=False))
         self._records = (

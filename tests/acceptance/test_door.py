@@ -132,19 +132,23 @@ TEXT_PATHS: list[Any] = [
     pytest.param("source", lambda m, e, v: m.update(e.id, source=v), id="update source"),
     pytest.param("tags", lambda m, e, v: m.update(e.id, tags=[v]), id="update tags"),
     pytest.param("query", lambda m, e, v: m.search(v, scope=USER), id="search query"),
-    pytest.param("tags", lambda m, e, v: m.search("x", scope=USER, tags=[v]), id="search tags"),
-    pytest.param("types", lambda m, e, v: m.search("x", scope=USER, types=[v]), id="search types"),
     pytest.param(
-        "only", lambda m, e, v: m.search("x", scope=USER, only={"tags": [v]}), id="search only tags"
+        "boost", lambda m, e, v: m.search("x", scope=USER, boost={"tags": [v]}), id="search boost tags"
     ),
     pytest.param(
-        "only", lambda m, e, v: m.search("x", scope=USER, only={"types": [v]}), id="search only types"
+        "boost", lambda m, e, v: m.search("x", scope=USER, boost={"types": [v]}), id="search boost types"
     ),
-    pytest.param("by", lambda m, e, v: m.search("x", scope=USER, by=v), id="search by"),
     pytest.param(
-        "conversation_id",
-        lambda m, e, v: m.search("x", scope=USER, conversation_id=v),
-        id="search conversation_id",
+        "filter", lambda m, e, v: m.search("x", scope=USER, filter={"tags": [v]}), id="search filter tags"
+    ),
+    pytest.param(
+        "filter", lambda m, e, v: m.search("x", scope=USER, filter={"types": [v]}), id="search filter types"
+    ),
+    pytest.param("mode", lambda m, e, v: m.search("x", scope=USER, mode=v), id="search mode"),
+    pytest.param(
+        "boost",
+        lambda m, e, v: m.search("x", scope=USER, boost={"conversation_id": v}),
+        id="search boost conversation_id",
     ),
     pytest.param("tags", lambda m, e, v: m.retrieve(USER, tags=[v]), id="retrieve tags"),
     pytest.param("types", lambda m, e, v: m.retrieve(USER, types=[v]), id="retrieve types"),
@@ -185,7 +189,7 @@ TIME_PATHS: list[Any] = [
     pytest.param("as_of", lambda m, e, v: m.retrieve(USER, as_of=v), id="retrieve as_of"),
     pytest.param("known_at", lambda m, e, v: m.search("x", scope=USER, known_at=v), id="search known_at"),
     pytest.param(
-        "only", lambda m, e, v: m.search("x", scope=USER, only={"since": v}), id="search only since"
+        "filter", lambda m, e, v: m.search("x", scope=USER, filter={"since": v}), id="search filter since"
     ),
     pytest.param("as_of", lambda m, e, v: m.get(e.id, as_of=v), id="get as_of"),
     pytest.param("known_at", lambda m, e, v: m.get(e.id, known_at=v), id="get known_at"),
@@ -277,13 +281,13 @@ async def test_drafts_that_are_none_are_refused(plain: Memory, drafts: Any) -> N
 @cells("value", [5, "text", b"text", {"a": 1}, [None], [["a"]]], ids=repr, shared=True)
 async def test_filters_that_are_no_lists_are_refused(plain: Memory, field: str, value: Any) -> None:
     await _refused(plain, lambda m, e, v: m.retrieve(USER, **{field: v}), value, field)
-    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, **{field: v}), value, field)
-    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, only={field: v}), value, "only")  # type: ignore[call-overload]
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, boost={field: v}), value, "boost")  # type: ignore[call-overload]
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, filter={field: v}), value, "filter")  # type: ignore[call-overload]
 
 
 @pytest.mark.behaviour("D68")
 @cells(
-    "only",
+    "given",
     [
         "tags",
         ["tags"],
@@ -296,8 +300,9 @@ async def test_filters_that_are_no_lists_are_refused(plain: Memory, field: str, 
     ids=repr,
     shared=True,
 )
-async def test_what_only_does_not_know_is_refused(plain: Memory, only: Any) -> None:
-    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, only=v), only, "only")
+async def test_what_a_filter_or_a_boost_does_not_know_is_refused(plain: Memory, given: Any) -> None:
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, filter=v), given, "filter")
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, boost=v), given, "boost")
 
 
 @pytest.mark.behaviour("D68")
@@ -315,10 +320,10 @@ async def test_what_only_does_not_know_is_refused(plain: Memory, only: Any) -> N
         *[("since", "today"), ("before", "today"), ("metadata", "a")],
     ],
 )
-async def test_what_is_wrong_within_only_is_named_so(plain: Memory, field: str, value: Any) -> None:
+async def test_what_is_wrong_within_a_filter_is_named_so(plain: Memory, field: str, value: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
-        await plain.search("x", scope=USER, only={field: value})  # type: ignore[call-overload]
-    assert refused.value.field == f"only.{field}"
+        await plain.search("x", scope=USER, filter={field: value})  # type: ignore[call-overload]
+    assert refused.value.field == f"filter.{field}"
 
 
 NO_NUMBERS: list[Any] = [float("nan"), float("inf"), 10**5000, True, "0.5", None, [0.5], 1j]
@@ -344,7 +349,7 @@ async def test_how_much_something_counts_in_a_search_is_refused_where_it_makes_n
 
 
 async def test_a_way_of_searching_that_there_is_not_is_refused(plain: Memory) -> None:
-    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, by=v), "meaning", "by")
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, mode=v), "semantic", "mode")
 
 
 async def test_a_query_may_be_as_long_as_a_text_and_no_longer(plain: Memory) -> None:

@@ -1,4 +1,4 @@
-"""What a search prefers leaves nothing out; `only` filters, whatever it is that
+"""What a search prefers leaves nothing out; `filter` filters, whatever it is that
 answers.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory import FoundEntry, Memory, Only
+from memory import FoundEntry, Memory, SearchFilter
 from tests.acceptance.support import MICROSECOND, SESSION, USER, Clock, contents
 
 KINDS = ("user", "project", "learning")
@@ -37,21 +37,21 @@ EVERY = sorted(f"tea {kind} {scope}" for kind in KINDS for scope in ("user", "se
 
 
 @pytest.mark.behaviour("D68")
-async def test_types_and_tags_of_a_search_leave_nothing_out(memory: Memory, clock: Clock) -> None:
+async def test_boosts_of_a_search_leave_nothing_out(memory: Memory, clock: Clock) -> None:
     await _written(memory, clock)
     for preferred in (
         {"types": ["user"]},
         {"tags": ["learning"]},
         {"types": ["reference"], "tags": ["nothing has it"]},
     ):
-        assert found(await memory.search("tea", scope=[USER, SESSION], **preferred)) == EVERY  # type: ignore[call-overload]
+        assert found(await memory.search("tea", scope=[USER, SESSION], boost=preferred)) == EVERY  # type: ignore[call-overload]
         assert (
-            found(await memory.search("tea", scope=[USER, SESSION], known_at=clock.moment, **preferred))  # type: ignore[call-overload]
+            found(await memory.search("tea", scope=[USER, SESSION], known_at=clock.moment, boost=preferred))  # type: ignore[call-overload]
             == EVERY
         )
 
 
-FILTERS: list[tuple[Only, tuple[str, ...]]] = [
+FILTERS: list[tuple[SearchFilter, tuple[str, ...]]] = [
     ({}, KINDS),
     ({"types": [], "tags": None}, KINDS),
     ({"types": ["project"]}, ("project",)),
@@ -66,31 +66,34 @@ FILTERS: list[tuple[Only, tuple[str, ...]]] = [
 
 
 @pytest.mark.behaviour("D66", "D68")
-async def test_only_filters_in_every_tier_and_at_every_moment(memory: Memory, clock: Clock) -> None:
+async def test_a_filter_applies_in_every_tier_and_at_every_moment(memory: Memory, clock: Clock) -> None:
     await _written(memory, clock)
-    for only, kinds in FILTERS:
+    for given, kinds in FILTERS:
         wanted = sorted(f"tea {kind} {scope}" for kind in kinds for scope in ("user", "session"))
-        assert found(await memory.search("tea", scope=[USER, SESSION], only=only)) == wanted, only
+        assert found(await memory.search("tea", scope=[USER, SESSION], filter=given)) == wanted, given
         assert (
-            found(await memory.search("tea", scope=[USER, SESSION], only=only, known_at=clock.moment))
+            found(await memory.search("tea", scope=[USER, SESSION], filter=given, known_at=clock.moment))
             == wanted
-        ), only
-        assert found(await memory.scoped(USER).search("tea", only=only)) == [
+        ), given
+        assert found(await memory.scoped(USER).search("tea", filter=given)) == [
             one for one in wanted if one.endswith("user")
-        ], only
+        ], given
 
 
 @pytest.mark.behaviour("D68")
-async def test_only_filters_what_is_preferred_too(memory: Memory, clock: Clock) -> None:
+async def test_a_filter_removes_boosted_entries_too(memory: Memory, clock: Clock) -> None:
     await _written(memory, clock)
     hits = await memory.search(
-        "tea", scope=USER, types=["user"], tags=["user"], only={"types": ["project"], "tags": ["drink"]}
+        "tea",
+        scope=USER,
+        boost={"types": ["user"], "tags": ["user"]},
+        filter={"types": ["project"], "tags": ["drink"]},
     )
     assert found(hits) == ["tea project user"]
 
 
 @pytest.mark.behaviour("A33", "D68")
-async def test_only_filters_before_the_limit(memory: Memory) -> None:
+async def test_a_filter_applies_before_the_limit(memory: Memory) -> None:
     wanted = await memory.write(
         "tea, once among very many other words that nobody asks for", scope=USER, tags=["t"], type="user"
     )
@@ -99,11 +102,13 @@ async def test_only_filters_before_the_limit(memory: Memory) -> None:
         await memory.write(f"tea tea {n}", scope=USER, type="user")
     assert [
         hit.entry
-        for hit in await memory.search("tea", scope=USER, only={"types": ["user"], "tags": ["t"]}, limit=1)
+        for hit in await memory.search("tea", scope=USER, filter={"types": ["user"], "tags": ["t"]}, limit=1)
     ] == [wanted]
 
 
-async def test_only_filters_by_any_tag_by_metadata_and_before_a_moment(memory: Memory, clock: Clock) -> None:
+async def test_a_filter_applies_by_any_tag_by_metadata_and_before_a_moment(
+    memory: Memory, clock: Clock
+) -> None:
     given: dict[str, dict[str, Any]] = {
         "one": {"n": 1, "on": True},
         "true": {"n": True, "on": True},
@@ -117,7 +122,7 @@ async def test_only_filters_by_any_tag_by_metadata_and_before_a_moment(memory: M
         if name == "true":
             await memory.admin.move([entry.id], "long")
             middle = entry.created_at
-    filters: list[tuple[Only, list[str]]] = [
+    filters: list[tuple[SearchFilter, list[str]]] = [
         ({"any_tags": ["one", "text"]}, ["tea one", "tea text"]),
         ({"any_tags": ["one", "text"], "tags": ["text"]}, ["tea text"]),
         ({"metadata": {"n": 1}}, ["tea one"]),
@@ -127,12 +132,12 @@ async def test_only_filters_by_any_tag_by_metadata_and_before_a_moment(memory: M
         ({"before": middle}, ["tea one"]),
         ({"before": middle + MICROSECOND, "metadata": {"on": True}}, ["tea one", "tea true"]),
     ]
-    for only, wanted in filters:
-        assert found(await memory.search("tea", scope=SESSION, only=only)) == wanted, only
+    for asked, wanted in filters:
+        assert found(await memory.search("tea", scope=SESSION, filter=asked)) == wanted, asked
         assert (
-            found(await memory.search("tea", scope=SESSION, only=only, known_at=clock.advance())) == wanted
-        ), only
-        assert found(await memory.search(" ", scope=SESSION, only=only)) == wanted, only
+            found(await memory.search("tea", scope=SESSION, filter=asked, known_at=clock.advance())) == wanted
+        ), asked
+        assert found(await memory.search(" ", scope=SESSION, filter=asked)) == wanted, asked
 
 
 async def test_what_is_rare_by_its_metadata_is_found_behind_what_answers_better(
@@ -153,23 +158,23 @@ async def test_what_is_rare_by_its_metadata_is_found_behind_what_answers_better(
     )
     for known_at in (None, clock.advance()):
         hits = await memory.search(
-            "tea", scope=USER, only={"metadata": {"kind": "rare"}}, limit=1, known_at=known_at, explain=True
+            "tea", scope=USER, filter={"metadata": {"kind": "rare"}}, limit=1, known_at=known_at, explain=True
         )
         assert [hit.entry.metadata for hit in hits] == [{"kind": "rare"}]
         assert hits.left_out == {"other_metadata": 300}
 
 
 @pytest.mark.behaviour("D68")
-async def test_only_asks_an_edited_entry_what_it_said_at_the_moment_asked_about(
+async def test_a_filter_asks_an_edited_entry_what_it_said_at_the_moment_asked_about(
     memory: Memory, clock: Clock
 ) -> None:
     entry = await memory.write("tea", scope=USER, tags=["before"], type="user")
     then = clock.advance()
     clock.advance()
     await memory.update(entry.id, tags=["after"], type="project")
-    for only in ({"tags": ["before"]}, {"types": ["user"]}):
-        assert await memory.search("tea", scope=USER, only=only) == []  # type: ignore[call-overload]
-        assert len(await memory.search("tea", scope=USER, only=only, known_at=then)) == 1  # type: ignore[call-overload]
+    for given in ({"tags": ["before"]}, {"types": ["user"]}):
+        assert await memory.search("tea", scope=USER, filter=given) == []  # type: ignore[call-overload]
+        assert len(await memory.search("tea", scope=USER, filter=given, known_at=then)) == 1  # type: ignore[call-overload]
 
 
 @pytest.mark.behaviour("D66", "D68")
@@ -177,10 +182,10 @@ async def test_of_two_moments_since_both_hold(memory: Memory, clock: Clock) -> N
     first, second, third = [
         (await memory.write(f"tea {n}", scope=USER, created_at=clock.advance())).created_at for n in range(3)
     ]
-    assert found(await memory.search("tea", scope=USER, only={"since": second})) == ["tea 1", "tea 2"]
-    assert found(await memory.search("tea", scope=USER, only={"since": second + MICROSECOND})) == ["tea 2"]
-    assert found(await memory.search("tea", scope=USER, since=third, only={"since": first})) == ["tea 2"]
-    assert found(await memory.search("tea", scope=USER, since=first, only={"since": third})) == ["tea 2"]
+    assert found(await memory.search("tea", scope=USER, filter={"since": second})) == ["tea 1", "tea 2"]
+    assert found(await memory.search("tea", scope=USER, filter={"since": second + MICROSECOND})) == ["tea 2"]
+    assert found(await memory.search("tea", scope=USER, since=third, filter={"since": first})) == ["tea 2"]
+    assert found(await memory.search("tea", scope=USER, since=first, filter={"since": third})) == ["tea 2"]
 
 
 @pytest.mark.behaviour("D54")
@@ -196,11 +201,11 @@ async def test_a_blank_query_browses_and_browsing_filters(memory: Memory, clock:
         {"types": ["user"], "tags": ["project"]},
     ):
         wanted = await memory.retrieve(USER, **asked)  # type: ignore[arg-type]
-        assert [hit.entry for hit in await memory.search(blank, scope=USER, **asked)] == wanted  # type: ignore[call-overload]
-        assert [hit.entry for hit in await memory.search(blank, scope=USER, only=asked)] == wanted  # type: ignore[call-overload]
-    assert found(await memory.search(blank, scope=USER, tags=["user"], only={"tags": ["drink"]})) == [
-        "tea user user"
-    ]
+        assert [hit.entry for hit in await memory.search(blank, scope=USER, boost=asked)] == wanted  # type: ignore[call-overload]
+        assert [hit.entry for hit in await memory.search(blank, scope=USER, filter=asked)] == wanted  # type: ignore[call-overload]
+    assert found(
+        await memory.search(blank, scope=USER, boost={"tags": ["user"]}, filter={"tags": ["drink"]})
+    ) == ["tea user user"]
 
 
 @pytest.mark.behaviour("D51", "D54")
@@ -212,9 +217,9 @@ async def test_a_blank_query_of_a_conversation_shows_what_is_pinned_to_it_or_to_
     for number, pinned in enumerate(("c1", "c2", None)):
         clock.advance()
         await memory.write(f"tea {number}", scope=USER, conversation_id=pinned)
-    assert found(await memory.search(" ", scope=USER, conversation_id="c1")) == ["tea 0", "tea 2"]
+    assert found(await memory.search(" ", scope=USER, boost={"conversation_id": "c1"})) == ["tea 0", "tea 2"]
     assert contents(await memory.browse(USER, conversation="c1")) == ["tea 2", "tea 0"]
-    assert found(await memory.search("tea", scope=USER, conversation_id="c1")) == [
+    assert found(await memory.search("tea", scope=USER, boost={"conversation_id": "c1"})) == [
         "tea 0",
         "tea 1",
         "tea 2",

@@ -50,7 +50,7 @@ async def test_a_sentence_at_the_end_of_a_long_text_is_found_while_it_is_said(
         assert await astray(memory._engine) == []
 
         await memory.update(told.id, tags=["diary", "old"])
-        assert (await _found(memory, scope, by="meaning"))[0] == told.id
+        assert (await _found(memory, scope, mode="semantic"))[0] == told.id
         await memory.admin.move([told.id], "long")
         assert (await _found(memory, scope))[0] == told.id
         assert await astray(memory._engine) == []
@@ -71,10 +71,10 @@ async def test_filters_validity_and_expiry_hold_for_what_a_part_is_found_by(
         told = await memory.write(
             long_text("plants", KITTEN), scope=USER, tags=["diary"], type="learning", metadata={"of": "ada"}
         )
-        assert (await _found(memory, USER, only={"tags": ["diary"], "types": ["learning"]})) == [told.id]
-        assert await _found(memory, USER, only={"metadata": {"of": "ada"}}) == [told.id]
-        assert told.id not in await _found(memory, USER, only={"types": ["project"]})
-        assert told.id not in await _found(memory, USER, only={"metadata": {"of": "bob"}})
+        assert (await _found(memory, USER, filter={"tags": ["diary"], "types": ["learning"]})) == [told.id]
+        assert await _found(memory, USER, filter={"metadata": {"of": "ada"}}) == [told.id]
+        assert told.id not in await _found(memory, USER, filter={"types": ["project"]})
+        assert told.id not in await _found(memory, USER, filter={"metadata": {"of": "bob"}})
         assert told.id not in await _found(memory, OTHER_USER)
         async with memory.for_tenant("another") as other:
             assert await _found(other, USER) == []

@@ -20,8 +20,8 @@ async def test_an_entry_is_found_by_meaning_without_a_word_in_common(
         hits = await memory.search("favourite hot beverage", scope=USER, explain=True)
         assert hits[0].entry == tea
         ranks = hits[0].explanation["ranks"]
-        assert ranks["meaning"] == 1
-        assert ranks["words"] is None
+        assert ranks["semantic"] == 1
+        assert ranks["lexical"] is None
         assert {h.entry.scope for h in hits} == {USER}
 
 
@@ -61,7 +61,7 @@ async def test_an_invalidated_entry_is_found_by_meaning_only_as_of_its_time(
 async def test_explanations_come_only_when_asked_for(memory: Memory) -> None:
     await memory.write("Ada prefers tea", scope=USER)
     assert [hit.explanation for hit in await memory.search("tea", scope=USER)] == [{}]
-    assert (await memory.search("tea", scope=USER, explain=True))[0].explanation["ranks"]["words"] == 1
+    assert (await memory.search("tea", scope=USER, explain=True))[0].explanation["ranks"]["lexical"] == 1
 
 
 @pytest.mark.behaviour("D116")

@@ -84,12 +84,12 @@ async def test_messages_are_those_of_the_asked_sessions_and_of_sessions_with_the
 async def test_what_a_message_cannot_be_asked_about_leaves_messages_out(memory: Memory, clock: Clock) -> None:
     await known(memory, clock)
     entry = ("user:ada", "herons eat fish")
-    for asked in ({"only": {"types": ["learning"]}}, {"as_of": clock()}, {"known_at": clock()}):
+    for asked in ({"filter": {"types": ["learning"]}}, {"as_of": clock()}, {"known_at": clock()}):
         assert await found(memory, "heron", scope=ADA, **asked) == [entry], asked
-    for only in ({"tags": ["a"]}, {"any_tags": ["a"]}, {"metadata": {"a": 1}}):
-        assert await found(memory, "heron", scope=ADA, only=only) == [], only
+    for given in ({"tags": ["a"]}, {"any_tags": ["a"]}, {"metadata": {"a": 1}}):
+        assert await found(memory, "heron", scope=ADA, filter=given) == [], given
     assert await found(memory, "heron", scope=ADA, since=clock() - HOUR / 2) == [entry]
-    assert await found(memory, "heron", scope=ADA, only={"before": clock() - HOUR / 2}) == [
+    assert await found(memory, "heron", scope=ADA, filter={"before": clock() - HOUR / 2}) == [
         ("s1", "the heron nests by the lake")
     ]
     assert await found(memory, " ", scope=ADA) == [entry]
@@ -113,7 +113,7 @@ async def test_what_was_excluded_erased_or_deleted_is_not_found_with_entries_eit
 async def test_an_explained_message_tells_how_it_came_to_its_place(memory: Memory, clock: Clock) -> None:
     await known(memory, clock)
     first, second = await memory.search("heron nest lake", scope=ADA, messages=True, explain=True)
-    assert [(hit.explanation["rank"], hit.explanation["ranks"]["words"]) for hit in (first, second)] == [
+    assert [(hit.explanation["rank"], hit.explanation["ranks"]["lexical"]) for hit in (first, second)] == [
         (1, 1),
         (2, 2),
     ]

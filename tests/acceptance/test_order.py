@@ -65,7 +65,7 @@ async def test_a_phrase_comes_before_near_words_before_far_ones_before_one_alone
     memory: Memory, query: str
 ) -> None:
     await _write(memory, *reversed(CLOSE), *FILLER)
-    assert await _found(memory, query, by="words") == CLOSE
+    assert await _found(memory, query, mode="lexical") == CLOSE
 
 
 @pytest.mark.behaviour("D59", "D60")
@@ -76,17 +76,17 @@ async def test_between_texts_of_one_length_closeness_decides(memory: Memory) -> 
         "alpha x x x x x x x x x x x x beta",
     ]
     await _write(memory, texts[1], texts[2], texts[0])
-    assert await _found(memory, "alpha beta", by="words") == texts
+    assert await _found(memory, "alpha beta", mode="lexical") == texts
 
 
 @pytest.mark.behaviour("D56", "D58", "D67", "AC-D23")
 async def test_accents_and_case_fold_and_words_are_whole(memory: Memory) -> None:
     await _write(memory, "Café notes / naïve résumé", "this is what the plan was", "deploying it")
     for query in ("cafe", "CAFÉ", "resume", "naive"):
-        assert await _found(memory, query, by="words") == ["Café notes / naïve résumé"], query
-    assert await _found(memory, "caf", by="words") == []
-    assert await _found(memory, "the", by="words") == ["this is what the plan was"]
-    assert await _found(memory, "what is the", by="words") == ["this is what the plan was"]
+        assert await _found(memory, query, mode="lexical") == ["Café notes / naïve résumé"], query
+    assert await _found(memory, "caf", mode="lexical") == []
+    assert await _found(memory, "the", mode="lexical") == ["this is what the plan was"]
+    assert await _found(memory, "what is the", mode="lexical") == ["this is what the plan was"]
 
 
 @pytest.mark.behaviour("D57")
@@ -102,9 +102,9 @@ async def test_accents_and_case_fold_and_words_are_whole(memory: Memory) -> None
 async def test_stems(memory: Memory, said: str, finds: tuple[str, ...], not_found: tuple[str, ...]) -> None:
     await _write(memory, f"we {said} here")
     for query in finds:
-        assert await _found(memory, query, by="words") == [f"we {said} here"], query
+        assert await _found(memory, query, mode="lexical") == [f"we {said} here"], query
     for query in not_found:
-        assert await _found(memory, query, by="words") == [], query
+        assert await _found(memory, query, mode="lexical") == [], query
 
 
 @pytest.mark.behaviour("D62")
@@ -121,9 +121,9 @@ async def test_a_query_is_never_syntax(memory: Memory) -> None:
         "'; walrus --",
         "walrus\\",
     ):
-        assert await _found(memory, query, by="words") == ['walrus AND "penguin" -lantern'], query
+        assert await _found(memory, query, mode="lexical") == ['walrus AND "penguin" -lantern'], query
     for query in ('"', "*", "NEAR(", "-", "( )", "\\", "%", "_"):
-        assert await _found(memory, query, by="words") == [], query
+        assert await _found(memory, query, mode="lexical") == [], query
 
 
 @pytest.mark.behaviour("D65")
@@ -159,7 +159,9 @@ async def test_a_typo_finds_what_was_meant_counts_less_and_is_told(memory: Memor
 async def test_types_and_tags_come_first_among_equals_and_multiply(memory: Memory) -> None:
     for kind, tag in (("context", "a"), ("context", "b"), ("user", "a"), ("user", "b")):
         await memory.write(f"lantern {kind} {tag}", scope=USER, type=kind, tags=[f"of-{tag}"])
-    found = await memory.search("lantern", scope=USER, types=["user"], tags=["of-b"], explain=True)
+    found = await memory.search(
+        "lantern", scope=USER, boost={"types": ["user"], "tags": ["of-b"]}, explain=True
+    )
     assert [hit.entry.content for hit in found] == [
         "lantern user b",
         "lantern user a",
@@ -194,7 +196,7 @@ async def test_what_a_question_seems_to_want_comes_first_unless_the_caller_says(
     assert await boosted("how do I colour") == {"learning"}
     assert await boosted("when did the colour change") == {"project"}
     assert await boosted("colour") == set()
-    assert await boosted("which colour do I prefer?", types=["learning"]) == {"learning"}
+    assert await boosted("which colour do I prefer?", boost={"types": ["learning"]}) == {"learning"}
     assert await boosted("which colour do I prefer?", intent=False) == set()
 
 
@@ -252,10 +254,15 @@ async def test_of_equals_those_of_the_callers_conversation_come_first(memory: Me
     await memory.sessions.create("here")
     for n, of in enumerate(("here", None, "here", None)):
         await memory.write(f"raptor {n}", scope=USER, conversation_id=of)
-    assert {text[-1] for text in (await _found(memory, "raptor", conversation_id="here"))[:2]} == {"0", "2"}
-    found = await _found(memory, "raptor", conversation_id="here")
+    assert {text[-1] for text in (await _found(memory, "raptor", boost={"conversation_id": "here"}))[:2]} == {
+        "0",
+        "2",
+    }
+    found = await _found(memory, "raptor", boost={"conversation_id": "here"})
     assert len(set(found)) == len(found) == 4
-    assert await _found(memory, "raptor", conversation_id="elsewhere") == await _found(memory, "raptor")
+    assert await _found(memory, "raptor", boost={"conversation_id": "elsewhere"}) == await _found(
+        memory, "raptor"
+    )
 
 
 @pytest.mark.behaviour("D85", "AC-D29")
@@ -278,7 +285,7 @@ async def test_weak_entries_of_the_callers_conversation_do_not_crowd_out_a_stron
         conversation_id="there",
     )
     assert "raptor: why the raptor engine raptor test failed" in await _found(
-        memory, "raptor engine test", conversation_id="here", limit=10
+        memory, "raptor engine test", boost={"conversation_id": "here"}, limit=10
     )
 
 
@@ -295,9 +302,9 @@ async def test_limits_are_honoured_exactly(memory: Memory) -> None:
 
 async def test_what_is_beyond_the_limit_is_told_by_number(memory: Memory) -> None:
     await _write(memory, "walrus one", "walrus two", "walrus three")
-    found = await memory.search("walrus", scope=USER, by="words", limit=1, explain=True)
+    found = await memory.search("walrus", scope=USER, mode="lexical", limit=1, explain=True)
     assert found.left_out == {"beyond_limit": 2}
-    assert (await memory.search("walrus", scope=USER, by="words", limit=3, explain=True)).left_out == {}
+    assert (await memory.search("walrus", scope=USER, mode="lexical", limit=3, explain=True)).left_out == {}
 
 
 async def test_the_past_is_scored_as_the_present_is(memory: Memory, clock: Clock) -> None:
@@ -312,17 +319,17 @@ async def test_the_past_is_scored_as_the_present_is(memory: Memory, clock: Clock
 
 async def test_relevance_compares_across_questions_and_may_be_asked_for(memory: Memory) -> None:
     await _write(memory, "the walrus keeps a lantern in the harbour", "a penguin slides on ice", *FILLER)
-    (best, *_) = await memory.search("walrus lantern harbour", scope=USER, by="words")
-    (half, *_) = await memory.search("walrus in a cupboard of mahogany", scope=USER, by="words")
+    (best, *_) = await memory.search("walrus lantern harbour", scope=USER, mode="lexical")
+    (half, *_) = await memory.search("walrus in a cupboard of mahogany", scope=USER, mode="lexical")
     assert best.relevance is not None
     assert half.relevance is not None
     assert 0 < half.relevance < 0.5 < best.relevance < 1
-    assert await _found(memory, "walrus in a cupboard of mahogany", by="words", min_relevance=0.7) == []
+    assert await _found(memory, "walrus in a cupboard of mahogany", mode="lexical", min_relevance=0.7) == []
     found = await memory.search(
-        "walrus in a cupboard of mahogany", scope=USER, by="words", min_relevance=0.7, explain=True
+        "walrus in a cupboard of mahogany", scope=USER, mode="lexical", min_relevance=0.7, explain=True
     )
     assert found.left_out == {"below_min_relevance": 1}
-    assert await _found(memory, "walrus lantern harbour", by="words", min_relevance=0.7) == [
+    assert await _found(memory, "walrus lantern harbour", mode="lexical", min_relevance=0.7) == [
         "the walrus keeps a lantern in the harbour"
     ]
 
@@ -339,9 +346,9 @@ async def test_the_score_is_the_sort_key_and_does_not_increase(memory: Memory, c
         clock.advance(timedelta(days=20))
     for options in (
         {},
-        {"types": ["user"], "tags": ["a"]},
+        {"boost": {"types": ["user"], "tags": ["a"]}},
         {"age_decay": False},
-        {"by": "words"},
+        {"mode": "lexical"},
         {"limit": 3},
     ):
         hits = await memory.search("the walrus with a lantern", scope=USER, explain=True, **options)

@@ -124,7 +124,7 @@ async def test_an_entry_must_have_all_of_the_tags_asked(memory: Memory) -> None:
     assert sorted(contents(await memory.retrieve(USER, tags=["a"]))) == ["both", "only-a"]
     assert len(await memory.retrieve(USER, tags=[])) == 4
     assert [
-        h.entry.content for h in await memory.search("both only", scope=USER, only={"tags": ["a", "b"]})
+        h.entry.content for h in await memory.search("both only", scope=USER, filter={"tags": ["a", "b"]})
     ] == ["both"]
 
 

@@ -63,7 +63,7 @@ async def test_a_word_that_stands_in_one_sentence_finds_that_sentence_first(
                 word,
                 [
                     hit.entry.content
-                    for hit in await memory.search(word, scope=f"user:{script}", by="words", limit=1)
+                    for hit in await memory.search(word, scope=f"user:{script}", mode="lexical", limit=1)
                 ],
             )
             for word, _ in asked
@@ -92,8 +92,8 @@ async def test_other_vowels_make_another_word(
     for text in (*others, found):
         await plain.write(text, scope="user:signs")
         await session.append({"role": "user", "content": text})
-    hits = [hit.entry.content for hit in await plain.search(asked, scope="user:signs", by="words")]
-    messages = [one.message.text for one in await session.search(asked, by="words")]
+    hits = [hit.entry.content for hit in await plain.search(asked, scope="user:signs", mode="lexical")]
+    messages = [one.message.text for one in await session.search(asked, mode="lexical")]
     if asked != "かき":  # of Japanese each character is a word, and the first one is the same
         assert (hits, messages) == ([found], [found])
     assert (hits[0], messages[0]) == (found, found)
@@ -119,6 +119,6 @@ async def test_other_vowels_make_another_word(
 async def test_a_word_is_found_however_it_is_written(plain: Memory, written: str, asked: str) -> None:
     await plain.write(written, scope="user:signs")
     await plain.write("Some words in Latin letters", scope="user:signs")
-    assert [hit.entry.content for hit in await plain.search(asked, scope="user:signs", by="words")] == [
+    assert [hit.entry.content for hit in await plain.search(asked, scope="user:signs", mode="lexical")] == [
         written
     ]

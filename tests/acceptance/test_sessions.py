@@ -137,7 +137,7 @@ async def test_a_message_for_the_window_only_enters_the_history_when_it_is_appen
         assert sorted(number for number, _ in told.values()) == list(range(1, len(told) + 1))
         assert (await handle.info()).message_count == len(told)
         assert ("n" in await window(handle)) == (meanwhile != "compact")
-        assert [hit.message.id for hit in await handle.search("coffee", by="words")] == ["n"]
+        assert [hit.message.id for hit in await handle.search("coffee", mode="lexical")] == ["n"]
     await session.append(user("coffee at noon", "n"), in_history=False)
     assert "n" in await history(session)
     await session.erase("n")
@@ -695,7 +695,7 @@ async def test_what_was_said_since_and_compacted_is_rolled_back_too(memory: Memo
     assert await session.roll_back(here, "branch") == 1
     assert await window(session) == ["system"]
     assert [item.excluded for item in (await session.history()).items] == [None, "branch", "branch", "branch"]
-    assert list(await session.search("heron", by="words")) == []
+    assert list(await session.search("heron", mode="lexical")) == []
     assert await session.roll_back(here, "branch") == 0
 
 

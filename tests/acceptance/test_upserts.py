@@ -53,8 +53,8 @@ async def test_what_is_there_says_what_the_call_says_and_the_version_before_it_i
     assert [
         (one.content, one.title, one.tags, one.version) for one in await memory.entries.history(first.id)
     ] == [(one.content, one.title, one.tags, one.version) for one in (first, second)]
-    assert [hit.entry.id for hit in await memory.search("Porto", scope=scope, by="words")] == [first.id]
-    assert not await memory.search("Lisbon", scope=scope, by="words")
+    assert [hit.entry.id for hit in await memory.search("Porto", scope=scope, mode="lexical")] == [first.id]
+    assert not await memory.search("Lisbon", scope=scope, mode="lexical")
     known = await memory.get(first.id, known_at=first.updated_at)
     assert known is not None
     assert (known.content, known.version) == ("Lisbon", first.version)

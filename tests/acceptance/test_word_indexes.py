@@ -42,7 +42,9 @@ async def filled(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dic
 
 async def found(memory: Memory) -> list[str]:
     return [
-        hit.entry.content for word in ASKED for hit in (await memory.search(word, scope=USER, by="words"))[:1]
+        hit.entry.content
+        for word in ASKED
+        for hit in (await memory.search(word, scope=USER, mode="lexical"))[:1]
     ]
 
 

@@ -17,10 +17,10 @@ from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
 from memory.ports.query import (
     And,
+    Condition,
     Count,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -172,7 +172,7 @@ class CountsErasedInPortions(InMemoryStore):
 ERASED = "test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds"
 
 
-def _contains(part: Filter | None, kind: type) -> bool:
+def _contains(part: Condition | None, kind: type) -> bool:
     if isinstance(part, And | Or):
         return isinstance(part, kind) or any(_contains(p, kind) for p in part.parts)
     return isinstance(part, kind) or (isinstance(part, Not) and _contains(part.part, kind))
@@ -248,7 +248,7 @@ class DropsTheZoneOfErasures(InMemoryStore):
 ZONES = "test_a_moment_of_another_zone_asks_for_the_same_moment"
 
 
-def _local(part: Filter) -> Filter:
+def _local(part: Condition) -> Condition:
     """What a driver makes of moments when it prints them without their zone."""
     if isinstance(part, And | Or):
         return type(part)(tuple(map(_local, part.parts)))

@@ -18,9 +18,9 @@ from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
 from memory.ports.query import (
     And,
+    Condition,
     Count,
     Eq,
-    Filter,
     Hit,
     Lt,
     Not,
@@ -240,7 +240,7 @@ class FiltersAccessesAsTheyWerePut(InMemoryStore):
             return await super()._query(query)
         return replace(page, records=tuple(r for r in page.records if r.key not in wrong))
 
-    def _lets(self, part: Filter | None, stored: Stored) -> bool:
+    def _lets(self, part: Condition | None, stored: Stored) -> bool:
         put = self._put.get(stored.key)
         if isinstance(stored, Record) and put is not None:
             stored = replace(stored, accesses=put.accesses, accessed_at=put.accessed_at)

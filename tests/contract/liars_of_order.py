@@ -9,9 +9,9 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.ports.query import (
     VECTOR,
     And,
+    Condition,
     Count,
     Eq,
-    Filter,
     Hit,
     In,
     Near,
@@ -29,7 +29,7 @@ from tests.contract.liars import liar
 class _Filters(InMemoryStore):
     """Lies about what filters mean."""
 
-    def instead(self, part: Filter) -> Filter:
+    def instead(self, part: Condition) -> Condition:
         if isinstance(part, And | Or):
             return type(part)(tuple(self.instead(inner) for inner in part.parts))
         return Not(self.instead(part.part)) if isinstance(part, Not) else part
@@ -44,7 +44,7 @@ class _Filters(InMemoryStore):
 class KnowsNothingBesideNothing(_Filters):
     """As NOT IN does where NULL is among the values."""
 
-    def instead(self, part: Filter) -> Filter:
+    def instead(self, part: Condition) -> Condition:
         if isinstance(part, Not) and isinstance(part.part, In) and None in part.part.values:
             return Or(())
         return super().instead(part)
@@ -52,7 +52,7 @@ class KnowsNothingBesideNothing(_Filters):
 
 @liar("test_every_operator_holds_for_exactly_what_it_says")
 class TakesTagsForASet(_Filters):
-    def instead(self, part: Filter) -> Filter:
+    def instead(self, part: Condition) -> Condition:
         if isinstance(part, Eq) and isinstance(part.value, tuple) and 1 < len(part.value) < 5:
             return In(part.field, tuple(permutations(part.value)))
         return super().instead(part)

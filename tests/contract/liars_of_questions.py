@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.query import And, Eq, Filter, Ge, Has, In, Lt, Not, Or, Page, Query, StartsWith
+from memory.ports.query import And, Condition, Eq, Ge, Has, In, Lt, Not, Or, Page, Query, StartsWith
 from tests.contract.liars import liar
 
 PREFIX = "test_texts_are_found_by_how_they_begin_character_by_character"
@@ -14,7 +14,7 @@ REFUSED = "test_what_no_store_asks_is_refused_by_name_and_its_neighbours_are_ans
 LIMIT = "test_a_limit_that_is_none_is_refused_and_counting_and_deleting_take_no_notice_of_it"
 
 
-def rewritten(part: Filter | None, how: Callable[[Filter], Filter]) -> Filter | None:
+def rewritten(part: Condition | None, how: Callable[[Condition], Condition]) -> Condition | None:
     """The filter with each of its leaves made another."""
     match part:
         case None:
@@ -31,10 +31,10 @@ def rewritten(part: Filter | None, how: Callable[[Filter], Filter]) -> Filter | 
 class _Asks(InMemoryStore):
     """Makes something else of a query's filter before it is looked at."""
 
-    def leaf(self, part: Filter) -> Filter:
+    def leaf(self, part: Condition) -> Condition:
         return self.prefix(part.field, part.prefix) if isinstance(part, StartsWith) else part
 
-    def prefix(self, field: str, prefix: str) -> Filter:
+    def prefix(self, field: str, prefix: str) -> Condition:
         return StartsWith(field, prefix)
 
     async def query(self, query: Query) -> Page:
@@ -47,32 +47,32 @@ class _Asks(InMemoryStore):
 
 @liar(PREFIX)
 class EndsPrefixesBeforeTheLastPlanes(_Asks):
-    def prefix(self, field: str, prefix: str) -> Filter:
+    def prefix(self, field: str, prefix: str) -> Condition:
         return And((Ge(field, prefix), Lt(field, prefix + "\uffff")))
 
 
 @liar(PREFIX)
 class TakesNoPrefixForAnyRecord(_Asks):
-    def prefix(self, field: str, prefix: str) -> Filter:
+    def prefix(self, field: str, prefix: str) -> Condition:
         return StartsWith(field, prefix) if prefix else And(())
 
 
 @liar(PREFIX)
 class TakesPrefixesForWholeTexts(_Asks):
-    def prefix(self, field: str, prefix: str) -> Filter:
+    def prefix(self, field: str, prefix: str) -> Condition:
         return Eq(field, prefix)
 
 
 @liar(PREFIX)
 class ForgetsWhereAPrefixEnds(_Asks):
-    def prefix(self, field: str, prefix: str) -> Filter:
+    def prefix(self, field: str, prefix: str) -> Condition:
         return Ge(field, prefix)
 
 
 class _Forgives(InMemoryStore):
     """Asks a filter that is no filter with something left out of it."""
 
-    def forgiven(self, part: object) -> Filter | None:
+    def forgiven(self, part: object) -> Condition | None:
         raise NotImplementedError
 
     async def query(self, query: Query) -> Page:
@@ -101,7 +101,7 @@ class FindsNothingByANumberForAText(InMemoryStore):
 
 @liar(REFUSED)
 class LeavesOutBadValues(_Forgives):
-    def forgiven(self, part: object) -> Filter | None:
+    def forgiven(self, part: object) -> Condition | None:
         if isinstance(part, In) and part.field == "type":
             return In(part.field, tuple(v for v in part.values if v is None or isinstance(v, str)))
         return part  # type: ignore[return-value]
@@ -109,7 +109,7 @@ class LeavesOutBadValues(_Forgives):
 
 @liar(REFUSED)
 class CutsLongListsOfValues(_Forgives):
-    def forgiven(self, part: object) -> Filter | None:
+    def forgiven(self, part: object) -> Condition | None:
         return (
             In(part.field, part.values[:50_000])  # type: ignore[return-value]
             if isinstance(part, In) and isinstance(part.values, tuple)
@@ -119,13 +119,13 @@ class CutsLongListsOfValues(_Forgives):
 
 @liar(REFUSED)
 class AsksHalfOfAWideFilter(_Forgives):
-    def forgiven(self, part: object) -> Filter | None:
+    def forgiven(self, part: object) -> Condition | None:
         return Or(part.parts[:500]) if isinstance(part, Or) else part  # type: ignore[return-value]
 
 
 @liar(REFUSED)
 class TakesDeepFiltersForNone(_Forgives):
-    def forgiven(self, part: object) -> Filter | None:
+    def forgiven(self, part: object) -> Condition | None:
         depth, at = 0, part
         while isinstance(at, And | Or | Not):
             at, depth = (at.part if isinstance(at, Not) else at.parts[0]), depth + 1
@@ -134,7 +134,7 @@ class TakesDeepFiltersForNone(_Forgives):
 
 @liar(REFUSED)
 class LooksForTagsInTexts(_Forgives):
-    def forgiven(self, part: object) -> Filter | None:
+    def forgiven(self, part: object) -> Condition | None:
         return Eq(part.field, part.tag) if isinstance(part, Has) and part.field == "type" else part  # type: ignore[return-value]
 
 

@@ -78,7 +78,7 @@ async def test_killed_again_and_again_it_ends_and_nothing_is_lost(config: dict[s
             try:
                 async with Memory(config, embedder=embedder) as memory:
                     assert len(await memory.search("tea", scope=USER, limit=MANY)) == MANY // 2
-                    by_meaning = await memory.search("beverage", scope=USER, by="meaning", limit=MANY)
+                    by_meaning = await memory.search("beverage", scope=USER, mode="semantic", limit=MANY)
                     assert all(hit.entry.content.startswith("tea") for hit in by_meaning)
             except EmbedderMismatch:
                 assert at == 2, "before anything was noted"
@@ -86,7 +86,7 @@ async def test_killed_again_and_again_it_ends_and_nothing_is_lost(config: dict[s
     assert deaths >= 3
     async with Memory(config, embedder=NEW) as memory:
         for kind, word in kinds.items():
-            hits = await memory.search(word, scope=USER, by="meaning", limit=MANY)
+            hits = await memory.search(word, scope=USER, mode="semantic", limit=MANY)
             assert {hit.entry.content for hit in hits} == {f"{kind} {n}" for n in range(MANY // 2)}
             assert hits.degraded == ()
 

@@ -35,7 +35,7 @@ async def test_answers_are_the_evidence_and_nonsense_is_what_other_conversations
     assert questions[0].text == "When does take the ferry?"
     embedder = WordLlamaEmbedder()
     async with opened(f"sqlite:///{tmp_path / 'a.db'}") as memory:
-        hits = await gather(memory, embedder, Corpus("all", TURNS, QUESTIONS), "both", 4)
+        hits = await gather(memory, embedder, Corpus("all", TURNS, QUESTIONS), "hybrid", 4)
         asked = [hit for hit in hits if hit.of is not None]
         first = next(hit for hit in asked if hit.asked == "a")
         assert (first.of, first.place, first.right, first.shares_word) == ("a", 1, True, True)
@@ -54,10 +54,10 @@ def test_the_fit_finds_the_constants_that_drew_the_hits_and_is_judged_without_th
         one = Hit(of, "c", 1, False, True, True, drawn.uniform(0, 0.6), drawn.random())
         right = drawn.random() < predicted([true], [one])[0]
         hits.append(replace(one, asked=of, right=True) if right else one)
-    found = fitted(hits, "both")
+    found = fitted(hits, "hybrid")
     assert found.lexical == pytest.approx(6.0, rel=0.25)
     assert found.semantic == pytest.approx(5.0, rel=0.25)
-    judged = left_out(hits, hits, "words")
+    judged = left_out(hits, hits, "lexical")
     assert len(judged) == len(hits)
     right_ones, others = ([value for hit, value in judged if hit.right is right] for right in (True, False))
     assert 0.7 < auc(right_ones, others) < 1.0
@@ -68,7 +68,9 @@ def test_the_written_file_holds_the_constants_and_those_of_other_embedders() -> 
     constants = Constants(-1.5, 2.0, 3.25)
     made = dict[str, object]()
     exec(  # noqa: S102
-        written({"both": Calibration(constants, constants), "meaning": LEXICAL, "words": LEXICAL}, "mine"),
+        written(
+            {"hybrid": Calibration(constants, constants), "semantic": LEXICAL, "lexical": LEXICAL}, "mine"
+        ),
         made,
     )
     assert set(made["EMBEDDERS"]) == {*EMBEDDERS, "mine"}  # type: ignore[call-overload]

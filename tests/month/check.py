@@ -212,7 +212,7 @@ async def search_word(
     """A word that few entries hold finds these and, by words, what was said just before
     and after them, whatever is preferred.
     """
-    given = _of_search(asked) | (preferred or {})
+    given = _of_search(asked) | _boosts(preferred or {})
     if with_session is not None:
         given |= {"include_narrower": True, "session_id": with_session}
     scopes = list(asked.scopes)
@@ -279,7 +279,7 @@ async def search_topic(
     """What a topic means is found by a word that no text holds, and nothing else but
     what was said beside it, whatever is preferred.
     """
-    given = _of_search(asked) | (preferred or {})
+    given = _of_search(asked) | _boosts(preferred or {})
     said = await run.ask(
         None,
         "search",
@@ -354,12 +354,19 @@ def _arguments(asked: Asked) -> dict[str, Any]:
 
 
 def _of_search(asked: Asked) -> dict[str, Any]:
-    """The same of a search, where tags and types filter within `only`."""
+    """Return the same for a search, where tags and types stand in `filter`."""
     given = _arguments(asked)
-    only = {
+    filtered = {
         name: given.pop(name) for name in ("tags", "any_tags", "types", "metadata", "before") if name in given
     }
-    return given | ({"only": only} if only else {})
+    return given | ({"filter": filtered} if filtered else {})
+
+
+def _boosts(preferred: dict[str, Any]) -> dict[str, Any]:
+    """Return what a search prefers as its arguments: tags and types stand in `boost`."""
+    boost = {name: preferred[name] for name in ("tags", "types") if name in preferred}
+    others = {name: value for name, value in preferred.items() if name not in boost}
+    return others | ({"boost": boost} if boost else {})
 
 
 def _widened(asked: Asked, session: str) -> Asked:

@@ -74,14 +74,16 @@ async def a_search_forgets_its_last_hit(whole: Method, memory: Memory, *args: An
 
 @mutant("search")
 async def a_search_knows_no_tags(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
-    return await whole(memory, *args, **(kwargs | {"only": dict(kwargs.get("only", {})) | {"tags": None}}))
+    return await whole(
+        memory, *args, **(kwargs | {"filter": dict(kwargs.get("filter", {})) | {"tags": None}})
+    )
 
 
 @mutant("search")
 async def a_search_leaves_out_what_has_none_of_the_tags_it_prefers(
     whole: Method, memory: Memory, *args: Any, **kwargs: Any
 ) -> Any:
-    found, preferred = await whole(memory, *args, **kwargs), set(kwargs.get("tags", ()))
+    found, preferred = await whole(memory, *args, **kwargs), set(kwargs.get("boost", {}).get("tags", ()))
     return SearchResult(
         [hit for hit in found if not preferred or preferred & set(hit.entry.tags)], found.degraded
     )
@@ -249,9 +251,9 @@ async def any_of_the_tags_is_taken_for_all_of_them(
 async def what_was_created_at_the_very_end_of_a_time_is_found(
     whole: Method, memory: Memory, *args: Any, **kwargs: Any
 ) -> Any:
-    only = dict(kwargs.get("only", {}))
-    later = {"before": only["before"] + timedelta(microseconds=1)} if only.get("before") else {}
-    return await whole(memory, *args, **(kwargs | {"only": only | later}))
+    filtered = dict(kwargs.get("filter", {}))
+    later = {"before": filtered["before"] + timedelta(microseconds=1)} if filtered.get("before") else {}
+    return await whole(memory, *args, **(kwargs | {"filter": filtered | later}))
 
 
 @mutant("Derivation.promote")

@@ -18,7 +18,7 @@ from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.passages import part_id
 from memory.orchestrator.past import same_life
 from memory.orchestrator.topology import leaves_of
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.marks import marks_of
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone
 from tests.simulation.relating import every_link
@@ -105,7 +105,7 @@ async def _read_everything(client: EngineClient) -> None:
     await asyncio.sleep(client.engine.settings.cache_max_age.total_seconds() + 1)
     for tenant in TENANTS:
         for scope in ALL_SCOPES:
-            asked = Asked(tenant, (scope,), limit=200)
+            asked = EntryQuery(tenant, (scope,), limit=200)
             await client.answered("final browse", asked, lambda a=asked: client.engine.browsing.browse(a))  # type: ignore[misc]
             await client.found("final search", asked)
     for name, entry_id in list(client.world.ids.items()):
@@ -147,7 +147,7 @@ async def _delivered_behind(client: EngineClient, number: int) -> None:
     delivered then, without a sweep.
     """
     for n, tenant in enumerate(TENANTS):
-        asked = Asked(tenant, (REPLICATED,), by="meaning", limit=200)
+        asked = EntryQuery(tenant, (REPLICATED,), mode="semantic", limit=200)
         for m, kind in enumerate((Kind.WRITE, Kind.UPDATE, Kind.UPDATE), number + 3 * n):
             client.process.begin(m)
             await client.perform(Operation(m, 0, kind, f"d{number}-{n}", tenant, REPLICATED, 6 * m + 1, 0.0))

@@ -14,7 +14,7 @@ from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.tiering import MoveResult
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.visibility import PRESENT
 from memory.ports.record import Key
 from tests.simulation.attempt import Attempts, Ended
@@ -78,7 +78,7 @@ class Reader:
         at = self.process.clock()
         if seen.version <= micros(at) or not ended.alone:
             return
-        asked = Asked(seen.tenant, (seen.scope,), known_at=at, limit=200)
+        asked = EntryQuery(seen.tenant, (seen.scope,), known_at=at, limit=200)
         again = await self.attempt(
             "get known now", lambda: self.engine.entries.get(seen.tenant, seen.id, known_at=at)
         )
@@ -128,7 +128,7 @@ class Reader:
         one tag.
         """
         scopes = ALL_SCOPES if o.pick // 2 % 5 == 0 else (o.scope,)
-        asked = Asked(
+        asked = EntryQuery(
             o.tenant, scopes, order=("newest", "oldest")[o.pick % 2], limit=2 if o.pick // 2 % 5 == 1 else 200
         )
         if o.pick // 2 % 5 == 2 and (tag := self._tag(o)) is not None:
@@ -139,7 +139,7 @@ class Reader:
         """By a word that is in all, or by one's own text, in one scope or in all of
         them.
         """
-        asked = Asked(
+        asked = EntryQuery(
             o.tenant, ALL_SCOPES if o.pick % 5 == 0 else (o.scope,), limit=2 if o.pick % 5 == 1 else 200
         )
         if o.pick % 5 in (2, 3) and (tag := self._tag(o, first=o.pick % 5 == 3)) is not None:
@@ -155,12 +155,14 @@ class Reader:
             None,
         )
 
-    async def found(self, by: str, asked: Asked) -> None:
+    async def found(self, by: str, asked: EntryQuery) -> None:
         done = await self._searched(by, asked)
         if done is not None:
             self._shown(done[0], asked, done[1], complete=done[2])
 
-    async def answered(self, by: str, asked: Asked, call: Callable[[], Awaitable[Iterable[Entry]]]) -> None:
+    async def answered(
+        self, by: str, asked: EntryQuery, call: Callable[[], Awaitable[Iterable[Entry]]]
+    ) -> None:
         """An answer over scopes, whole unless it says which store was left out.
         Browsing keeps its order.
         """
@@ -178,7 +180,7 @@ class Reader:
 
     async def export(self, o: Operation) -> None:
         """Everything in a scope, read page by page while others write and move."""
-        asked = Asked(o.tenant, (o.scope,), limit=10_000)
+        asked = EntryQuery(o.tenant, (o.scope,), limit=10_000)
 
         async def everything() -> list[Entry]:
             return [e async for e in self.engine.browsing.everything(o.tenant, o.scope)]
@@ -194,7 +196,7 @@ class Reader:
         known_at = START + timedelta(seconds=at)
         found: dict[str, str | None] = {}
         if o.pick % 3:
-            asked = Asked(o.tenant, (o.scope,), known_at=known_at, as_of=self.process.clock(), limit=200)
+            asked = EntryQuery(o.tenant, (o.scope,), known_at=known_at, as_of=self.process.clock(), limit=200)
             past = await (
                 self._browsed("browse known at", asked)
                 if o.pick % 3 == 1
@@ -224,12 +226,12 @@ class Reader:
                 KnownAt(n, v, at, slack, ended.start, ended.clock) for n, v in found.items()
             ]
 
-    async def _browsed(self, by: str, asked: Asked) -> tuple[list[Entry], Ended, bool] | None:
+    async def _browsed(self, by: str, asked: EntryQuery) -> tuple[list[Entry], Ended, bool] | None:
         """What was listed, when, and whether that is all."""
         done = await self.attempt(by, lambda: self.engine.browsing.browse(asked))
         return None if done is None else (list(done[0]), done[1], not done[0].degraded)
 
-    async def _searched(self, by: str, asked: Asked) -> tuple[list[Entry], Ended, bool] | None:
+    async def _searched(self, by: str, asked: EntryQuery) -> tuple[list[Entry], Ended, bool] | None:
         done = await self.attempt(by, lambda: self.engine.searching.search(asked, WORD))
         return None if done is None else ([hit.entry for hit in done[0]], done[1], not done[0].degraded)
 
@@ -300,7 +302,7 @@ class Reader:
         ) or self.history.registers[name].damaged:
             return
         at = version.updated_at
-        asked = Asked(version.tenant, (version.scope,), known_at=at, as_of=version.valid_from, limit=200)
+        asked = EntryQuery(version.tenant, (version.scope,), known_at=at, as_of=version.valid_from, limit=200)
         listed = await (
             self._searched("search known at", asked) if searching else self._browsed("browse known at", asked)
         )
@@ -335,7 +337,7 @@ class Reader:
             )
             shown = None if done is None else ([e for e in (done[0],) if e is not None], done[1], True)
         else:
-            asked = Asked(tenant, (latest.scope,), as_of=at, limit=200)
+            asked = EntryQuery(tenant, (latest.scope,), as_of=at, limit=200)
             shown = await (
                 self._searched("search as of", asked) if pick % 3 else self._browsed("browse as of", asked)
             )
@@ -430,7 +432,7 @@ class Reader:
         name = known or (f"{parent}>{entry.scope.text}" if parent else entry.content.split(" ")[0])
         return Seen(name, value_of(entry), entry.id, entry.tenant, entry.scope.text)
 
-    def _shown(self, entries: Sequence[Entry], asked: Asked, ended: Ended, *, complete: bool) -> None:
+    def _shown(self, entries: Sequence[Entry], asked: EntryQuery, ended: Ended, *, complete: bool) -> None:
         scopes = frozenset(s.text for s in asked.scopes)
         sights = [self.seen(e) for e in entries]
         if len(entries) > asked.limit or any(tag not in e.tags for e in entries for tag in asked.tags):

@@ -17,7 +17,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.standings import DifferenceKind
 from memory.orchestrator.tiering import MoveResult
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.record import Key, Partition, Record
 from tests.simulation.faults import Fault, FaultPlan
 from tests.simulation.loop import OWNER, seeded
@@ -78,7 +78,7 @@ async def aftermath(client: EngineClient) -> None:
             await client.engine.erasure.erase_scope(tenant, scope)
     await sweep_clean(client)
     for tenant in TENANTS:
-        left = await client.engine.browsing.browse(Asked(tenant, ALL_SCOPES, limit=200))
+        left = await client.engine.browsing.browse(EntryQuery(tenant, ALL_SCOPES, limit=200))
         if left:
             _broken(
                 client,
@@ -190,7 +190,7 @@ async def _goes_on(client: EngineClient, tenant: str, scope: Scope) -> list[str]
             _broken(client, "wrong past", f"of a new entry of {scope.text} is told {told}")
         if link.id not in {r.id for r in await engine.relations.related(tenant, source_id=first.id)}:
             _broken(client, "lost", f"a new relation in {scope.text} is not listed")
-        seen = {e.id for e in await engine.browsing.browse(Asked(tenant, (scope,), limit=200))}
+        seen = {e.id for e in await engine.browsing.browse(EntryQuery(tenant, (scope,), limit=200))}
         if not {first.id, other.id} <= seen:
             _broken(client, "lost", f"new entries of {scope.text} are not browsed")
         if not again:

@@ -166,7 +166,7 @@ SLIPS: dict[str, Slip] = {
         entry_records, "changed", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)", _PASSAGES
     ),
     "a-passage-forgets-its-generation": Slip(
-        passages, "Making._passage", "generation=record.generation,", "", _PASSAGES
+        passages, "PassageBuilder._passage", "generation=record.generation,", "", _PASSAGES
     ),
     # deletions
     "deletion-drops-debts": Slip(

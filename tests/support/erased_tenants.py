@@ -19,7 +19,7 @@ from memory.orchestrator.conversations.tasks import TaskDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.scratchpads import scope_of
 from memory.orchestrator.tenants import ERASE_TENANT
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.embedder import Fingerprint
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Key, Partition, Record, Role, Tombstone, pack_vector
@@ -141,7 +141,7 @@ async def lost(
     wrong += [
         f"entry {one} is not read" for one, entry in zip(entry_ids, there, strict=True) if entry is None
     ]
-    listed = {entry.id for entry in await engine.browsing.browse(Asked(tenant, SCOPES))}
+    listed = {entry.id for entry in await engine.browsing.browse(EntryQuery(tenant, SCOPES))}
     wrong += [f"entry {one} is not listed" for one in set(entry_ids) - listed]
     for one in entry_ids[:2]:
         if there[entry_ids.index(one)] is not None and len(await engine.entries.history(tenant, one)) != 2:

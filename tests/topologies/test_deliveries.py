@@ -56,11 +56,11 @@ async def test_what_is_written_is_found_by_meaning_before_it_is_delivered(config
             consistency="replicated",
         )
         entry = await memory.write("Ada adopted a puppy", scope=ADA)
-        assert (await memory.search("dog", scope=ADA, by="meaning", limit=1))[0].entry == entry
+        assert (await memory.search("dog", scope=ADA, mode="semantic", limit=1))[0].entry == entry
         edited = await memory.update(entry.id, content="Ada bakes sourdough bread")
-        assert (await memory.search("loaf and flour", scope=ADA, by="meaning", limit=1))[0].entry == edited
+        assert (await memory.search("loaf and flour", scope=ADA, mode="semantic", limit=1))[0].entry == edited
         await memory.admin.flush()
-        assert (await memory.search("loaf and flour", scope=ADA, by="meaning", limit=1))[0].entry == edited
+        assert (await memory.search("loaf and flour", scope=ADA, mode="semantic", limit=1))[0].entry == edited
 
 
 async def test_once_flushed_every_replica_stands_after_a_long_history(config: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ async def test_who_dies_right_after_it_acknowledged_leaves_the_rest_to_a_sweep_o
         assert await undelivered(memory._engine) != [], "it died before it delivered"
         assert (await memory.admin.sweep()).waiting == ()
         assert await undelivered(memory._engine) == []
-        found = await memory.search("when can one cross the water", scope=ADA, by="meaning")
+        found = await memory.search("when can one cross the water", scope=ADA, mode="semantic")
         assert {hit.entry.id for hit in found} >= {one}
         entry = await memory.get(other)
         assert entry is not None

@@ -51,7 +51,9 @@ async def missed(memory: Memory) -> list[str]:
     for scope in (USER, SESSION):
         there = await memory.retrieve(scope, limit=500)
         for word, asked in SAID.items():
-            found = {hit.entry.id for hit in await memory.search(asked, scope=scope, by="meaning", limit=500)}
+            found = {
+                hit.entry.id for hit in await memory.search(asked, scope=scope, mode="semantic", limit=500)
+            }
             wanted = {entry.id for entry in there if word in entry.content}
             wrong += [f"{asked} in {scope}: {found ^ wanted}"] if found != wanted else []
     return wrong
@@ -105,11 +107,14 @@ async def test_after_a_long_history_forms_say_what_the_server_holds(config: dict
 
 SLIPS = {
     "writes are not noted": Slip(
-        forms, "Forms.wrote", "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)", "pass"
+        forms,
+        "PartitionIndexes.wrote",
+        "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
+        "pass",
     ),
-    "what is gone is kept": Slip(forms, "Forms._bring_up", "view.form.drop(record_id)", "pass"),
+    "what is gone is kept": Slip(forms, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"),
     "vectors are kept as they were": Slip(
-        forms, "Forms._bring_up", "view.form.put(_record(found[record_id]), None)", "pass"
+        forms, "PartitionIndexes._bring_up", "view.form.put(_record(found[record_id]), None)", "pass"
     ),
 }
 
@@ -138,7 +143,7 @@ async def test_what_another_process_writes_is_found_after_a_minute_and_shown_as_
         await other.write("tea of another", scope=USER)
         await other.update(first.id, content="a heron")
         await other.delete(gone.id)
-        found = [hit.entry.content for hit in await memory.search("beverage", scope=USER, by="meaning")]
+        found = [hit.entry.content for hit in await memory.search("beverage", scope=USER, mode="semantic")]
         assert found == []
         clock.moment += LASTS
         assert await missed(memory) == []

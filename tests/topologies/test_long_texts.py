@@ -53,7 +53,7 @@ async def test_a_sentence_at_the_end_is_found_where_it_was_written_and_where_it_
             await memory.update(told.id, content=long_text("trains"))
             assert (await memory.search(QUESTION, scope=scope))[0].entry.id != told.id
             await memory.update(told.id, content=long_text("trains", KITTEN))
-            assert (await memory.search(QUESTION, scope=scope, by="meaning"))[0].entry.id == told.id
+            assert (await memory.search(QUESTION, scope=scope, mode="semantic"))[0].entry.id == told.id
             await memory.admin.sweep()
             assert await astray(memory._engine) == []
             await memory.delete(told.id)

@@ -100,19 +100,19 @@ async def test_messages_are_found_by_meaning_where_a_store_serves_it_and_else_by
     await one.append([said(TEA, "m1"), said("The deployment failed on Friday", "m2"), said(LONG, "m3")])
     await two.append([said("A warm cup of cocoa at night", "m1")])
     assert (await found(memory, "milk"))[:1] == [("s1", "m1")]
-    assert await found(memory, "milk", by="words") == [("s1", "m1")]
+    assert await found(memory, "milk", mode="lexical") == [("s1", "m1")]
     if not meant:
         assert await found(memory, "favourite hot beverage") == []
-        with pytest.raises(InvalidInput, match="by words alone"):
-            await found(memory, "favourite hot beverage", by="meaning")
+        with pytest.raises(InvalidInput, match="is not possible here"):
+            await found(memory, "favourite hot beverage", mode="semantic")
     else:
         assert set((await found(memory, "favourite hot beverage"))[:2]) == {("s1", "m1"), ("s2", "m1")}
-        assert (await found(memory, "favourite hot beverage", user="bo", by="meaning")) == [("s2", "m1")]
-        assert [hit.message.id for hit in await one.search("database outage", by="meaning", limit=1)] == [
+        assert (await found(memory, "favourite hot beverage", user="bo", mode="semantic")) == [("s2", "m1")]
+        assert [hit.message.id for hit in await one.search("database outage", mode="semantic", limit=1)] == [
             "m3"
         ]
         async with memory.for_tenant("other") as other:
-            assert await found(other, "favourite hot beverage", by="meaning") == []
+            assert await found(other, "favourite hot beverage", mode="semantic") == []
     assert await settled(memory) == []
 
 

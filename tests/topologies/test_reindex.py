@@ -83,7 +83,7 @@ async def fill(memory: Memory) -> None:
 
 
 async def of_meaning(memory: Memory, word: str, scope: str) -> list[str]:
-    return [hit.entry.content for hit in await memory.search(word, scope=scope, by="meaning", limit=50)]
+    return [hit.entry.content for hit in await memory.search(word, scope=scope, mode="semantic", limit=50)]
 
 
 async def others(memory: Memory, embedder: Embedder) -> list[Record]:
@@ -114,7 +114,9 @@ async def judged(memory: Memory, embedder: Embedder) -> None:
             assert set(await of_meaning(memory, word, scope)) >= {f"{text} {n}" for n in range(MANY)}
             assert all(hit.startswith(text) for hit in await of_meaning(memory, word, scope))
         if memory._engine.conversations.passages.store is not None:
-            assert [hit.message.id for hit in await memory.search_messages(word, by="meaning")][:1] == [text]
+            assert [hit.message.id for hit in await memory.search_messages(word, mode="semantic")][:1] == [
+                text
+            ]
 
 
 async def test_all_is_found_by_meaning_of_another_embedder_afterwards(

@@ -19,8 +19,8 @@ from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import (
     And,
+    Condition,
     Count,
-    Filter,
     Hit,
     Near,
     Not,
@@ -200,7 +200,7 @@ class Matching:
         return [e.standing for e in self.entries if e.standing is not None]
 
 
-def _named(part: Filter | None) -> Iterator[str]:
+def _named(part: Condition | None) -> Iterator[str]:
     """The fields that a filter asks for."""
     match part:
         case None:

@@ -19,9 +19,9 @@ from memory.ports.collections import Collection
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -110,7 +110,7 @@ class Conditions:
 
     # -- filters -----------------------------------------------------------------------
 
-    def filter(self, part: Filter | None) -> Document:
+    def filter(self, part: Condition | None) -> Document:
         match part:
             case None:
                 return ALWAYS

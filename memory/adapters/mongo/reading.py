@@ -23,16 +23,16 @@ from memory.adapters.mongo.codec import (
 from memory.adapters.mongo.filters import OURS, both, located
 from memory.adapters.mongo.quarantine import Damaged, Quarantine
 from memory.adapters.mongo.table import Table
-from memory.ports.asking import Condition, condition
+from memory.ports.asking import Predicate, condition
 from memory.ports.batch import ResolvedWrite, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, tombstone_over
 from memory.ports.pace import paced
 from memory.ports.query import (
+    Condition,
     Count,
     Eq,
     Everywhere,
-    Filter,
     Head,
     Lt,
     Or,
@@ -181,7 +181,7 @@ async def may_be_due(tables: Sequence[Table], now: datetime, expired: Mapping[Co
     """
     pipeline: list[Document] = []
     for table in tables:
-        over: list[Filter] = [Eq("owing", True), Eq("role", Role.ARRIVING.value), Lt("discard_at", now)]
+        over: list[Condition] = [Eq("owing", True), Eq("role", Role.ARRIVING.value), Lt("discard_at", now)]
         over += [Lt("expires_at", expired[table.collection])] if table.collection in expired else []
         some: list[Document] = [
             {"$match": table.conditions.filter(Or(tuple(over)))},
@@ -206,7 +206,7 @@ class Deletion:
     carry: frozenset[str]
 
     @cached_property
-    def _lets_through(self) -> Condition:
+    def _lets_through(self) -> Predicate:
         return condition(self.query.filter)
 
     def of(self, table: Table, document: Document) -> ResolvedWrite | None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from memory.adapters.qdrant.codec import LENGTH
-from memory.adapters.qdrant.engine import Ask, Condition, Engine, Found, Sparse
+from memory.adapters.qdrant.engine import Ask, Engine, Found, QdrantCondition, Sparse
 from memory.adapters.qdrant.filters import Always, Compiler, Part, located
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import everything
@@ -21,7 +21,7 @@ from memory.ports import lexical
 from memory.ports.candidates import Around, Candidates, Measured, Statistics, none_of
 from memory.ports.gathering import asking_for, measured, neighbours, place_of, selected
 from memory.ports.pace import paced
-from memory.ports.query import Everywhere, Filter, Head, Near, Search, Words, all_of
+from memory.ports.query import Condition, Everywhere, Head, Near, Search, Words, all_of
 from memory.ports.record import Key
 
 
@@ -82,7 +82,7 @@ class _Looking:
         ]
         return ranked + (await self._named.heads(answers[-1]) if self._named is not None else [])
 
-    def _points(self) -> Condition:
+    def _points(self) -> QdrantCondition:
         assert not isinstance(self._asked.where, Everywhere)  # noqa: S101 - nobody may ask so
         keys = [Key(self._asked.where.tenant, i) for i in self._asked.among]
         return self._engine.conditions.points(
@@ -102,7 +102,7 @@ class _Looking:
         ]
         return [head for head in heads if head.key.id not in found and place_of(head, around) in places]
 
-    def _listing(self, part: Filter | None, there: Part = Always.YES) -> _Listing | None:
+    def _listing(self, part: Condition | None, there: Part = Always.YES) -> _Listing | None:
         """What the filter and the condition let through; None where that is nothing."""
         asked = self._asked
         compiler = Compiler(asked.collection, self._engine.conditions)
@@ -122,7 +122,7 @@ class _Looking:
 class _Listing:
     """All points that a condition lets through, as heads."""
 
-    def __init__(self, engine: Engine, reading: Reading, where: Condition) -> None:
+    def __init__(self, engine: Engine, reading: Reading, where: QdrantCondition) -> None:
         self._engine, self._reading, self._where = engine, reading, where
         self.question = Ask(where, engine.thresholds.read_at_once, reading.keys)
 

@@ -32,10 +32,10 @@ from memory.adapters.qdrant.engine import (
     WORDS,
     Ask,
     Change,
-    Condition,
     Conditions,
     Found,
     Index,
+    QdrantCondition,
     Sparse,
     Vectors,
     Whole,
@@ -146,7 +146,7 @@ class ClientEngine:
         return found
 
     async def scroll(
-        self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None
+        self, where: QdrantCondition, limit: int, after: Any = None, keys: Sequence[str] | None = None
     ) -> tuple[list[Found], Any]:
         records, following = await self._scroll(
             limit, {"filter": where, "with_payload": _wanted(keys)}, after
@@ -168,7 +168,7 @@ class ClientEngine:
         )
 
     async def ordered(
-        self, where: Condition, path: str, descending: bool, start: float | None, limit: int
+        self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
     ) -> list[Found]:
         order: dict[str, Any] = {"key": path, "direction": "desc" if descending else "asc"}
         if start is not None:
@@ -183,11 +183,11 @@ class ClientEngine:
             lambda a: [Found(r.get("payload") or {}, r["order_value"]) for r in a["points"]],
         )
 
-    async def count(self, where: Condition) -> int:
+    async def count(self, where: QdrantCondition) -> int:
         body = {"filter": where, "exact": True, **self._shards}
         return await self._ask("POST", "/points/count", body, lambda a: int(a["count"]))
 
-    async def tally(self, path: str, where: Condition) -> dict[int, int]:
+    async def tally(self, path: str, where: QdrantCondition) -> dict[int, int]:
         body = {"key": path, "filter": where, "limit": MOST_VALUES, "exact": True, **self._shards}
         return await self._ask(
             "POST", "/facet", body, lambda a: {int(hit["value"]): int(hit["count"]) for hit in a["hits"]}
@@ -321,7 +321,7 @@ class ClientEngine:
             upsert |= {"update_mode": "update_only", "update_filter": self._still(change)}
         return {"upsert": upsert}
 
-    def _still(self, change: Change) -> Condition:
+    def _still(self, change: Change) -> QdrantCondition:
         """The point is as it was when the change was decided."""
         token = (change.before or {}).get("token")
         same = self.conditions.missing("token") if token is None else self.conditions.equals("token", token)

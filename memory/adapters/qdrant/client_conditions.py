@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from memory.adapters.qdrant.engine import Condition
+from memory.adapters.qdrant.engine import QdrantCondition
 
 
 def whole_if_possible(number: float) -> float:
@@ -26,10 +26,10 @@ class ClientConditions:
     def __init__(self, most_values: int | None = None, most_conditions: int | None = None) -> None:
         self._most_values, self._most_conditions = most_values, most_conditions
 
-    def equals(self, path: str, value: str | int) -> Condition:
+    def equals(self, path: str, value: str | int) -> QdrantCondition:
         return {"key": path, "match": {"value": value}}
 
-    def among(self, path: str, values: Sequence[str] | Sequence[int]) -> Condition:
+    def among(self, path: str, values: Sequence[str] | Sequence[int]) -> QdrantCondition:
         return self._split(values, lambda some: {"key": path, "match": {"any": some}})
 
     def between(
@@ -40,31 +40,31 @@ class ClientConditions:
         gte: float | None = None,
         lt: float | None = None,
         lte: float | None = None,
-    ) -> Condition:
+    ) -> QdrantCondition:
         bounds = {"gt": gt, "gte": gte, "lt": lt, "lte": lte}
         sent = {side: whole_if_possible(bound) for side, bound in bounds.items() if bound is not None}
         return {"key": path, "range": sent}
 
-    def points(self, points: Sequence[str]) -> Condition:
+    def points(self, points: Sequence[str]) -> QdrantCondition:
         return self._split(points, lambda some: {"has_id": some})
 
-    def missing(self, path: str) -> Condition:
+    def missing(self, path: str) -> QdrantCondition:
         return {"is_empty": {"key": path}}
 
-    def every(self, parts: Sequence[Condition]) -> Condition:
+    def every(self, parts: Sequence[QdrantCondition]) -> QdrantCondition:
         return {"must": list(parts)}
 
-    def some(self, parts: Sequence[Condition]) -> Condition:
+    def some(self, parts: Sequence[QdrantCondition]) -> QdrantCondition:
         return {"should": list(parts)}
 
-    def none(self, parts: Sequence[Condition]) -> Condition:
+    def none(self, parts: Sequence[QdrantCondition]) -> QdrantCondition:
         return {"must_not": list(parts)}
 
-    def fits(self, condition: Condition) -> bool:
+    def fits(self, condition: QdrantCondition) -> bool:
         """The other half is for where the filter looks."""
         return self._most_conditions is None or count(condition) <= self._most_conditions // 2
 
-    def _split(self, values: Sequence[Any], make: Callable[[list[Any]], Condition]) -> Condition:
+    def _split(self, values: Sequence[Any], make: Callable[[list[Any]], QdrantCondition]) -> QdrantCondition:
         """The same in several conditions, where one may not have so many values."""
         most = self._most_values or len(values)
         if len(values) <= most:
@@ -72,7 +72,7 @@ class ClientConditions:
         return self.some([make(list(values[at : at + most])) for at in range(0, len(values), most)])
 
 
-def count(condition: Condition) -> int:
+def count(condition: QdrantCondition) -> int:
     """How many conditions there are in a filter, as a server counts them."""
     inner = [part for clause in ("must", "should", "must_not") for part in condition.get(clause, ())]
     return sum(map(count, inner)) if inner else 1

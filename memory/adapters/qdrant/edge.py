@@ -34,10 +34,10 @@ from memory.adapters.qdrant.engine import (
     WORDS,
     Ask,
     Change,
-    Condition,
     Conditions,
     Found,
     Index,
+    QdrantCondition,
     Sparse,
     Vectors,
     Whole,
@@ -62,10 +62,10 @@ _SCHEMAS: dict[str, Any] = {
 class EdgeConditions:
     """Conditions in Edge's types."""
 
-    def equals(self, path: str, value: str | int) -> Condition:
+    def equals(self, path: str, value: str | int) -> QdrantCondition:
         return edge.FieldCondition(path, match=edge.MatchValue(value))
 
-    def among(self, path: str, values: Sequence[str] | Sequence[int]) -> Condition:
+    def among(self, path: str, values: Sequence[str] | Sequence[int]) -> QdrantCondition:
         return edge.FieldCondition(path, match=edge.MatchAny(list(values)))  # type: ignore[arg-type]
 
     def between(
@@ -76,25 +76,25 @@ class EdgeConditions:
         gte: float | None = None,
         lt: float | None = None,
         lte: float | None = None,
-    ) -> Condition:
+    ) -> QdrantCondition:
         return edge.FieldCondition(path, range=edge.RangeFloat(gt=gt, gte=gte, lt=lt, lte=lte))
 
-    def points(self, points: Sequence[str]) -> Condition:
+    def points(self, points: Sequence[str]) -> QdrantCondition:
         return edge.HasIdCondition(set(points))
 
-    def missing(self, path: str) -> Condition:
+    def missing(self, path: str) -> QdrantCondition:
         return edge.IsEmptyCondition(path)
 
-    def every(self, parts: Sequence[Condition]) -> Condition:
+    def every(self, parts: Sequence[QdrantCondition]) -> QdrantCondition:
         return edge.Filter(must=list(parts))
 
-    def some(self, parts: Sequence[Condition]) -> Condition:
+    def some(self, parts: Sequence[QdrantCondition]) -> QdrantCondition:
         return edge.Filter(should=list(parts))
 
-    def none(self, parts: Sequence[Condition]) -> Condition:
+    def none(self, parts: Sequence[QdrantCondition]) -> QdrantCondition:
         return edge.Filter(must_not=list(parts))
 
-    def fits(self, condition: Condition) -> bool:
+    def fits(self, condition: QdrantCondition) -> bool:
         return True
 
 
@@ -263,7 +263,7 @@ class EdgeEngine:
             }
 
     async def scroll(
-        self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None
+        self, where: QdrantCondition, limit: int, after: Any = None, keys: Sequence[str] | None = None
     ) -> tuple[list[Found], Any]:
         await self._until_ready()
         following: Any = None
@@ -292,7 +292,7 @@ class EdgeEngine:
         return [Whole(str(r.id), r.payload or {}, _told(r.vector)) for r in records], following
 
     async def ordered(
-        self, where: Condition, path: str, descending: bool, start: float | None, limit: int
+        self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
     ) -> list[Found]:
         await self._until_ready()
         order = edge.OrderBy(
@@ -307,11 +307,11 @@ class EdgeEngine:
 
         return self._found(ask, None, lambda record: record.order_value)
 
-    async def count(self, where: Condition) -> int:
+    async def count(self, where: QdrantCondition) -> int:
         await self._until_ready()
         return _call(self._open_shard.count, edge.CountRequest(filter=where, exact=True))
 
-    async def tally(self, path: str, where: Condition) -> dict[int, int]:
+    async def tally(self, path: str, where: QdrantCondition) -> dict[int, int]:
         """The engine's quick way adds up over its segments. No point stands in two of
         them, as on a server at work: so it is exact.
         """

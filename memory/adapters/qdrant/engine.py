@@ -22,7 +22,7 @@ WORDS = "words"
 MOST_VALUES = 1_000_000
 """Distinct numbers that are tallied."""
 
-Condition: TypeAlias = Any
+QdrantCondition: TypeAlias = Any
 """A condition or filter in the driver's own type, made by its `Conditions`."""
 
 
@@ -31,9 +31,9 @@ class Conditions(Protocol):
     `some` and `none` take at least one part.
     """
 
-    def equals(self, path: str, value: str | int) -> Condition: ...
+    def equals(self, path: str, value: str | int) -> QdrantCondition: ...
 
-    def among(self, path: str, values: Sequence[str] | Sequence[int]) -> Condition: ...
+    def among(self, path: str, values: Sequence[str] | Sequence[int]) -> QdrantCondition: ...
 
     def between(
         self,
@@ -43,23 +43,23 @@ class Conditions(Protocol):
         gte: float | None = None,
         lt: float | None = None,
         lte: float | None = None,
-    ) -> Condition: ...
+    ) -> QdrantCondition: ...
 
-    def points(self, points: Sequence[str]) -> Condition:
+    def points(self, points: Sequence[str]) -> QdrantCondition:
         """It is one of these points."""
         ...
 
-    def missing(self, path: str) -> Condition:
+    def missing(self, path: str) -> QdrantCondition:
         """Nothing is there, or an empty list."""
         ...
 
-    def every(self, parts: Sequence[Condition]) -> Condition: ...
+    def every(self, parts: Sequence[QdrantCondition]) -> QdrantCondition: ...
 
-    def some(self, parts: Sequence[Condition]) -> Condition: ...
+    def some(self, parts: Sequence[QdrantCondition]) -> QdrantCondition: ...
 
-    def none(self, parts: Sequence[Condition]) -> Condition: ...
+    def none(self, parts: Sequence[QdrantCondition]) -> QdrantCondition: ...
 
-    def fits(self, condition: Condition) -> bool:
+    def fits(self, condition: QdrantCondition) -> bool:
         """Whether a filter may hold all this beside where it looks. What does not is
         applied to what comes back.
         """
@@ -101,12 +101,12 @@ class Ask:
     words of the points as well.
     """
 
-    where: Condition
+    where: QdrantCondition
     limit: int
     keys: Sequence[str] | None = None
     near: list[float] | None = None
     words: Sparse | None = None
-    corpus: Condition | None = None
+    corpus: QdrantCondition | None = None
     with_words: bool = False
 
 
@@ -201,7 +201,7 @@ class Engine(Protocol):
         ...
 
     async def scroll(
-        self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None
+        self, where: QdrantCondition, limit: int, after: Any = None, keys: Sequence[str] | None = None
     ) -> tuple[list[Found], Any]:
         """The next points by their ids, and where to go on; None at the end."""
         ...
@@ -213,16 +213,16 @@ class Engine(Protocol):
         ...
 
     async def ordered(
-        self, where: Condition, path: str, descending: bool, start: float | None, limit: int
+        self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
     ) -> list[Found]:
         """The first points with an indexed number there, in its order, from `start` on;
         those without are left out.
         """
         ...
 
-    async def count(self, where: Condition) -> int: ...
+    async def count(self, where: QdrantCondition) -> int: ...
 
-    async def tally(self, path: str, where: Condition) -> dict[int, int]:
+    async def tally(self, path: str, where: QdrantCondition) -> dict[int, int]:
         """How many points have each of the whole numbers there, exactly; those without
         one are left out. Of an indexed path.
         """

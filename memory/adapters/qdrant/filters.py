@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from memory.adapters.qdrant.codec import REALS, UNTAGGED, pack_bytes
-from memory.adapters.qdrant.engine import Condition, Conditions
+from memory.adapters.qdrant.engine import Conditions, QdrantCondition
 from memory.adapters.qdrant.keys import partition_word
 from memory.adapters.qdrant.rounding import EXACT, bound_beyond
 from memory.domain.errors import InvalidInput
@@ -28,8 +28,8 @@ from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
+    Condition,
     Eq,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -55,7 +55,7 @@ class Always(Enum):
     NO = False
 
 
-Part: TypeAlias = Always | Condition
+Part: TypeAlias = Always | QdrantCondition
 _Ordering: TypeAlias = Lt | Le | Gt | Ge
 _BOUNDS: dict[type[_Ordering], str] = {Lt: "lt", Le: "lte", Gt: "gt", Ge: "gte"}
 
@@ -92,7 +92,7 @@ class Compiled:
     """
 
     asked: Part
-    rest: Filter | None
+    rest: Condition | None
 
 
 class Compiler:
@@ -103,7 +103,7 @@ class Compiler:
         self._make = conditions
         self._exact = True
 
-    def compile(self, part: Filter | None) -> Compiled:
+    def compile(self, part: Condition | None) -> Compiled:
         if part is None:
             return Compiled(Always.YES, None)
         self._exact = True
@@ -112,7 +112,7 @@ class Compiler:
             return Compiled(Always.YES, part)
         return Compiled(asked, None if self._exact else part)
 
-    def _part(self, part: Filter, wide: bool) -> Part:
+    def _part(self, part: Condition, wide: bool) -> Part:
         """What the part implies (`wide`), or what implies it (below a `Not`); the same
         where it can be said exactly.
         """
@@ -289,7 +289,7 @@ def located(
     where: Where,
     roles: frozenset[Role],
     types: frozenset[RowType] = ONLY_RECORDS,
-) -> list[Condition]:
+) -> list[QdrantCondition]:
     """Conditions that all hold for what stands there. Only live records carry the
     keyword of their partition.
     """
@@ -308,9 +308,9 @@ def located(
     return [*conditions, make.some([make.every(live), gone]) if RowType.RECORD in types else gone]
 
 
-def _in_roles(make: Conditions, roles: frozenset[Role]) -> list[Condition]:
+def _in_roles(make: Conditions, roles: frozenset[Role]) -> list[QdrantCondition]:
     return [] if roles >= EVERY_ROLE else [_one_of(make, "role", sorted(role.value for role in roles))]
 
 
-def _one_of(make: Conditions, path: str, values: Sequence[str]) -> Condition:
+def _one_of(make: Conditions, path: str, values: Sequence[str]) -> QdrantCondition:
     return make.equals(path, values[0]) if len(values) == 1 else make.among(path, values)

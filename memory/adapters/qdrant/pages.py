@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from memory.adapters.qdrant.codec import stored_in, to_quarantine
-from memory.adapters.qdrant.engine import Condition, Engine, Found
+from memory.adapters.qdrant.engine import Engine, Found, QdrantCondition
 from memory.adapters.qdrant.filters import (
     ONLY_RECORDS,
     Always,
@@ -49,7 +49,7 @@ _FOREIGN_CURSOR = "this cursor was made for a query with another order"
 
 
 async def everything(
-    engine: Engine, where: Condition, keys: Sequence[str] | None = None
+    engine: Engine, where: QdrantCondition, keys: Sequence[str] | None = None
 ) -> AsyncIterator[list[Found]]:
     """All that matches, in chunks; other tasks run in between."""
     after: Any = None
@@ -88,7 +88,7 @@ class Pager:
 
     # -- reading -----------------------------------------------------------------------
 
-    async def _all(self, part: Condition) -> None:
+    async def _all(self, part: QdrantCondition) -> None:
         """Look at all that matches, and keep of it what the page may need."""
         most = 2 * self._wanted + self._thresholds.read_at_once
         async for found in everything(self._engine, part):
@@ -97,7 +97,7 @@ class Pager:
                 self._found = {s.key: s for s in leading(list(self._found.values()), self._first)}
 
     async def _walk(
-        self, part: Condition, order: Sequence[Order], rest: Sequence[Order], position: Position | None
+        self, part: QdrantCondition, order: Sequence[Order], rest: Sequence[Order], position: Position | None
     ) -> None:
         """Take what comes first by these orders, until the page is full; `position`
         says what need not be looked at.
@@ -123,7 +123,7 @@ class Pager:
         if by.descending and not self._full:
             await self._walk(missing, further, rest[1:], position if at_missing else None)
 
-    async def _numbers(self, part: Condition, path: str, by: Order, start: float | None) -> None:
+    async def _numbers(self, part: QdrantCondition, path: str, by: Order, start: float | None) -> None:
         """Take points in the engine's order, whole ties at a time: what it may have in
         another order than ours counts as tied.
         """

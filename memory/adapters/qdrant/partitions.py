@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from memory.adapters.qdrant.codec import GENERATION, Payload, is_sound
-from memory.adapters.qdrant.engine import Change, Condition, Conditions, Engine, Vectors
+from memory.adapters.qdrant.engine import Change, Conditions, Engine, QdrantCondition, Vectors
 from memory.adapters.qdrant.keys import generation_point
 from memory.adapters.qdrant.pages import everything
 from memory.ports.asking import first_partitions
@@ -113,7 +113,7 @@ async def _busy(engine: Engine, partitions: Sequence[Partition]) -> set[Partitio
     return busy
 
 
-def _in_use(make: Conditions, tenant: str, scopes: Sequence[str]) -> Condition:
+def _in_use(make: Conditions, tenant: str, scopes: Sequence[str]) -> QdrantCondition:
     """Records and marks of these scopes."""
     return make.every(
         [make.equals("tenant", tenant), make.among("scope", scopes), make.among("kind", [RECORD, MARK])]

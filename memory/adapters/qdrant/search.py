@@ -15,7 +15,7 @@ from memory.ports.asking import condition
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
 from memory.ports.pace import AT_A_TIME, paced
-from memory.ports.query import Filter, Head, Hit, Near, Search
+from memory.ports.query import Condition, Head, Hit, Near, Search
 from memory.ports.record import Record
 
 HEADS_AT_A_TIME = 50
@@ -85,7 +85,7 @@ class Reading:
     left to apply, of whole records.
     """
 
-    def __init__(self, collection: Collection, select: frozenset[str], rest: Filter | None) -> None:
+    def __init__(self, collection: Collection, select: frozenset[str], rest: Condition | None) -> None:
         self._collection, self._select = collection, select
         self._lets_through = None if rest is None else condition(rest)
         self.keys = None if rest is not None else head_keys(collection, select)

@@ -25,7 +25,7 @@ from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.record import Corrupt, Partition, Record, Role
 from memory.ports.rows import Row
-from memory.ports.scored import Form
+from memory.ports.scored import PartitionIndex
 
 STAMP = 12
 _NO_STAMP = b"0" * STAMP
@@ -37,12 +37,12 @@ _Change: TypeAlias = tuple[str, Record | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    form: Form
+    form: PartitionIndex
     stamp: bytes
     bytes: int
 
 
-class Forms:
+class PartitionIndexes:
     """Those of one store, at most `most` bytes of them. What cannot be read on the way
     goes to `quarantine`.
 
@@ -62,7 +62,7 @@ class Forms:
     @asynccontextmanager
     async def current(
         self, collection: Collection, partitions: Sequence[Partition]
-    ) -> AsyncIterator[list[Form]]:
+    ) -> AsyncIterator[list[PartitionIndex]]:
         """The forms of these partitions, with every write that was acknowledged before.
         They stay as they are until the block is left.
         """
@@ -92,7 +92,9 @@ class Forms:
                     self._drop(name)
         return problems
 
-    async def _brought_up(self, collection: Collection, named: dict[_Name, Partition]) -> list[Form]:
+    async def _brought_up(
+        self, collection: Collection, named: dict[_Name, Partition]
+    ) -> list[PartitionIndex]:
         self._declared[collection.name] = collection
         kept = {
             name: one for name in named if (one := self._kept.get(name)) is not None and not one.form.worn
@@ -101,7 +103,7 @@ class Forms:
             (partition, kept[name].stamp, kept[name].form) if name in kept else (partition, b"", None)
             for name, partition in named.items()
         ]
-        found, names = list[Form](), iter(named)
+        found, names = list[PartitionIndex](), iter(named)
         async for one in self._read(collection, asked):
             self._keep(next(names), one)
             found.append(one.form)
@@ -120,7 +122,7 @@ class Forms:
         self.bytes -= dropped.bytes if dropped is not None else 0
 
     async def _read(
-        self, collection: Collection, asked: Sequence[tuple[Partition, bytes, Form | None]]
+        self, collection: Collection, asked: Sequence[tuple[Partition, bytes, PartitionIndex | None]]
     ) -> AsyncIterator[_Kept]:
         """The forms as they stand now, from what they were under their stamps: in one
         trip, unless one has to be read anew and is long.
@@ -151,9 +153,9 @@ class Forms:
                     _put(form, change)
             yield _Kept(form, answer[1 : 1 + STAMP], form.bytes)
 
-    async def _anew(self, collection: Collection, source: Source) -> Form:
+    async def _anew(self, collection: Collection, source: Source) -> PartitionIndex:
         """What changes while it is read is told after the stamp that came before."""
-        form = Form(collection)
+        form = PartitionIndex(collection)
         portion, source.found = source.found, []
         async for change in self._changes(collection, portion):
             _put(form, change)
@@ -181,7 +183,7 @@ def _words_of(collection: Collection, row: Row | None) -> bytes | None:
     )
 
 
-def _put(form: Form, change: _Change) -> None:
+def _put(form: PartitionIndex, change: _Change) -> None:
     record_id, record, words = change
     if record is None:
         form.drop(record_id)

@@ -15,7 +15,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.asking import condition, leading, page_of
 from memory.ports.pace import paced
-from memory.ports.query import And, Eq, Everywhere, Filter, Le, Lt, Or, Page, Query, RowType, decode_cursor
+from memory.ports.query import And, Condition, Eq, Everywhere, Le, Lt, Or, Page, Query, RowType, decode_cursor
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Standing, Stored, Tombstone
 from memory.ports.rows import Row
 
@@ -212,7 +212,7 @@ def aged_up_to(query: Query) -> tuple[str, datetime] | None:
     return None if not tier or until is None else (tier, until)
 
 
-def _tier_in(part: Filter) -> str | None:
+def _tier_in(part: Condition) -> str | None:
     if isinstance(part, And):
         return next((tier for inner in part.parts if (tier := _tier_in(inner)) is not None), None)
     return (
@@ -220,7 +220,7 @@ def _tier_in(part: Filter) -> str | None:
     )
 
 
-def _latest(part: Filter) -> datetime | None:
+def _latest(part: Condition) -> datetime | None:
     """The moment after which nothing that passes was both made and changed last; None
     where there may be such.
     """

@@ -18,7 +18,7 @@ from memory.adapters.redis.config import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.connection import Connections, ServerConnections
 from memory.adapters.redis.due import due
 from memory.adapters.redis.errors import translate
-from memory.adapters.redis.forms import Forms
+from memory.adapters.redis.forms import PartitionIndexes
 from memory.adapters.redis.inspection import Inspection
 from memory.adapters.redis.keys import NOWHERE, SCHEMA, Address, address_of, home_bucket, partition_token
 from memory.adapters.redis.partitions import forget_partitions, idle_partitions, partitions
@@ -138,8 +138,8 @@ class RedisStore(BaseStore):
                 ) from error
             raise
 
-    def _no_forms(self, most: int = 0) -> Forms:
-        return Forms(
+    def _no_forms(self, most: int = 0) -> PartitionIndexes:
+        return PartitionIndexes(
             self._connections,
             most,
             lambda entry, found: self._quarantine(entry.address, found, entry.value, entry.listed),

@@ -21,7 +21,7 @@ from memory.ports.query import SYSTEM_FIELDS, Order, RowType
 from memory.ports.record import Role
 from memory.ports.rows import RECORD
 
-Condition = sa.ColumnElement[bool]
+SqlCondition = sa.ColumnElement[bool]
 SortKey = tuple[sa.ColumnElement[Any], str, bool, sa.BindParameter[Any] | None]
 """A column, its field's name, whether it descends, and its value in the row that a page
 ended with.
@@ -57,7 +57,7 @@ class _Apart(Grouping[bool]):
     operator = None
 
 
-def _shallow(join: Callable[..., Condition], parts: Sequence[Condition]) -> Sequence[Condition]:
+def _shallow(join: Callable[..., SqlCondition], parts: Sequence[SqlCondition]) -> Sequence[SqlCondition]:
     """The conditions, in brackets by the hundred where they are many."""
     while len(parts) > _SIDE_BY_SIDE:
         parts = [_Apart(join(*parts[at : at + _SIDE_BY_SIDE])) for at in range(0, len(parts), _SIDE_BY_SIDE)]
@@ -100,7 +100,7 @@ class Conditions:
 
     # -- where, roles and kinds --------------------------------------------------------
 
-    def scope(self, shape: Shape, walking: bool = False) -> Condition:
+    def scope(self, shape: Shape, walking: bool = False) -> SqlCondition:
         """Whether a row is there. `walking` is through one partition in its order,
         until a page is full.
         """
@@ -118,13 +118,13 @@ class Conditions:
         of_tenant = self._table.c.tenant == tenant
         return of_tenant if shape[1] else sa.and_(of_tenant, self._of_tenant(tenant))
 
-    def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> Condition:
+    def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> SqlCondition:
         """Whether a row is in this partition, of which the statement reads but some
         rows.
         """
         return self._table.c.partition_no == number
 
-    def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
+    def _of_tenant(self, tenant: sa.BindParameter[Any]) -> SqlCondition:
         """Whether the row is of one of the tenant's partitions, by which it is looked
         up: the key of a table is not led by the tenant.
         """
@@ -135,11 +135,11 @@ class Conditions:
             sa.select(partitions.c.number).where(partitions.c.tenant == tenant)
         )
 
-    def standing(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> Condition:
+    def standing(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> SqlCondition:
         """Roles and kinds are ours, not a caller's: written out, so that partial
         indexes can serve them.
         """
-        of_kind: list[Condition] = [
+        of_kind: list[SqlCondition] = [
             self._type == constant(kind) for kind in sorted(kinds) if kind is not RowType.RECORD
         ]
         if RowType.RECORD in kinds:
@@ -150,7 +150,7 @@ class Conditions:
 
     # -- filters -----------------------------------------------------------------------
 
-    def filter(self, shape: Shape) -> Condition:
+    def filter(self, shape: Shape) -> SqlCondition:
         match shape:
             case ("true",):
                 return sa.true()
@@ -177,7 +177,7 @@ class Conditions:
             case _:
                 raise AssertionError(shape)
 
-    def _present(self, field: str, condition: Condition) -> Condition:
+    def _present(self, field: str, condition: SqlCondition) -> SqlCondition:
         """The condition, false where the value is missing. Under a plain AND that NULL
         would do as well, but not under NOT.
         """
@@ -202,7 +202,7 @@ class Conditions:
         """One sort key: NULL first going up, last going down."""
         return column.desc() if descending else column.asc()
 
-    def after(self, shape: Shape) -> Condition:
+    def after(self, shape: Shape) -> SqlCondition:
         """Whether a row stands strictly behind the position."""
         keys = [
             (self.column(field), field, descending, None if code is None else self.value(code))
@@ -216,10 +216,10 @@ class Conditions:
             return here < there if keys[0][2] else here > there
         return self.lexically(keys)
 
-    def lexically(self, keys: Sequence[SortKey]) -> Condition:
+    def lexically(self, keys: Sequence[SortKey]) -> SqlCondition:
         """Whether a row stands behind the position, sort key by sort key."""
-        behind: list[Condition] = []
-        equal: list[Condition] = []
+        behind: list[SqlCondition] = []
+        equal: list[SqlCondition] = []
         for column, _, descending, value in keys:
             behind.append(sa.and_(*equal, _behind(column, descending, value)))
             equal.append(column.is_(None) if value is None else column == value)
@@ -228,7 +228,7 @@ class Conditions:
 
 def _behind(
     column: sa.ColumnElement[Any], descending: bool, value: sa.BindParameter[Any] | None
-) -> Condition:
+) -> SqlCondition:
     if value is None:
         return sa.false() if descending else column.is_not(None)
     if descending:

@@ -15,7 +15,7 @@ from memory.adapters.sql.prepared import compiled, kept
 from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
 from memory.adapters.sql.table import Table
 from memory.domain.time import micros
-from memory.ports.query import Everywhere, Filter, Query, RowType, Tenant, Where, decode_cursor
+from memory.ports.query import Condition, Everywhere, Query, RowType, Tenant, Where, decode_cursor
 from memory.ports.record import Role
 
 AnyTable: TypeAlias = Table[Any]
@@ -43,7 +43,7 @@ def question(table: AnyTable, build: Build, shape: Shape, values: Values) -> Que
 
 
 def asked(
-    table: AnyTable, where: Where, part: Filter | None, partitions: Sequence[int], walking: bool = False
+    table: AnyTable, where: Where, part: Condition | None, partitions: Sequence[int], walking: bool = False
 ) -> tuple[Values, Shape, Shape]:
     """The values, and the shapes of where and what is asked for. `walking` is along an
     index in order, whatever the filter.

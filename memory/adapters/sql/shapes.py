@@ -20,9 +20,9 @@ from memory.ports.comparing import SYSTEM_TYPES, comparable, suits
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -50,7 +50,7 @@ NEVER_MISSING = frozenset(
 )
 """Of live records."""
 
-_COMPARISONS: dict[type[Filter], str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
+_COMPARISONS: dict[type[Condition], str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
 _SHAPED: dict[type, str] = {
     And: "_all",
     Or: "_any",
@@ -128,7 +128,7 @@ class Shaper:
 
     # -- filters -----------------------------------------------------------------------
 
-    def filter(self, part: Filter | None, values: Values) -> Shape:
+    def filter(self, part: Condition | None, values: Values) -> Shape:
         """The filter's shape; its values are added to the given ones."""
         if part is None:
             return TRUE

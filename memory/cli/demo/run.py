@@ -102,7 +102,7 @@ class Demo:
         hits = []
         for place, hit in enumerate(found, start=1):
             turn = self._turn_of.get(hit.entry.id)
-            ways = {f"by_{way}": hit.explanation["ranks"][way] for way in ("words", "meaning")}
+            ranks = {f"{mode}_rank": hit.explanation["ranks"][mode] for mode in ("lexical", "semantic")}
             text = hit.entry.content
             hits.append(
                 {
@@ -110,7 +110,7 @@ class Demo:
                     "turn": turn,
                     "score": hit.score,
                     "relevance": hit.relevance,
-                    **ways,
+                    **ranks,
                     "tier": hit.entry.tier,
                     "content": text,
                     "evidence": turn in evidence,

@@ -74,7 +74,7 @@ def _answer(out: Console, answer: Mapping[str, Any], shown: int = 2) -> None:
     for hit in hits:
         mark = Text("✓", style="bold green") if hit["evidence"] else Text("")
         body = Group(plain(hit["content"], limit=220), plain(hit["turn"] or "known before", "dim"))
-        found_by = ranked({"words": hit["by_words"], "meaning": hit["by_meaning"]})
+        found_by = ranked({"lexical": hit["lexical_rank"], "semantic": hit["semantic_rank"]})
         numbers = [hit["place"], sort_key(hit["score"]), relevance(hit["relevance"])]
         rows.append([mark, *numbers, tier(hit["tier"]), found_by, body])
     columns = ["", "#", "score", "relevance", "tier", "found by", "evidence"]

@@ -26,7 +26,7 @@ from memory.orchestrator.conversations.events import copy_of
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reads import Read, Version, lends_reads, reads_of_caller
 from memory.policies.answering import best_of
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.policies.window import is_made_for_reading, newest, with_stand_ins
 
 HELD = 1_000
@@ -483,7 +483,7 @@ async def ranks_of(session: Session, messages: Sequence[Message], query: str) ->
         {message.id: at for at, message in enumerate(messages)},
     )
     while True:  # archived messages are found too, and must not take the places of those that can be shown
-        hits = await session._access.engine.finding.find_in(conversation, query, most, "words")
+        hits = await session._access.engine.finding.find_in(conversation, query, most, "lexical")
         found = [places[hit.message.id] for hit in hits if hit.message.id in places]
         if len(hits) < most or len(found) == len(places):
             return {at: rank for rank, at in enumerate(found)}
@@ -494,7 +494,7 @@ async def costs_of(session: Session) -> dict[str | None, int]:
     """What each message of the window takes in tokens, as the session counts them, by
     id.
     """
-    context, _ = await (await session._conversation()).read(ContextAsked(completes=True))
+    context, _ = await (await session._conversation()).read(ContextRequest(completes=True))
     return dict(zip([message.id for message in context.messages], context.tokens, strict=True))
 
 

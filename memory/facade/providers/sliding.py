@@ -12,7 +12,7 @@ from memory.facade.providers.provider import Held, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.reads import Read
 from memory.policies.aligning import behind
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.policies.window import blocks, turns
 
 
@@ -60,7 +60,7 @@ class SlidingWindowProvider(SessionProvider):
         if self._max_tokens is None:
             return messages
         context, _ = await (await held.session._conversation()).read(
-            ContextAsked(self._max_tokens, by="turns", completes=True)
+            ContextRequest(self._max_tokens, by="turns", completes=True)
         )
         kept = {message.id for message in context.messages}
         return [messages[at] for block in blocks(messages) if messages[block[0]].id in kept for at in block]

@@ -17,7 +17,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import RetryDeadline
 from memory.ports.collections import Collection
-from memory.ports.query import Filter, Order, Page, Query, Where, all_of
+from memory.ports.query import Condition, Order, Page, Query, Where, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Record, Stored, Tombstone
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, Status
 
@@ -171,7 +171,7 @@ class Beside:
             await patience.wait()
 
     async def page(
-        self, where: Where, asked: Sequence[Filter], *, descending: bool, limit: int, cursor: str | None
+        self, where: Where, asked: Sequence[Condition], *, descending: bool, limit: int, cursor: str | None
     ) -> Page:
         """Some of them, by when they were created."""
         query = Query(

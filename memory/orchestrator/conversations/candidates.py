@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import ScopeKind
@@ -18,13 +17,13 @@ from memory.orchestrator.passages import Part, by_record
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.session_keys import scope_of
 from memory.orchestrator.steps import step
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery, SearchMode
 from memory.policies.asking import Question
 from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.gathering import stacked
-from memory.ports.query import Filter, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
+from memory.ports.query import Condition, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
 from memory.ports.record import Partition
 
 log = logging.getLogger(__name__)
@@ -39,17 +38,17 @@ OF_ENTRIES = ("type", "tags")
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class MessageQuery:
     """Of which sessions messages are asked for, what lets them through (`asked` may
     name what messages and passages both declare), and which way.
     """
 
     where: Partitions | Tenant
-    asked: Filter | None
-    by: Literal["both", "words", "meaning"]
+    asked: Condition | None
+    mode: SearchMode
 
 
-def heard_in(asked: Asked) -> Heard | None:
+def heard_in(asked: EntryQuery) -> MessageQuery | None:
     """What was said in the asked sessions and in those with the asked users, where it
     can be what is asked for: messages have neither types nor tags nor metadata, and
     what was true or known at a moment is not told of them.
@@ -61,13 +60,13 @@ def heard_in(asked: Asked) -> Heard | None:
     since = Ge("created_at", asked.since) if asked.since else None
     before = Lt("created_at", asked.before) if asked.before else None
     if users:
-        return Heard(
+        return MessageQuery(
             Tenant(asked.tenant),
             all_of(Or((In("subject", users), In("scope", sessions))), since, before),
-            asked.by,
+            asked.mode,
         )
     where = [Partition(asked.tenant, session) for session in sessions]
-    return Heard(within(*where), all_of(since, before), asked.by) if where else None
+    return MessageQuery(within(*where), all_of(since, before), asked.mode) if where else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,12 +98,12 @@ class Gathering:
             log.info("what was said last is not found by meaning yet: %s", error)
 
     async def gather(
-        self, heard: Heard, question: Question, near: bytes | None, limit: int, lacking: Lacking
+        self, heard: MessageQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
     ) -> MessagePool:
         """So many of each way, with what stands beside them. A store of passages that
         fails takes nothing from what is found by words.
         """
-        by_words = heard.by != "meaning"
+        by_words = heard.mode != "semantic"
         if near and (lacks := self._passages.lacks) is not None:
             lacking.say(lacks)
         parts = await self._nearest(heard, near, limit, lacking) if near else {}
@@ -130,7 +129,9 @@ class Gathering:
             len(found) >= limit,
         )
 
-    async def _nearest(self, heard: Heard, near: bytes, limit: int, lacking: Lacking) -> dict[str, Part]:
+    async def _nearest(
+        self, heard: MessageQuery, near: bytes, limit: int, lacking: Lacking
+    ) -> dict[str, Part]:
         """Of the messages found by meaning each one's nearest passage."""
         found = await self._answered(
             Candidates(PASSAGES, heard.where, near=near, limit=limit, filter=heard.asked), near, lacking
@@ -138,7 +139,7 @@ class Gathering:
         return {message: part for message, part in found.items() if part.cosine > 0}
 
     async def _firsts(
-        self, heard: Heard, messages: Sequence[str], near: bytes, lacking: Lacking
+        self, heard: MessageQuery, messages: Sequence[str], near: bytes, lacking: Lacking
     ) -> dict[str, Part]:
         """The first passages of the others."""
         firsts = Candidates(

@@ -20,24 +20,24 @@ from memory.orchestrator.conversations.compacting import Compacting
 from memory.orchestrator.conversations.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.folding import State, left_by
 from memory.orchestrator.conversations.forks import copied_on
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.onward import WindowExitResult
 from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reading import COPIED, Asked, Window, ordered, read_of
+from memory.orchestrator.conversations.reading import COPIED, Window, WindowExtent, ordered, read_of
 from memory.orchestrator.conversations.reads import Read, Version, reads_of_caller, version_of
 from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
 from memory.orchestrator.turns import RetryDeadline
 from memory.policies.aligning import aligned
-from memory.policies.reading import ContextAsked, read_out
+from memory.policies.reading import ContextRequest, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_made_for_reading, is_pinned, stand_in, stand_in_id
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Gt, Partitions, Query, within
 from memory.ports.record import JsonValue, Owed, Record
 
-EVERYTHING = ContextAsked()
+EVERYTHING = ContextRequest()
 NONE_READ: Mapping[str, Version] = {}
 
 
@@ -62,7 +62,7 @@ class Conversation(Compacting):
     # -- reading -----------------------------------------------------------------------
 
     async def context(
-        self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()
+        self, asked: ContextRequest = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Context:
         """What a model is to be sent: the system message, the newest summary, then the
         messages of the window, results behind their calls.
@@ -76,14 +76,14 @@ class Conversation(Compacting):
         return context
 
     async def read(
-        self, asked: ContextAsked = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()
+        self, asked: ContextRequest = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> tuple[Context, Read]:
         """Return the same, and what a caller knows by it. It does not count as a read
         of the calling task.
         """
         of_tools = tools_tokens(tools, self._counter)
         reach, degraded = (
-            Asked(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by),
+            WindowExtent(asked.newest, None if asked.budget is None else asked.budget - of_tools, asked.by),
             list[str](),
         )
         try:
@@ -124,7 +124,7 @@ class Conversation(Compacting):
         whole = await self._log.whole([event for event, gone in told if gone.excluded is None])
         return [message for event in whole if (message := event.message) is not None and not message.is_empty]
 
-    async def history(self, asked: HistoryAsked) -> HistoryPage:
+    async def history(self, asked: HistoryQuery) -> HistoryPage:
         self._record, page = await self._history.page(asked, self._same_life())
         return page
 

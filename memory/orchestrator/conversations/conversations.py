@@ -23,7 +23,7 @@ from memory.orchestrator.conversations.runs import Runs
 from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords, refuse_others
 from memory.orchestrator.conversations.tasks import Tasks
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.trust import Trust
@@ -46,7 +46,7 @@ class Conversations:
         *,
         outbox: Outbox,
         erasure: Erasure,
-        meaning: Meaning,
+        meaning: Embeddings,
         quotas: Admission,
         artifact_quotas: Sequence[Quota],
         trust: Trust,

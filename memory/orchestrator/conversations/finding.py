@@ -5,12 +5,12 @@ entries are, and what became of the best.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from memory.domain.errors import InvalidInput
 from memory.domain.session import FoundMessage, FoundMessages
 from memory.orchestrator.collections import MESSAGES, SESSIONS
-from memory.orchestrator.conversations.candidates import Gathering, Heard, MessagePool
+from memory.orchestrator.conversations.candidates import Gathering, MessagePool, MessageQuery
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import Event, found_by
 from memory.orchestrator.conversations.history import gone_from, item_of
@@ -22,18 +22,16 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.choosing import Choosing, chosen
 from memory.orchestrator.session_keys import session_key
 from memory.orchestrator.steps import step
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery, SearchMode
 from memory.policies.asking import Question, read
 from memory.policies.ranking.preferences import Preferences
-from memory.ports.query import Filter, Partitions, Tenant
+from memory.ports.query import Condition, Partitions, Tenant
 from memory.ports.record import Key, Record
 
 if TYPE_CHECKING:
     from memory.policies.ranking.order import Value
     from memory.policies.ranking.relevance import EmbedderScale
 
-By: TypeAlias = Literal["both", "words", "meaning"]
-WAYS = ("both", "words", "meaning")
 INDIFFERENT = Preferences(intent=False, age_decay=False)
 """All that was said counts alike, however long ago."""
 
@@ -51,42 +49,46 @@ class Finding:
         conversation: Conversation,
         text: str,
         limit: int,
-        by: By = "both",
+        mode: SearchMode = "hybrid",
         least: float | None = None,
     ) -> FoundMessages:
         """Find messages of one session; see `find`. Raises `NotFound` if it is over."""
-        return await self.find(await conversation.search_scope(), None, text, limit, by, least)
+        return await self.find(await conversation.search_scope(), None, text, limit, mode, least)
 
     async def find(
         self,
         where: Partitions | Tenant,
-        asked: Filter | None,
+        asked: Condition | None,
         text: str,
         limit: int,
-        by: By = "both",
+        mode: SearchMode = "hybrid",
         least: float | None = None,
     ) -> FoundMessages:
         """The messages that answer best, archived ones too; not those that were
         excluded.
         """
         passages, lacking = self._sessions.passages, Lacking()
-        if by == "meaning" and passages.store is None:
-            raise InvalidInput("by", f"messages are found by words alone: {passages.lacking}")
+        if mode == "semantic" and passages.store is None:
+            raise InvalidInput(
+                "mode", f"'semantic' is not possible here: {passages.lacking}. Use 'lexical' or 'hybrid'"
+            )
         if not text.strip():
             return FoundMessages()
-        await passages.check_relevance(least, by)
-        heard = Heard(where, asked, by)
+        await passages.check_relevance(least, mode)
+        heard = MessageQuery(where, asked, mode)
 
         async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
             near = (
                 None
-                if by == "words" or passages.store is None
+                if mode == "lexical" or passages.store is None
                 else await passages.vector_of(question.embedded)
             )
             if near is not None:
                 await self.gathering.ready()
             pool = await self.gathering.gather(heard, question, near, width, lacking)
-            wanted = Asked(where.tenant, (), limit=limit, by=by, preferred=INDIFFERENT, min_relevance=least)
+            wanted = EntryQuery(
+                where.tenant, (), limit=limit, mode=mode, preferred=INDIFFERENT, min_relevance=least
+            )
             return self._choosing(
                 wanted, question, near, pool, None if near is None else await passages.scale()
             )
@@ -101,7 +103,7 @@ class Finding:
 
     def _choosing(
         self,
-        asked: Asked,
+        asked: EntryQuery,
         question: Question,
         near: bytes | None,
         pool: MessagePool,

@@ -18,7 +18,7 @@ from memory.orchestrator.conversations.history import History
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.onward import WindowExitHandler
 from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reading import Asked, Window, read_window, window_at_hand
+from memory.orchestrator.conversations.reading import Window, WindowExtent, read_window, window_at_hand
 from memory.orchestrator.conversations.reads import reads_of_caller
 from memory.orchestrator.conversations.seen import Seen
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionDraft, SessionRecords, info_of
@@ -28,7 +28,7 @@ from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
 
-_ALL = Asked()
+_ALL = WindowExtent()
 
 
 class Handle:
@@ -106,12 +106,12 @@ class Handle:
         if self._sessions.is_over(self._record):
             self._record = await self._same_life()
 
-    async def _window(self, asked: Asked = _ALL) -> Window:
+    async def _window(self, asked: WindowExtent = _ALL) -> Window:
         """The window, or as much of its end as is asked for."""
         self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)
         return window
 
-    async def _window_at_hand(self, asked: Asked) -> Window | None:
+    async def _window_at_hand(self, asked: WindowExtent) -> Window | None:
         """As much of its end as is asked for, as this process remembers it; None where
         it does not.
         """

@@ -19,8 +19,8 @@ from memory.orchestrator.conversations.sessions import system_of
 from memory.orchestrator.placement import Placement
 from memory.ports.query import (
     And,
+    Condition,
     Eq,
-    Filter,
     Ge,
     Gt,
     In,
@@ -38,7 +38,7 @@ from memory.ports.record import Key, Record
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryAsked:
+class HistoryQuery:
     """Which messages of a history are asked for (B33): those of these ids, numbers,
     roles, and those that one compaction took out of the window.
     """
@@ -86,7 +86,7 @@ class History:
         self._log = log
 
     async def page(
-        self, asked: HistoryAsked, record: Coroutine[Any, Any, Record]
+        self, asked: HistoryQuery, record: Coroutine[Any, Any, Record]
     ) -> tuple[Record, HistoryPage]:
         """The session's record, and a page of its history, both read at once; the
         system message is number 1.
@@ -107,7 +107,7 @@ class History:
                 items.append(first)
         return told, HistoryPage(items, cursor)
 
-    async def _read(self, asked: HistoryAsked) -> tuple[tuple[list[Event], str | None], Places]:
+    async def _read(self, asked: HistoryQuery) -> tuple[tuple[list[Event], str | None], Places]:
         return await both_at_once(self._events(asked), self._window())
 
     async def _window(self) -> Places:
@@ -116,7 +116,7 @@ class History:
         """
         return NOWHERE if self._log.seen is None else (await self._log.load()).state.window
 
-    async def _events(self, asked: HistoryAsked) -> tuple[list[Event], str | None]:
+    async def _events(self, asked: HistoryQuery) -> tuple[list[Event], str | None]:
         """The messages of a page, those before its offset among them, and where the
         next page begins.
         """
@@ -144,7 +144,7 @@ class History:
             events, cursor = [], BEHIND_SYSTEM
         return events, cursor
 
-    def _leads(self, asked: HistoryAsked) -> bool:
+    def _leads(self, asked: HistoryQuery) -> bool:
         """Whether the system message comes first."""
         return (
             self._log.life.has_system
@@ -153,14 +153,14 @@ class History:
             and asked.cursor is None
         )
 
-    def _system_item(self, asked: HistoryAsked, system: Message | None) -> HistoryItem | None:
+    def _system_item(self, asked: HistoryQuery, system: Message | None) -> HistoryItem | None:
         """The system message as an item, where it is asked for."""
         at = self._log.life.created_at
         return None if system is None or not _names_system(asked) else HistoryItem(system, 1, 0, at, at)
 
-    async def _conditions(self, asked: HistoryAsked) -> Filter | None:
+    async def _conditions(self, asked: HistoryQuery) -> Condition | None:
         """What the log's records are asked; None where none can be meant."""
-        parts: list[Filter] = [
+        parts: list[Condition] = [
             Eq("conversation_id", self._log.life.session_id),
             Not(IsNull("number_in_conversation")),
         ]
@@ -212,7 +212,7 @@ class History:
         return [found[event.key] for event in events]
 
 
-def _names_system(asked: HistoryAsked) -> bool:
+def _names_system(asked: HistoryQuery) -> bool:
     """Whether the system message is among what is asked for."""
     if asked.archived_by is not None or (asked.first or 1) > 1 or (asked.last is not None and asked.last < 1):
         return False
@@ -235,7 +235,7 @@ async def gone_from(placement: Placement, logs: Sequence[tuple[Log, Sequence[Eve
         And((Eq("conversation_id", of), In("event", names), Gt("place", min(places))))
         for of, (_, places) in found.items()
     ]
-    asked: Filter = behind[0] if len(behind) == 1 else Or(tuple(behind))
+    asked: Condition = behind[0] if len(behind) == 1 else Or(tuple(behind))
     log = logs[0][0]
     query = Query(
         MESSAGES,

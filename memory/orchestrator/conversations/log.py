@@ -52,7 +52,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
-from memory.ports.query import And, Eq, Filter, Ge, In, Le, Order, Query, within
+from memory.ports.query import And, Condition, Eq, Ge, In, Le, Order, Query, within
 from memory.ports.record import Key, Owed, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
@@ -448,7 +448,7 @@ class Log:
                 }
         return found
 
-    async def first(self, asked: Filter) -> Event | None:
+    async def first(self, asked: Condition) -> Event | None:
         """The first event of which this holds."""
         of_it = And((Eq("conversation_id", self.life.session_id), asked))
         query = Query(MESSAGES, within(self.life.partition), of_it, (Order("created_at"),), limit=1)

@@ -36,7 +36,7 @@ from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.conversations.taught import ANSWER, EACH, MADE, OF, DerivedEntries
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -97,7 +97,7 @@ class WindowExitHandler:
         placement: Placement,
         *,
         sessions: SessionRecords,
-        meaning: Meaning,
+        meaning: Embeddings,
         outbox: Outbox,
         erasure: Erasure,
         quotas: Admission,

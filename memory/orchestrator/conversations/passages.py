@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from memory.domain.errors import ConfigError
 from memory.orchestrator.collections import MESSAGES, PASSAGES
 from memory.orchestrator.conversations.events import Draft, Event, found_by
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import Came, Item, Outbox, OutboxRecord
-from memory.orchestrator.passages import AT_ONCE, Form, Making, part_id
+from memory.orchestrator.passages import AT_ONCE, PassageBuilder, PassageSpec, part_id
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
+from memory.policies.asked import SearchMode
 from memory.policies.passages import parts_of
-from memory.ports.query import Filter, IsNull, Not, Order, Query, Tenant
+from memory.ports.query import Condition, IsNull, Not, Order, Query, Tenant
 from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
 
@@ -44,12 +45,12 @@ Where: TypeAlias = Literal["home", "long", "off"]
 class Passages:
     """Makes and erases them."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox, where: Where) -> None:
+    def __init__(self, placement: Placement, *, meaning: Embeddings, outbox: Outbox, where: Where) -> None:
         self._placement = placement
         self._meaning = meaning
         self._outbox = outbox
         self._where = where
-        self.making = Making(OF_MESSAGES, placement, meaning=meaning, outbox=outbox)
+        self.making = PassageBuilder(OF_MESSAGES, placement, meaning=meaning, outbox=outbox)
         self._waiting: dict[Key, int] = {}
         self._turn = asyncio.Lock()
         self.on_waiting: Callable[[], None] | None = None
@@ -94,15 +95,15 @@ class Passages:
         """
         return await self._meaning.scale()
 
-    async def check_relevance(self, least: float | None, by: str) -> None:
+    async def check_relevance(self, least: float | None, mode: SearchMode) -> None:
         """Raise `InvalidInput` where a least relevance is asked for that nobody can
         compute.
         """
         if self.store is not None:
-            await self._meaning.check_relevance(least, by)
+            await self._meaning.check_relevance(least, mode)
 
     @property
-    def own(self) -> Filter | None:
+    def own(self) -> Condition | None:
         """Those with a vector of the embedder in use; None where there are no others."""
         return self._meaning.own
 
@@ -230,7 +231,7 @@ def _before(message: Record) -> int:
     return int(message.body.get("parts", 0))
 
 
-OF_MESSAGES = Form(
+OF_MESSAGES = PassageSpec(
     MESSAGES,
     PASSAGES,
     "message",

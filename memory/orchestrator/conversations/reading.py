@@ -86,7 +86,7 @@ def read_of(window: Window, shown: Sequence[Message]) -> Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WindowExtent:
     """How much of a window is shown: the newest so many, or what has room; all of it,
     where neither is said.
     """
@@ -97,7 +97,7 @@ class Asked:
 
 
 async def read_window(
-    log: Log, record: Coroutine[Any, Any, Record], counter: TokenCounter, asked: Asked
+    log: Log, record: Coroutine[Any, Any, Record], counter: TokenCounter, asked: WindowExtent
 ) -> tuple[Record, Window]:
     """The session's record, and its window as far back as need be: both are read at
     once.
@@ -121,7 +121,9 @@ async def read_window(
         reach *= 2
 
 
-async def window_at_hand(log: Log, record: Record, counter: TokenCounter, asked: Asked) -> Window | None:
+async def window_at_hand(
+    log: Log, record: Record, counter: TokenCounter, asked: WindowExtent
+) -> Window | None:
     """The window as this process last saw it, no longer ago than `REMEMBERED_FOR`, as
     far back as need be; None where that is not at hand.
     """
@@ -140,7 +142,7 @@ async def window_at_hand(log: Log, record: Record, counter: TokenCounter, asked:
     return window if is_whole or _is_enough(window, asked) else None
 
 
-def _is_enough(window: Window, asked: Asked) -> bool:
+def _is_enough(window: Window, asked: WindowExtent) -> bool:
     """Whether the end of a window tells all of what is asked for."""
     return reaches_back(window.arranged, window.costs, last=asked.last, budget=asked.budget, by=asked.by)
 
@@ -192,7 +194,7 @@ def _counted(event: Event, counter: TokenCounter) -> int | None:
     return event.draft.tokens if event.draft.data.get("counter") == counter.name else None
 
 
-def _expected(seen: State | None, asked: Asked) -> int | None:
+def _expected(seen: State | None, asked: WindowExtent) -> int | None:
     """How many of the newest messages are likely to be enough, by what messages took so
     far as this handle has seen; None for all.
     """

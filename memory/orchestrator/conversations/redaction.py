@@ -43,7 +43,7 @@ from memory.orchestrator.generations import OPERATIONS_SCOPE
 from memory.orchestrator.outbox import Outbox, OutboxRecord
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.turns import RetryDeadline
-from memory.ports.query import And, Eq, Filter, Gt, Has, Or, Order, Query, Tenant, within
+from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
@@ -55,7 +55,7 @@ USER_ERASURE = "user"
 """The kind of a user's erasure among the operations."""
 
 
-def said_by(user: str) -> Filter:
+def said_by(user: str) -> Condition:
     """Messages that a user said: that name the user, or were written through the user's
     own handle. Summaries of such too.
     """

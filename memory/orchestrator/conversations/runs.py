@@ -17,7 +17,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.ports.collections import Collection
-from memory.ports.query import Filter, Where
+from memory.ports.query import Condition, Where
 from memory.ports.record import FieldValue, JsonValue, Record
 
 
@@ -73,7 +73,7 @@ class Runs:
     async def list(
         self,
         where: Where,
-        asked: Sequence[Filter],
+        asked: Sequence[Condition],
         *,
         descending: bool = False,
         limit: int,

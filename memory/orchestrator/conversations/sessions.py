@@ -37,7 +37,7 @@ from memory.orchestrator.session_keys import scope_of, session_key
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
-from memory.ports.query import Eq, Filter, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
+from memory.ports.query import Condition, Eq, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
 
@@ -559,7 +559,7 @@ class SessionRecords:
         """A page of sessions with these fields, last used or created between the two
         moments, both included (B15, B16).
         """
-        conditions: list[Filter] = [Eq(name, value) for name, value in asked.items()]
+        conditions: list[Condition] = [Eq(name, value) for name, value in asked.items()]
         conditions += [Has("tags", tag) for tag in tags]
         conditions.append(Not(Lt("hidden_from", self._placement.now())))
         moment = "touched_at" if order == "updated" else "created_at"

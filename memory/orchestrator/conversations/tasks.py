@@ -28,7 +28,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import RetryDeadline
 from memory.orchestrator.versions import version_at
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Filter, Lt, Query, within
+from memory.ports.query import And, Condition, Eq, Lt, Query, within
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Stored
 from memory.ports.writes import Absent, AtVersion, Delete, Put
 
@@ -111,7 +111,7 @@ class Tasks:
     async def list(
         self,
         log: Log,
-        asked: Sequence[Filter],
+        asked: Sequence[Condition],
         *,
         descending: bool = False,
         limit: int,

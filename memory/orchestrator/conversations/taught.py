@@ -28,7 +28,7 @@ from memory.orchestrator.conversations.sessions import DELETE_DERIVED, SessionRe
 from memory.orchestrator.derivatives import find_derived, naming
 from memory.orchestrator.entry_records import record_of
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.outbox import Outbox, OutboxRecord, StepLifetime, owed_by_writing
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.session_keys import scope_of
@@ -61,7 +61,7 @@ class DerivedEntries:
         placement: Placement,
         *,
         sessions: SessionRecords,
-        meaning: Meaning,
+        meaning: Embeddings,
         outbox: Outbox,
         erasure: Erasure,
         quotas: Admission,

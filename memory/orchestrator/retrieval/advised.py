@@ -22,7 +22,7 @@ from memory.orchestrator.retrieval.choosing import first_asked
 from memory.orchestrator.retrieval.searching import Found, FoundEntry, Searching, SearchResult
 from memory.policies import expansion, rerank
 from memory.policies.advice import read_reply
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.expansion import Expansion
 from memory.policies.ranking.fusion import RRF_K
 from memory.policies.rerank import FINE, FIRST, Rerank, Stage
@@ -58,7 +58,7 @@ class Advised:
         return Advised(self._searching, self._placement, advisor=advisor, reranker=reranker)
 
     async def search(
-        self, asked: Asked, text: str, *, explain: bool = False, expand: bool = False, stages: int = 0
+        self, asked: EntryQuery, text: str, *, explain: bool = False, expand: bool = False, stages: int = 0
     ) -> SearchResult:
         """The search, for paraphrases too where that is asked for, and reranked in so
         many stages. A blank text is browsed, without advice.
@@ -95,7 +95,7 @@ class Advised:
 
     # -- in other words ----------------------------------------------------------------
 
-    async def _expanded(self, asked: Asked, text: str, explain: bool) -> SearchResult:
+    async def _expanded(self, asked: EntryQuery, text: str, explain: bool) -> SearchResult:
         """The hits of the question and of its paraphrases as one ranking. The question
         is searched for while the advisor is asked for others.
         """
@@ -111,7 +111,7 @@ class Advised:
         degraded = dict.fromkeys(note for result in results.values() for note in result.degraded)
         return type(found)(hits, degraded, found.left_out, expansion=expanded)
 
-    async def _search_paraphrase(self, asked: Asked, query: str, explain: bool) -> SearchResult:
+    async def _search_paraphrase(self, asked: EntryQuery, query: str, explain: bool) -> SearchResult:
         """The hits of a paraphrase. A store that fails now does not discard the hits of
         the question.
         """

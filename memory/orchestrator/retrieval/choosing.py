@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question, read_as
 from memory.policies.ranking import closeness
 from memory.policies.typos import corrections, unheard
@@ -99,7 +99,7 @@ class Choosing(Generic[T, H]):
 
     def __init__(
         self,
-        asked: Asked,
+        asked: EntryQuery,
         question: Question,
         pool: Measured,
         ranked: Ranked,
@@ -166,7 +166,7 @@ class Choosing(Generic[T, H]):
         """Of the best, those that hold all words of the question: how close together
         they stand (D59, D60).
         """
-        if self._asked.by == "meaning" or len(self._question.stems) < 2:
+        if self._asked.mode == "semantic" or len(self._question.stems) < 2:
             return
         holding = self._ranked.holding(self._rows[:READ_FOR_CLOSENESS], self._pool)
         await self._read([row for row in holding if row not in self._there])

@@ -41,7 +41,7 @@ from memory.ports.store import Store
 from memory.ports.writes import RaiseGeneration, Write
 
 if TYPE_CHECKING:
-    from memory.ports.scored import Form
+    from memory.ports.scored import PartitionIndex
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class _View:
     collection: Collection
     partition: Partition
     since: datetime
-    form: Form
+    form: PartitionIndex
     written: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -83,7 +83,7 @@ class _View:
         return _slot(self.collection, self.partition)
 
 
-class Forms:
+class PartitionIndexes:
     """Those of all stores. What is kept and the one being read take half of
     `search_cache_bytes` each, at most.
     """
@@ -284,10 +284,10 @@ class Forms:
         """Read one form; from then on it chooses, unless it was let go of on the way,
         or is too large.
         """
-        from memory.ports.scored import Form  # calculates with numpy
+        from memory.ports.scored import PartitionIndex  # calculates with numpy
 
         store, now = name[0], self._placement.now()
-        view = _View(collection, name[2], now, Form(collection))
+        view = _View(collection, name[2], now, PartitionIndex(collection))
         if view.slot in self._broken_off:
             return
         self._reading = (name, view)

@@ -11,16 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory.orchestrator.collections import MODEL
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.ports.candidates import Candidates, Measured, joined
 from memory.ports.query import all_of
 
 if TYPE_CHECKING:
-    from memory.ports.query import Filter
+    from memory.ports.query import Condition
 
 
 async def candidates_of(
-    ask: Callable[[Candidates], Awaitable[Measured]], asked: Candidates, meaning: Meaning
+    ask: Callable[[Candidates], Awaitable[Measured]], asked: Candidates, meaning: Embeddings
 ) -> Measured:
     """What a store answers, without the vectors of another embedder. What both ways
     found comes twice.
@@ -34,7 +34,7 @@ async def candidates_of(
     return replace(answer, vectors=vectors, fields={name: answer.fields[name] for name in asked.select})
 
 
-def _apart(asked: Candidates, own: Filter) -> list[Candidates]:
+def _apart(asked: Candidates, own: Condition) -> list[Candidates]:
     """The question by words, and that by meaning among one's own."""
     by_words = replace(asked, near=None, dimensions=asked.width)
     if asked.near is None:

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from memory.orchestrator.browsing import Browsing, outranks
 from memory.orchestrator.collections import ENTRY_VERSIONS, MODEL
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.past import entry_id
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval.own import candidates_of
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question
 from memory.policies.visibility import filter_of
 from memory.ports.candidates import Candidates, Statistics
@@ -33,7 +33,7 @@ class Past:
     """
 
     def __init__(
-        self, placement: Placement, browsing: Browsing, gathering: Gathering, meaning: Meaning
+        self, placement: Placement, browsing: Browsing, gathering: Gathering, meaning: Embeddings
     ) -> None:
         self._placement = placement
         self._browsing = browsing
@@ -41,7 +41,7 @@ class Past:
         self._meaning = meaning
 
     async def gather(
-        self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking
+        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
     ) -> tuple[Pool, dict[int, Record]] | None:
         """The candidates with what each said then; every store is asked by both ways."""
         whole = replace(self._gathering.whole(asked, question, near, limit), where=within(*asked.partitions))
@@ -72,7 +72,7 @@ class Past:
         return Pool(columns, [found[entry_id(row)][1] for row in known], full), dict(enumerate(known))
 
     async def _of(
-        self, store: Store, there: Candidates, asked: Asked, lacking: Lacking
+        self, store: Store, there: Candidates, asked: EntryQuery, lacking: Lacking
     ) -> tuple[list[Record], Statistics]:
         """What counts of one store's candidates, as they were measured, and what is on
         its way to the archive.

@@ -19,14 +19,14 @@ from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import ENTRIES, SAID
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.long_texts import LongTexts, nearer
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.partial_answers import BROWSED, Lacking
 from memory.orchestrator.passages import Part as Passage
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.retrieval.forms import Forms
+from memory.orchestrator.retrieval.forms import PartitionIndexes
 from memory.orchestrator.retrieval.own import candidates_of
 from memory.orchestrator.steps import step
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question
 from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
@@ -73,10 +73,10 @@ class Gathering:
         self,
         placement: Placement,
         browsing: Browsing,
-        meaning: Meaning,
+        meaning: Embeddings,
         *,
         long_texts: LongTexts,
-        forms: Forms,
+        forms: PartitionIndexes,
         deliveries: Deliveries,
     ) -> None:
         self._placement = placement
@@ -86,7 +86,7 @@ class Gathering:
         self._forms = forms
         self._deliveries = deliveries
 
-    def parts(self, asked: Asked) -> list[Part]:
+    def parts(self, asked: EntryQuery) -> list[Part]:
         """Who can hold what is asked for, in the direction records move."""
         kind, home = self._placement.kinds.of(ENTRIES), self._placement.topology.home
         tiers = {
@@ -109,7 +109,7 @@ class Gathering:
         return found
 
     async def gather(
-        self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking
+        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
     ) -> Pool | None:
         """The candidates of every store, so many of each way, with what stands beside
         them. A store that fails is named, and left out.
@@ -167,9 +167,9 @@ class Gathering:
             await self._long_texts.nearest(ENTRIES, whole.where, near, whole.limit, lacking) if near else {}
         )
 
-    def whole(self, asked: Asked, question: Question, near: bytes | None, limit: int) -> Candidates:
+    def whole(self, asked: EntryQuery, question: Question, near: bytes | None, limit: int) -> Candidates:
         """The question to a store that finds by both ways, without where."""
-        by_words = asked.by != "meaning"
+        by_words = asked.mode != "semantic"
         return Candidates(
             ENTRIES,
             within(*asked.partitions),

@@ -23,7 +23,7 @@ from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.deliveries import Deliveries
 from memory.orchestrator.entry_records import entry_of, said_by
 from memory.orchestrator.long_texts import LongTexts
-from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.meaning import Embeddings
 from memory.orchestrator.partial_answers import Lacking
 from memory.orchestrator.past import locate_each
 from memory.orchestrator.placement import Placement
@@ -36,11 +36,11 @@ from memory.orchestrator.retrieval.choosing import (
     Reading,
     chosen,
 )
-from memory.orchestrator.retrieval.forms import Forms
+from memory.orchestrator.retrieval.forms import PartitionIndexes
 from memory.orchestrator.retrieval.past import Past
 from memory.orchestrator.retrieval.pool import Gathering, Pool
 from memory.orchestrator.steps import step
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question, read
 from memory.policies.expansion import Expansion
 from memory.policies.passages import fine_spans_of
@@ -141,11 +141,11 @@ class Searching:
         self,
         placement: Placement,
         browsing: Browsing,
-        meaning: Meaning,
+        meaning: Embeddings,
         messages: Finding,
         *,
         long_texts: LongTexts,
-        forms: Forms,
+        forms: PartitionIndexes,
         deliveries: Deliveries,
     ) -> None:
         self._placement = placement
@@ -157,7 +157,7 @@ class Searching:
         )
         self._past = Past(placement, browsing, self._gathering, meaning)
 
-    async def search(self, asked: Asked, text: str, *, explain: bool = False) -> SearchResult:
+    async def search(self, asked: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
         """The best entries by words and by meaning (see `policies.ranking`); a
         `MixedResult` where messages are asked for too. A blank text browses entries
         (D54).
@@ -170,10 +170,10 @@ class Searching:
                 browsed.degraded,
                 withheld=browsed.withheld,
             )
-        await self._meaning.check_relevance(asked.min_relevance, asked.by)
+        await self._meaning.check_relevance(asked.min_relevance, asked.mode)
         lacking = Lacking()
         asked = await self._browsing.trusted(asked, lacking)
-        if asked.by != "words" and (lacks := self._meaning.lacks) is not None:
+        if asked.mode != "lexical" and (lacks := self._meaning.lacks) is not None:
             lacking.say(lacks)
 
         homes = dict[str, Record]()  # what is read is read once, however often the question is put
@@ -193,12 +193,12 @@ class Searching:
         )
 
     async def _choosing(
-        self, asked: Asked, question: Question, limit: int, lacking: Lacking, homes: dict[str, Record]
+        self, asked: EntryQuery, question: Question, limit: int, lacking: Lacking, homes: dict[str, Record]
     ) -> Choosing[Any, Found] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
-        near = None if asked.by == "words" else await self._meaning.of_query(question.embedded)
+        near = None if asked.mode == "lexical" else await self._meaning.of_query(question.embedded)
         entries, said = await both_at_once(
             self._entries(asked, question, near, limit, lacking, homes),
             self._said(asked, question, near, limit, lacking),
@@ -221,7 +221,7 @@ class Searching:
 
     async def _entries(
         self,
-        asked: Asked,
+        asked: EntryQuery,
         question: Question,
         near: bytes | None,
         limit: int,
@@ -246,7 +246,7 @@ class Searching:
         )
 
     async def _said(
-        self, asked: Asked, question: Question, near: bytes | None, limit: int, lacking: Lacking
+        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
     ) -> _Part | None:
         """The messages that may, where these are asked for."""
         heard = heard_in(asked) if asked.messages else None
@@ -310,7 +310,7 @@ class _Homes:
         self,
         placement: Placement,
         browsing: Browsing,
-        asked: Asked,
+        asked: EntryQuery,
         pool: Pool,
         lacking: Lacking,
         homes: dict[str, Record],

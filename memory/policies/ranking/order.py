@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question
 from memory.policies.ranking.boosts import boosted
 from memory.policies.ranking.relevance import EmbedderScale, Relevance, relevance
@@ -85,8 +85,8 @@ class Ranked:
             if self.relevance is None
             else self.relevance.explained(row),
             "ranks": {
-                "words": _rank(self.scored.terms["own_words"], row),
-                "meaning": _rank(self.scored.terms["own_meaning"], row),
+                "lexical": _rank(self.scored.terms["own_lexical"], row),
+                "semantic": _rank(self.scored.terms["own_semantic"], row),
                 "score": _rank(self.scored.score, row),
             },
             "terms": {name: value for name, value in terms.items() if abs(value) >= SHOWN_FROM},
@@ -100,7 +100,7 @@ def rank(
     question: Question,
     pool: Measured,
     near: bytes | None,
-    asked: Asked,
+    asked: EntryQuery,
     now: datetime,
     *,
     alone: bool | Sequence[bool] = False,
@@ -112,7 +112,7 @@ def rank(
     no calibration.
     """
     then = asked.as_of or asked.known_at or now
-    scored = score(question if asked.by != "meaning" else replace(question, text=""), pool, near, then)
+    scored = score(question if asked.mode != "semantic" else replace(question, text=""), pool, near, then)
     multipliers = dict(boosted(question, pool, asked.preferred, then))
     order = scored.score
     for by in multipliers.values():
@@ -120,17 +120,17 @@ def rank(
     terms = scored.terms
     own = pool.counts.sum(axis=1)
     telling = {
-        "both": np.where(alone, own + terms["own_meaning"], terms["words"] + terms["meaning"]),
-        "words": own,
-        "meaning": terms["own_meaning"],
-    }[asked.by]
+        "hybrid": np.where(alone, own + terms["own_semantic"], terms["lexical"] + terms["semantic"]),
+        "lexical": own,
+        "semantic": terms["own_semantic"],
+    }[asked.mode]
     return Ranked(
         tuple(pool.ids),
         scored,
         multipliers,
         order,
         telling > 0,
-        relevance(scored.evidence, asked.by, near, scale),
+        relevance(scored.evidence, asked.mode, near, scale),
     )
 
 

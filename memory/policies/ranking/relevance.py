@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from memory.policies.asked import SearchMode
 from memory.policies.ranking.calibrated import LEXICAL, Calibration, Constants, EmbedderCalibration
 from memory.policies.ranking.shown import percentage
 
@@ -111,20 +112,20 @@ class Relevance:
 
 def relevance(
     evidence: Evidence,
-    by: Literal["both", "words", "meaning"],
+    mode: SearchMode,
     near: bytes | None,
     scale: EmbedderScale | None,
 ) -> Relevance | None:
     """Return the relevance of each candidate; None where cosines count that nobody has
     calibrated (`scale` is None).
     """
-    if near is None or by == "words":
+    if near is None or mode == "lexical":
         return _of(evidence, _constants(evidence, LEXICAL), 0.0)
     if scale is None:
         return None
     baseline = scale.baseline(near)
     semantic = _of(evidence, _constants(evidence, scale.constants.semantic), baseline)
-    if by == "meaning":
+    if mode == "semantic":
         return semantic
     hybrid = _of(evidence, _constants(evidence, scale.constants.hybrid), baseline)
     lexical = _of(evidence, _constants(evidence, LEXICAL), 0.0)

@@ -65,10 +65,10 @@ def score(question: Question, pool: Measured, near: bytes | None, now: datetime)
     in_context = _gained(rare, with_others, norm)
     cosine, window = _meaning(pool, near, neighbours)
     terms = {
-        "words": c.CONTEXT * _in_parts(in_context),
-        "own_words": c.OWN_WORDS * _in_parts(_gained(rare, own, norm)),
-        "meaning": c.WINDOW * _in_parts(window),
-        "own_meaning": c.OWN_MEANING * _in_parts(cosine),
+        "lexical": c.CONTEXT * _in_parts(in_context),
+        "own_lexical": c.OWN_WORDS * _in_parts(_gained(rare, own, norm)),
+        "semantic": c.WINDOW * _in_parts(window),
+        "own_semantic": c.OWN_MEANING * _in_parts(cosine),
         "speaker": c.SPEAKER * _spoken(question, pool),
         "asks": c.ENDS_ASKING * _shows(pool, marks.ENDS_ASKING),
         "session": c.SESSION * _in_parts(_sessions(pool, in_context)),

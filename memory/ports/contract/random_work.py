@@ -17,9 +17,9 @@ from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of, r
 from memory.ports.query import (
     MAX_LIMIT,
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -221,15 +221,15 @@ class RandomWork:
     def roles(self) -> frozenset[Role]:
         return frozenset(self.chance.sample(list(Role), self.chance.randrange(4))) | {Role.HOME}
 
-    def filter(self, depth: int = 0) -> Filter:
+    def filter(self, depth: int = 0) -> Condition:
         chance = self.chance
         if depth < 3 and chance.random() < 0.4:
             parts = tuple(self.filter(depth + 1) for _ in range(chance.randrange(3)))
-            nested: list[Filter] = [And(parts), Or(parts), Not(self.filter(depth + 1))]
+            nested: list[Condition] = [And(parts), Or(parts), Not(self.filter(depth + 1))]
             return chance.choice(nested)
         name = chance.choice(list(VALUES))
         values = VALUES[name]
-        plain: list[Filter] = [
+        plain: list[Condition] = [
             *[kind(name, chance.choice(values)) for kind in (Eq, Lt, Le, Gt, Ge)],
             In(name, tuple(chance.choices(values, k=2))),
             IsNull(chance.choice([name, "tags"])),
@@ -241,7 +241,7 @@ class RandomWork:
         ]
         return chance.choice(plain)
 
-    def maybe_filter(self) -> Filter | None:
+    def maybe_filter(self) -> Condition | None:
         return self.filter() if self.claims.filter and self.chance.random() < 0.6 else None
 
     def query(self) -> Query:
@@ -256,7 +256,7 @@ class RandomWork:
 
     def tombstones(self) -> list[Query]:
         """Marks and tombstones, and everything together."""
-        parts: list[Filter | None] = [None]
+        parts: list[Condition | None] = [None]
         if self.claims.filter:
             parts += [
                 And((Lt("discard_at", T0 + timedelta(days=1)), Not(Eq("owing", True)))),

@@ -19,8 +19,8 @@ from memory.ports.query import (
     MAX_FILTER_PARTS,
     MAX_FILTER_VALUES,
     And,
+    Condition,
     Eq,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -282,15 +282,15 @@ LAWFUL: dict[str, dict[str, Any]] = {
 # -- questions -------------------------------------------------------------------------
 
 
-def nested(levels: int, *, by_not: bool = False) -> Filter:
+def nested(levels: int, *, by_not: bool = False) -> Condition:
     """A filter of so many levels: of `Not` alone, or of `And` and `Or` in turn."""
-    part: Filter = Eq("type", "a")
+    part: Condition = Eq("type", "a")
     for level in range(levels - 1):
         part = Not(part) if by_not else (Or, And)[level % 2]((part,))
     return part
 
 
-def _wide(parts: int) -> tuple[Filter, ...]:
+def _wide(parts: int) -> tuple[Condition, ...]:
     return tuple(Eq("type", f"none {n}") for n in range(parts))
 
 
@@ -331,7 +331,7 @@ _IDS = (Eq("id", _MINE), In("id", (id_of(1, FOREIGN), _MINE, None)), Not(In("id"
 _ORDERS: tuple[type, ...] = (Lt, Le, Gt, Ge)
 _COMPARED: tuple[type, ...] = (Eq, *_ORDERS)
 
-Neighbours = tuple[Filter, Filter, Filter]
+Neighbours = tuple[Condition, Condition, Condition]
 QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
     # bounds
     "a level too many": (nested(MAX_FILTER_DEPTH + 1), "filter", _DEEPEST),

@@ -18,8 +18,8 @@ from memory.ports.query import (
     SYSTEM_FIELDS,
     VECTOR,
     WORDS,
+    Condition,
     Everywhere,
-    Filter,
     Hit,
     Near,
     Query,
@@ -127,7 +127,7 @@ async def tombstoned(store: Store, n: int = 1) -> Tombstone:
 
 
 async def asked(
-    store: Store, where: Where | None = None, part: Filter | None = None, **rest: Any
+    store: Store, where: Where | None = None, part: Condition | None = None, **rest: Any
 ) -> list[str]:
     """The ids a query finds on its first page, in its order."""
     page = await store.query(

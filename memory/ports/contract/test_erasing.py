@@ -36,10 +36,10 @@ from memory.ports.contract.support import (
 from memory.ports.query import (
     MAX_LIMIT,
     And,
+    Condition,
     Count,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -224,7 +224,7 @@ async def test_what_was_deleted_by_matching_is_no_longer_found_by_words(store: S
 @pytest.mark.asyncio
 async def test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds(store: Store) -> None:
     """Each filter over partitions of its own, so that all of it goes in one fill."""
-    parts: list[Filter] = [
+    parts: list[Condition] = [
         Eq("type", "b"), In("type", ("a", "c")), In("type", ()), Lt("confidence", 0.4), Le("confidence", 0.4), Gt("confidence", 0.4),
         Ge("confidence", 0.4), Has("tags", "red"), IsNull("source"), Not(IsNull("source")), Not(Eq("type", "b")), Not(Has("tags", "red")),
         And((Eq("type", "b"), Has("tags", "red"))), And(()), Or((Eq("type", "a"), Lt("confidence", 0.2))), Or(()), Eq("owing", True),

@@ -37,7 +37,22 @@ from memory.ports.contract.support import (
     release,
     tombstoned,
 )
-from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, within
+from memory.ports.query import (
+    MAX_LIMIT,
+    And,
+    Condition,
+    Eq,
+    Ge,
+    Gt,
+    Has,
+    In,
+    Le,
+    Lt,
+    Not,
+    Order,
+    Query,
+    within,
+)
 from memory.ports.record import FieldValue, Owed, Record
 from memory.ports.store import Store
 
@@ -82,7 +97,7 @@ async def _keep(store: Store, values: ExactValues) -> None:
         await done(store, *[put(r, collection=EVERY_TYPE) for r in values.records()])
 
 
-async def _found(store: Store, part: Filter) -> set[int]:
+async def _found(store: Store, part: Condition) -> set[int]:
     page = await store.query(Query(EVERY_TYPE, within(HERE), part, limit=MAX_LIMIT))
     return {_number[r.key.id] for r in page.records}
 
@@ -181,7 +196,9 @@ async def test_every_value_is_the_same_after_a_restart(harness: Harness, exact: 
 # -- found -----------------------------------------------------------------------------
 
 
-def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Callable[[FieldValue], bool]]]:
+def _asked_by(
+    field: Field, n: int, value: FieldValue
+) -> list[tuple[Condition, Callable[[FieldValue], bool]]]:
     """Questions about one value, each with what it means."""
     if field.type is FieldType.TAGS:
         assert isinstance(value, tuple)
@@ -191,7 +208,7 @@ def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Cal
         ]
     if field.type is FieldType.BYTES:
         return [(Eq(field.name, value), lambda v: v == value)]
-    questions: list[tuple[Filter, Callable[[Any], bool]]] = [
+    questions: list[tuple[Condition, Callable[[Any], bool]]] = [
         (Eq(field.name, value), lambda v: v == value),
         (And((Ge(field.name, value), Le(field.name, value))), lambda v: v == value),
         (Gt(field.name, value), lambda v: v > value),

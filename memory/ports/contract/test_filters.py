@@ -19,8 +19,8 @@ from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record, ways
 from memory.ports.query import (
     And,
+    Condition,
     Eq,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -76,7 +76,7 @@ async def _filled(store: Store) -> None:
     await done(store, *[put(r) for r in RECORDS])
 
 
-async def _numbers(store: Store, part: Filter) -> list[int]:
+async def _numbers(store: Store, part: Condition) -> list[int]:
     by_id = {r.key.id: n for n, r in ((int(r.created_at.timestamp() - T0.timestamp()), r) for r in RECORDS)}
     return sorted(by_id[i] for i in await asked(store, part=part))
 
@@ -90,7 +90,7 @@ def _texts(*wanted: str) -> list[int]:
 
 M = timedelta(microseconds=1)
 EVERY = (*range(16), *range(20, 30))
-CASES: dict[str, tuple[Filter, list[int]]] = {
+CASES: dict[str, tuple[Condition, list[int]]] = {
     "text is case and accent sensitive": (Eq("type", "a"), _texts("a")),
     "text wildcards are characters": (Eq("type", "%"), _texts("%")),
     "empty text is a value": (Eq("type", ""), _texts("")),
@@ -315,7 +315,7 @@ def _value(r: Record, field: str) -> Any:
     return r.fields.get(field) if SAMPLES.field(field) else getattr(r, field)
 
 
-def _holds(part: Filter, r: Record) -> bool:
+def _holds(part: Condition, r: Record) -> bool:
     if isinstance(part, And):
         return all(_holds(p, r) for p in part.parts)
     if isinstance(part, Or):
@@ -333,7 +333,7 @@ def _holds(part: Filter, r: Record) -> bool:
         return have in part.values
     if isinstance(part, StartsWith):
         return str(have).startswith(part.prefix)
-    compared: dict[type[Filter], Any] = {Eq: have == part.value}
+    compared: dict[type[Condition], Any] = {Eq: have == part.value}
     if not isinstance(part, Eq):
         compared = {
             Lt: have < part.value,
@@ -344,9 +344,9 @@ def _holds(part: Filter, r: Record) -> bool:
     return bool(compared[type(part)])
 
 
-def _comparison(field: str) -> st.SearchStrategy[Filter]:
+def _comparison(field: str) -> st.SearchStrategy[Condition]:
     value = st.sampled_from(_VALUES[field])
-    equal: list[st.SearchStrategy[Filter]] = [
+    equal: list[st.SearchStrategy[Condition]] = [
         st.builds(Eq, st.just(field), value),
         st.builds(In, st.just(field), st.lists(value, max_size=3).map(tuple)),
     ]
@@ -373,11 +373,11 @@ _FILTERS = st.recursive(
 
 
 @cache
-def _drawn(examples: int) -> tuple[Filter, ...]:
+def _drawn(examples: int) -> tuple[Condition, ...]:
     """The same each time, so that they are drawn once for all stores; least parts
     first, so that the first that fails is small.
     """
-    drawn: list[Filter] = []
+    drawn: list[Condition] = []
 
     @settings(
         max_examples=examples,
@@ -388,7 +388,7 @@ def _drawn(examples: int) -> tuple[Filter, ...]:
         suppress_health_check=list(HealthCheck),
     )
     @given(part=_FILTERS)
-    def draw(part: Filter) -> None:
+    def draw(part: Condition) -> None:
         drawn.append(part)
 
     draw()
@@ -435,7 +435,7 @@ async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -
     for hours in (2, -3.5, 14):
         at = minutes[2].astimezone(timezone(timedelta(hours=hours)))
         for field in ("valid_from", "created_at", "expires_at"):
-            cases: dict[Filter, list[int]] = {
+            cases: dict[Condition, list[int]] = {
                 Eq(field, at): [2],
                 In(field, (at, minutes[4])): [2, 4],
                 Lt(field, at): [0, 1],

@@ -18,9 +18,9 @@ from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of,
 from memory.ports.query import (
     MAX_LIMIT,
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     In,
@@ -98,7 +98,7 @@ async def test_every_operator_holds_for_what_was_left_as_for_records(store: Stor
         )
     await done(store, *[put(record(n, version=n + 1, owed=step if n % 2 else ())) for n in range(20, 24)])
     values: dict[str, tuple[Any, ...]] = {"discard_at": (*dates[1:3], dates[13]), "version": (3, 12, 2**62)}
-    parts: list[Filter] = [
+    parts: list[Condition] = [
         op(name, value) for name, some in values.items() for value in some for op in (Eq, Lt, Le, Gt, Ge)
     ]
     parts += [

@@ -31,7 +31,7 @@ from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.relations import LABELS, Relation, Shows
 from memory.orchestrator.superseding import Superseded
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.record import Key, Record, Role
 from tests.simulation.faults import CLOCK_ERROR
 from tests.simulation.linking.model import model_of
@@ -201,7 +201,7 @@ class Linker(Worker[Run]):
                         f"the link {link.id} is told of, and an end of it was deleted before"
                     )
         elif which < 0.6:
-            whole = await self.engine.graphs.graph(Asked(TENANT, (), limit=random.choice((3, 200))))
+            whole = await self.engine.graphs.graph(EntryQuery(TENANT, (), limit=random.choice((3, 200))))
             self.run.closed([one.id for one in whole.entries], whole.relations, "a graph")
         else:
             around = await self.engine.graphs.expand(
@@ -239,7 +239,7 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
         same(f"related {when}", found, model.related(as_of=as_of, known_at=known_at))
         for scopes in ((), (scope,)):
             whole = await engine.graphs.graph(
-                Asked(TENANT, scopes, limit=200, as_of=as_of, known_at=known_at)
+                EntryQuery(TENANT, scopes, limit=200, as_of=as_of, known_at=known_at)
             )
             told = {one.id for one in whole.entries}, set(whole.retired), {one.id for one in whole.relations}
             same(

@@ -14,10 +14,10 @@ from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, NotFo
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.session import HistoryItem
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.policies.onward import ExitedMessages
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.policies.thresholds import MessageThreshold
 from memory.ports.record import Record
 from tests.simulation.faults import Process, WorkerCrashed
@@ -323,7 +323,7 @@ class Worker:
     async def _read(self, session: Conversation, life: str, label: str, random: Random) -> None:
         since = self._told.now()
         shown = await session.context()
-        cut = await session.context(ContextAsked(budget=random.randrange(10, 120)))
+        cut = await session.context(ContextRequest(budget=random.randrange(10, 120)))
         items_since = self._told.now()
         items = await everything(session)
         info = (
@@ -343,9 +343,9 @@ def texts_in(record: Record) -> set[str]:
 
 
 async def everything(session: Conversation) -> list[HistoryItem]:
-    page = await session.history(HistoryAsked(limit=9))
+    page = await session.history(HistoryQuery(limit=9))
     items = list(page.items)
     while page.cursor is not None:
-        page = await session.history(HistoryAsked(limit=9, cursor=page.cursor))
+        page = await session.history(HistoryQuery(limit=9, cursor=page.cursor))
         items += page.items
     return items

@@ -40,8 +40,8 @@ def test_two_questions_share_no_word_with_their_evidence_and_are_found_by_meanin
     assert len(by_meaning) >= 2
     for answer in by_meaning:
         (evidence,) = [hit for hit in answer["hits"] if hit["evidence"]]
-        assert evidence["by_words"] is None
-        assert evidence["by_meaning"] <= 5
+        assert evidence["lexical_rank"] is None
+        assert evidence["semantic_rank"] <= 5
     assert any(answer["shared_words"] for answer in shown["answers"])
 
 
@@ -100,7 +100,7 @@ def test_people_see_the_conversation_remembered_searched_and_moved(demo: Command
         "60 imported",
         "Which berth did the harbour give us?",
         "✓",
-        "words #1 · meaning #1",
+        "lexical #1 · semantic #1",
         "facts-last",
         "tagged 'fact'",
         "44 stay in",

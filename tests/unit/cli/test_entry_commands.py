@@ -11,7 +11,7 @@ import pytest
 
 from memory import BlockingMemory
 from memory.orchestrator.retrieval.searching import SearchResult
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.ranking.preferences import Preferences
 from tests.unit.cli.conftest import CommandLine
 
@@ -45,7 +45,7 @@ def test_people_get_tables_with_the_same_facts(memory: CommandLine, tea: Any) ->
         text = memory.ok(*words)
         assert "Ada prefers green tea" in text
         assert tea["id"] in text
-    assert "words #1" in memory.ok("search", "tea", "-s", "user:ada", "--explain")
+    assert "lexical #1" in memory.ok("search", "tea", "-s", "user:ada", "--explain")
 
 
 def test_options_of_every_command_may_stand_before_or_after_it(memory: CommandLine) -> None:
@@ -57,7 +57,7 @@ def test_options_of_every_command_may_stand_before_or_after_it(memory: CommandLi
 
 def test_explain_says_how_each_result_was_found(memory: CommandLine, tea: Any) -> None:
     (hit,) = memory.json("search", "tea", "-s", "user:ada", "--explain")["results"]
-    assert hit["explanation"]["ranks"]["words"] == 1
+    assert hit["explanation"]["ranks"]["lexical"] == 1
     assert hit["explanation"]["tier"] == "mid"
     (plain,) = memory.json("search", "tea", "-s", "user:ada")["results"]
     assert "explanation" not in plain
@@ -98,45 +98,45 @@ def test_search_takes_filters_and_preferences_and_these_leave_nothing_out(
         return sorted(hit["entry"]["content"] for hit in answer["results"])
 
     both = ["Ada prefers green tea", "tea again"]
-    for preferred in (("--type", "learning"), ("--tag", "late")):
+    for preferred in (("--boost-type", "learning"), ("--boost-tag", "late")):
         assert found(*preferred) == both
-    assert found("--only-type", "learning") == ["tea again"]
-    assert found("--only-type", "learning", "--only-type", "context") == both
-    assert found("--only-tag", "fact") == both
-    assert found("--only-tag", "fact", "--only-tag", "late") == ["tea again"]
-    assert memory("search", "tea", "-s", "user:ada", "--only-tag", "none").exit_code == 1
+    assert found("--filter-type", "learning") == ["tea again"]
+    assert found("--filter-type", "learning", "--filter-type", "context") == both
+    assert found("--filter-tag", "fact") == both
+    assert found("--filter-tag", "fact", "--filter-tag", "late") == ["tea again"]
+    assert memory("search", "tea", "-s", "user:ada", "--filter-tag", "none").exit_code == 1
     assert memory("search", "tea", "-s", "user:ada", "--since", "2999-01-01T00:00:00Z").exit_code == 1
 
 
 def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[Asked] = []
+    heard: list[EntryQuery] = []
 
-    async def search(self: object, asked: Asked, text: str, *, explain: bool) -> SearchResult:
+    async def search(self: object, asked: EntryQuery, text: str, *, explain: bool) -> SearchResult:
         heard.append(asked)
         return SearchResult()
 
     monkeypatch.setattr("memory.orchestrator.retrieval.searching.Searching.search", search)
     memory("search", "tea", "-s", "user:ada")
     options = (
-        "--by",
-        "words",
+        "--mode",
+        "lexical",
         "--min-relevance",
         "0.5",
-        "--type",
+        "--boost-type",
         "user",
-        "--tag",
+        "--boost-tag",
         "a",
-        "-t",
+        "--boost-tag",
         "b",
-        "--conversation",
+        "--boost-conversation",
         "c1",
         "--no-age-decay",
     )
     memory("search", "tea", "-s", "user:ada", *options)
     plain, asked = heard
-    assert (plain.by, plain.min_relevance, plain.preferred) == ("both", None, Preferences())
+    assert (plain.mode, plain.min_relevance, plain.preferred) == ("hybrid", None, Preferences())
     preferred = Preferences(types=("user",), tags=("a", "b"), conversation_id="c1", age_decay=False)
-    assert asked == replace(plain, by="words", min_relevance=0.5, preferred=preferred)
+    assert asked == replace(plain, mode="lexical", min_relevance=0.5, preferred=preferred)
 
 
 def test_writing_again_under_a_key_writes_nothing_twice_and_other_text_conflicts(memory: CommandLine) -> None:
@@ -195,14 +195,20 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
         ),
         (("search", "x", "-s", "user:ada", "-n", "0"), "error: limit: must be 1..1000, not 0"),
         (
-            ("search", "x", "-s", "user:ada", "--by", "smell"),
-            "error: by: invalid by: 'smell'; choose from both, words, meaning",
+            ("search", "x", "-s", "user:ada", "--mode", "smell"),
+            "error: mode: invalid mode: 'smell'; choose from hybrid, lexical, semantic",
         ),
-        (("search", "x", "-s", "user:ada", "--by", "meaning"), "error: by: entries are found by words alone"),
-        (("search", "x", "-s", "user:ada", "--type", "story"), "error: types: invalid types: 'story'"),
         (
-            ("search", "x", "-s", "user:ada", "--only-type", "story"),
-            "error: only.types: invalid only.types: 'story'",
+            ("search", "x", "-s", "user:ada", "--mode", "semantic"),
+            "error: mode: 'semantic' needs an embedder",
+        ),
+        (
+            ("search", "x", "-s", "user:ada", "--boost-type", "story"),
+            "error: boost.types: invalid boost.types: 'story'",
+        ),
+        (
+            ("search", "x", "-s", "user:ada", "--filter-type", "story"),
+            "error: filter.types: invalid filter.types: 'story'",
         ),
         (
             ("search", "x", "-s", "user:ada", "--min-relevance", "2"),

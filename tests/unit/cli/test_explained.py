@@ -29,12 +29,12 @@ TEA = Entry(
 WHOLE: dict[str, Any] = {
     "rank": 1,
     "order": 2.1456,
-    "ranks": {"words": 2, "meaning": None, "score": 3},
+    "ranks": {"lexical": 2, "semantic": None, "score": 3},
     "terms": {
-        "words": 1.0,
-        "own_words": 0.201,
-        "meaning": 0.7,
-        "own_meaning": 0.1,
+        "lexical": 1.0,
+        "own_lexical": 0.201,
+        "semantic": 0.7,
+        "own_semantic": 0.1,
         "speaker": 0.0,
         "asks": -0.2,
         "session": 0.15,
@@ -75,7 +75,7 @@ def explained(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Explained
 
 def test_the_largest_terms_are_named_and_what_changes_nothing_is_left_out(explained: Explained) -> None:
     assert explained(WHOLE) == (
-        "words #2 · score #3 words 1.00 + meaning 0.70 + length 0.26 + own words 0.20 − asks 0.20 + others 0.23 "
+        "lexical #2 · score #3 lexical 1.00 + semantic 0.70 + length 0.26 + own lexical 0.20 − asks 0.20 + others 0.23 "
         "× type 1.30 × local 1.25 × age 0.90 = 2.15 in postgresql"
     )
 
@@ -88,8 +88,8 @@ def test_the_largest_terms_are_named_and_what_changes_nothing_is_left_out(explai
         ({"store": "sqlite"}, "in sqlite"),
         ({"order": 0.5}, "= 0.50"),
         ({"terms": {}, "multipliers": {}, "order": 0.01}, "= 0.01"),
-        ({"terms": {"asks": -0.2, "words": 0.1}}, "− asks 0.20 + words 0.10"),
-        ({"terms": {"words": 0.0}, "multipliers": {"age": 1.0}}, ""),
+        ({"terms": {"asks": -0.2, "lexical": 0.1}}, "− asks 0.20 + lexical 0.10"),
+        ({"terms": {"lexical": 0.0}, "multipliers": {"age": 1.0}}, ""),
         ({"multipliers": {"age": 0.5}, "store": "sqlite"}, "× age 0.50 in sqlite"),
     ],
     ids=str,

@@ -17,7 +17,7 @@ import pytest
 from memory import BlockingMemory, ConfigError, FoundEntry, FoundMessage, InvalidInput, Memory, SearchResult
 from memory.adapters.advisors.function import AT_ONCE, FunctionAdvisor, FunctionReranker
 from memory.policies import expansion, rerank
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.advisor import Prompt
 
 ADA = "user:ada"
@@ -141,7 +141,7 @@ async def test_paraphrases_are_searched_for_under_all_that_was_asked() -> None:
             await other.write("tea with milk", scope=ADA, tags=["drink"])
         assert [
             hit.entry.id
-            for hit in await memory.search(QUESTION, scope=ADA, only={"tags": ["drink"]}, expand=True)
+            for hit in await memory.search(QUESTION, scope=ADA, filter={"tags": ["drink"]}, expand=True)
         ] == [wanted.id]
 
 
@@ -162,7 +162,7 @@ async def test_what_all_queries_find_behind_the_limit_comes_before_what_one_find
 
 @pytest.mark.parametrize(
     ("preferring", "first"),
-    [({}, "learning"), ({"intent": False}, "context"), ({"types": ["context"]}, "context")],
+    [({}, "learning"), ({"intent": False}, "context"), ({"boost": {"types": ["context"]}}, "context")],
     ids=["intent", "intent off", "types given"],
 )
 @pytest.mark.behaviour("D88")
@@ -516,7 +516,7 @@ async def test_the_question_is_searched_for_while_the_advisor_thinks(monkeypatch
         await memory.write("tea", scope=ADA)
         original = memory._engine.searching.search
 
-        async def told(asking: Asked, text: str, *, explain: bool = False) -> SearchResult:
+        async def told(asking: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
             await asked.wait()
             searched.set()
             return await original(asking, text, explain=explain)

@@ -39,7 +39,7 @@ async def test_what_one_process_says_another_finds_by_meaning_once_it_is_quiet(t
     async with Memory(placed(tmp_path)) as memory, Memory(placed(tmp_path)) as other:
         await memory.session("s1").append([TEA, FERRY])
         deadline = time.monotonic() + 30
-        while await found(other, by="meaning", limit=1) != ["m1"]:
+        while await found(other, mode="semantic", limit=1) != ["m1"]:
             assert time.monotonic() < deadline, "nobody made it ready"
             await asyncio.sleep(0.05)
 
@@ -53,27 +53,27 @@ async def test_with_no_maintenance_by_itself_it_waits_for_a_search_here_a_sweep_
             session = memory.session("s1")
             await session.append(FERRY)
             assert [
-                hit.message.id for hit in await session.search("a boat at sea", by="meaning", limit=1)
+                hit.message.id for hit in await session.search("a boat at sea", mode="semantic", limit=1)
             ] == ["m2"]
             await session.append(TEA)
-            assert await found(other, by="meaning", limit=1) != ["m1"]
-        assert await found(other, by="meaning", limit=1) == ["m1"]
+            assert await found(other, mode="semantic", limit=1) != ["m1"]
+        assert await found(other, mode="semantic", limit=1) == ["m1"]
 
 
 async def test_a_search_says_by_which_way(tmp_path: Path) -> None:
     async with Memory(placed(tmp_path)) as memory:
         session = memory.session("s1", user="ada")
         await session.append([TEA, FERRY])
-        assert (await found(memory))[:1] == (await found(memory, by="meaning"))[:1] == ["m1"]
-        assert await found(memory, by="words") == []
+        assert (await found(memory))[:1] == (await found(memory, mode="semantic"))[:1] == ["m1"]
+        assert await found(memory, mode="lexical") == []
         assert await found(memory, user="bob") == []
         assert (await memory.search_messages(DRINK)).degraded == ()
         for asked in ("nearness", "", None, 7):
-            with pytest.raises(InvalidInput, match="by"):
-                await session.search(DRINK, by=asked)  # type: ignore[arg-type]
-            with pytest.raises(InvalidInput, match="by"):
-                await memory.search_messages(DRINK, by=asked)  # type: ignore[arg-type]
-        assert list(await session.search("  ")) == list(await session.search("", by="meaning")) == []
+            with pytest.raises(InvalidInput, match="mode"):
+                await session.search(DRINK, mode=asked)  # type: ignore[arg-type]
+            with pytest.raises(InvalidInput, match="mode"):
+                await memory.search_messages(DRINK, mode=asked)  # type: ignore[arg-type]
+        assert list(await session.search("  ")) == list(await session.search("", mode="semantic")) == []
 
 
 async def test_a_search_finds_entries_and_messages_by_meaning_in_one_order(tmp_path: Path) -> None:
@@ -81,9 +81,9 @@ async def test_a_search_finds_entries_and_messages_by_meaning_in_one_order(tmp_p
         await memory.session("s1", user="ada").append([TEA, FERRY])
         await memory.write("A warm cup of cocoa at night", scope="user:ada")
         await memory.write("The budget of next year", scope="user:ada")
-        ways: tuple[Literal["both", "meaning"], ...] = ("both", "meaning")
-        for by in ways:
-            hits = await memory.search(DRINK, scope="user:ada", messages=True, by=by, limit=2)
+        ways: tuple[Literal["hybrid", "semantic"], ...] = ("hybrid", "semantic")
+        for mode in ways:
+            hits = await memory.search(DRINK, scope="user:ada", messages=True, mode=mode, limit=2)
             assert {type(hit) for hit in hits} == {FoundEntry, FoundMessage}
             assert {
                 hit.entry.content if isinstance(hit, FoundEntry) else hit.message.text for hit in hits
@@ -104,11 +104,11 @@ async def test_what_was_said_before_is_made_ready_when_asked_for(tmp_path: Path)
         with pytest.raises(ConfigError, match=r"conversations\.meaning is 'off'"):
             await memory.admin.embed_messages()
         with pytest.raises(InvalidInput, match=r"conversations\.meaning is 'off'"):
-            await found(memory, by="meaning")
+            await found(memory, mode="semantic")
         assert await found(memory) == []
     async with Memory(placed(tmp_path)) as memory:
         assert await memory.admin.embed_messages() == 2
-        assert await found(memory, by="meaning", limit=1) == ["m1"]
+        assert await found(memory, mode="semantic", limit=1) == ["m1"]
 
 
 async def test_what_is_exported_is_found_by_meaning_where_it_is_imported(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ async def test_what_is_exported_is_found_by_meaning_where_it_is_imported(tmp_pat
         lines = [line async for line in memory.admin.export()]
     async with Memory(placed(tmp_path / "here")) as memory:
         await memory.admin.import_(lines)
-        assert await found(memory, by="meaning", limit=1) == ["m1"]
+        assert await found(memory, mode="semantic", limit=1) == ["m1"]
         assert await memory._engine.maintenance.owed() == 0
 
 
@@ -134,8 +134,10 @@ async def test_a_semantic_provider_finds_what_has_no_word_in_common(tmp_path: Pa
 def test_the_blocking_twin_finds_them_too(tmp_path: Path) -> None:
     with BlockingMemory(placed(tmp_path)) as memory:
         memory.session("s1").append([TEA, FERRY])
-        assert [hit.message.id for hit in memory.search_messages(DRINK, by="meaning", limit=1)] == ["m1"]
-        assert [hit.message.id for hit in memory.session("s1").search(DRINK, by="meaning", limit=1)] == ["m1"]
+        assert [hit.message.id for hit in memory.search_messages(DRINK, mode="semantic", limit=1)] == ["m1"]
+        assert [hit.message.id for hit in memory.session("s1").search(DRINK, mode="semantic", limit=1)] == [
+            "m1"
+        ]
         (found,) = memory.search(DRINK, scope="session:s1", messages=True, limit=1)
         assert isinstance(found, FoundMessage)
         assert found.message.id == "m1"

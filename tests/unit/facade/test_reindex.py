@@ -29,7 +29,7 @@ async def fill(memory: Memory) -> None:
 
 
 async def found(memory: Memory, query: str) -> list[str]:
-    return [hit.entry.content for hit in await memory.search(query, scope=USER, by="meaning")]
+    return [hit.entry.content for hit in await memory.search(query, scope=USER, mode="semantic")]
 
 
 async def test_a_memory_that_is_not_open_is_opened_for_it_and_closed(url: str) -> None:
@@ -49,7 +49,7 @@ async def test_a_memory_that_is_not_open_is_opened_for_it_and_closed(url: str) -
     assert told[-1] == (4, 4)
     async with memory:
         assert await found(memory, "beverage") == ["Ada prefers tea"]
-        assert [hit.message.id for hit in await memory.search_messages("beverage", by="meaning")] == ["m1"]
+        assert [hit.message.id for hit in await memory.search_messages("beverage", mode="semantic")] == ["m1"]
 
 
 def test_its_blocking_twin_does_the_same(url: str) -> None:
@@ -102,7 +102,9 @@ async def test_an_export_made_meanwhile_is_imported_with_any_embedder_also_meanw
             assert await found(there, "beverage") == ["Ada prefers tea"]
             assert (await there.admin.reindex()).ended
             assert sorted(await found(there, "beverage")) == ["Ada prefers tea", "Cy prefers tea"]
-            assert [hit.message.id for hit in await there.search_messages("beverage", by="meaning")] == ["m1"]
+            assert [hit.message.id for hit in await there.search_messages("beverage", mode="semantic")] == [
+                "m1"
+            ]
         finally:
             await there.close()
     finally:

@@ -16,7 +16,7 @@ from memory.adapters.embedders.wordllama import WordLlamaEmbedder
 from memory.facade.manager import Injection
 from memory.policies.ranking.calibrated import EMBEDDERS
 
-Way: TypeAlias = Literal["both", "meaning"]
+Way: TypeAlias = Literal["hybrid", "semantic"]
 
 FACTS = (
     "Ada is allergic to peanuts",
@@ -51,20 +51,20 @@ async def test_every_right_answer_is_more_relevant_than_every_hit_of_nonsense(tm
         for fact in FACTS:
             await memory.write(fact, scope="user:ada")
 
-        async def found(questions: Iterable[str], by: Way) -> list[list[tuple[float, str]]]:
-            asked = [await memory.search(question, scope="user:ada", by=by) for question in questions]
+        async def found(questions: Iterable[str], mode: Way) -> list[list[tuple[float, str]]]:
+            asked = [await memory.search(question, scope="user:ada", mode=mode) for question in questions]
             return [[(hit.relevance or 0.0, hit.content) for hit in hits] for hits in asked]
 
-        ways: tuple[Way, ...] = ("both", "meaning")
-        for by in ways:
-            best = [hits[0] for hits in await found(BY_MEANING_ALONE, by)]
+        ways: tuple[Way, ...] = ("hybrid", "semantic")
+        for mode in ways:
+            best = [hits[0] for hits in await found(BY_MEANING_ALONE, mode)]
             assert [content for _, content in best] == list(BY_MEANING_ALONE.values())
-            nonsense = [relevance for hits in await found(NONSENSE, by) for relevance, _ in hits]
+            nonsense = [relevance for hits in await found(NONSENSE, mode) for relevance, _ in hits]
             assert min(relevance for relevance, _ in best) > max(nonsense)
-        best = [hits[0] for hits in await found(SHARING_WORDS, "both")]
+        best = [hits[0] for hits in await found(SHARING_WORDS, "hybrid")]
         assert [content for _, content in best] == list(SHARING_WORDS.values())
         nonsense = [
-            relevance for hits in await found([*NONSENSE, *MORE_NONSENSE], "both") for relevance, _ in hits
+            relevance for hits in await found([*NONSENSE, *MORE_NONSENSE], "hybrid") for relevance, _ in hits
         ]
         assert min(relevance for relevance, _ in best) > 5 * max(nonsense)
         exact, *_ = await memory.search("Ada allergic peanuts", scope="user:ada")
@@ -91,7 +91,7 @@ async def test_with_an_unknown_embedder_relevance_is_none_and_a_threshold_is_ref
         explicit = MemoryManager([NamedStore("ada", view)], injection=Injection(min_relevance=0.5))
         for refused in (
             memory.search("tea", scope="user:ada", min_relevance=0.5),
-            memory.search("tea", scope="user:ada", by="meaning", min_relevance=0),
+            memory.search("tea", scope="user:ada", mode="semantic", min_relevance=0),
             view.search("tea", min_relevance=0.5, messages=True),
             session.search("sail", min_relevance=0.5),
             memory.search_messages("sail", min_relevance=0.5),
@@ -105,7 +105,7 @@ async def test_with_an_unknown_embedder_relevance_is_none_and_a_threshold_is_ref
         (hit,) = await memory.search("tea", scope="user:ada", explain=True)
         assert (hit.relevance, hit.explanation["relevance"]["lexical_share"]) == (None, 1.0)
         assert hit.score is not None
-        (by_words,) = await memory.search("tea", scope="user:ada", by="words", min_relevance=0.5)
+        (by_words,) = await memory.search("tea", scope="user:ada", mode="lexical", min_relevance=0.5)
         assert by_words.relevance is not None
         shown = await MemoryManager([NamedStore("ada", view)], injection=Injection()).inject(
             [{"role": "user", "content": "tea?"}]

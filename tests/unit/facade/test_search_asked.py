@@ -12,7 +12,7 @@ import pytest
 from memory import Memory, Scope
 from memory.facade.blocking import BlockingMemory
 from memory.orchestrator.retrieval.searching import SearchResult
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.ranking.preferences import Preferences
 from memory.policies.routing import TIERS
 
@@ -23,28 +23,28 @@ CONFIG = {
     "embedder": "none",
     "tenant": "acme",
 }
-PLAIN = Asked("acme", (ADA,), limit=10)
+PLAIN = EntryQuery("acme", (ADA,), limit=10)
 MOMENT = datetime(2026, 5, 1, tzinfo=UTC)
-CASES: dict[str, tuple[dict[str, Any], Asked]] = {
+CASES: dict[str, tuple[dict[str, Any], EntryQuery]] = {
     "nothing but a query": ({}, PLAIN),
-    "types and tags": (
-        {"types": ["user"], "tags": ("a", "a", "b")},
+    "boosts": (
+        {"boost": {"types": ["user"], "tags": ("a", "a", "b")}},
         replace(PLAIN, preferred=Preferences(types=("user",), tags=("a", "b"))),
     ),
-    "only": (
-        {"only": {"types": ["user"], "tags": ["a", "a"], "since": MOMENT.isoformat()}},
+    "a filter": (
+        {"filter": {"types": ["user"], "tags": ["a", "a"], "since": MOMENT.isoformat()}},
         replace(PLAIN, types=("user",), tags=("a",), since=MOMENT),
     ),
     "both": (
-        {"types": ["user"], "only": {"types": ["project"]}},
+        {"boost": {"types": ["user"]}, "filter": {"types": ["project"]}},
         replace(PLAIN, types=("project",), preferred=Preferences(types=("user",))),
     ),
-    "a way and a least relevance": (
-        {"by": "words", "min_relevance": 1},
-        replace(PLAIN, by="words", min_relevance=1.0),
+    "a mode and a least relevance": (
+        {"mode": "lexical", "min_relevance": 1},
+        replace(PLAIN, mode="lexical", min_relevance=1.0),
     ),
     "a conversation": (
-        {"conversation_id": "c1"},
+        {"boost": {"conversation_id": "c1"}},
         replace(PLAIN, preferred=Preferences(conversation_id="c1")),
     ),
     "no intent": ({"intent": False}, replace(PLAIN, preferred=Preferences(intent=False))),
@@ -58,11 +58,11 @@ CASES: dict[str, tuple[dict[str, Any], Asked]] = {
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[EntryQuery]:
     """What the engine was asked."""
-    asked: list[Asked] = []
+    asked: list[EntryQuery] = []
 
-    async def search(self: Any, what: Asked, text: str, *, explain: bool) -> SearchResult:
+    async def search(self: Any, what: EntryQuery, text: str, *, explain: bool) -> SearchResult:
         asked.append(what)
         return SearchResult()
 
@@ -78,7 +78,7 @@ async def memory() -> AsyncIterator[Memory]:
 
 @pytest.mark.parametrize("case", CASES)
 async def test_the_engine_is_asked_for_what_the_caller_wants(
-    memory: Memory, heard: list[Asked], case: str
+    memory: Memory, heard: list[EntryQuery], case: str
 ) -> None:
     given, wanted = CASES[case]
     await memory.search("tea", scope=ADA, **given)
@@ -86,7 +86,7 @@ async def test_the_engine_is_asked_for_what_the_caller_wants(
     assert heard == [wanted, wanted]
 
 
-def test_the_blocking_twin_asks_the_same(heard: list[Asked]) -> None:
+def test_the_blocking_twin_asks_the_same(heard: list[EntryQuery]) -> None:
     with BlockingMemory(CONFIG) as memory:
         for given, _ in CASES.values():
             memory.search("tea", scope=ADA, **given)

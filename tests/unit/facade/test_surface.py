@@ -104,7 +104,7 @@ async def test_a_view_writes_finds_and_erases_in_its_scope_only(memory: Memory) 
         await ada.write("Ada prefers tea", key="drink", tags=["drink"]) == made == await memory.get(made.id)
     )
     assert [e.id for e in await ada.retrieve(tags=["drink"], limit=5)] == [made.id]
-    assert [hit.entry.id for hit in await ada.search("tea", types=["context"])] == [made.id]
+    assert [hit.entry.id for hit in await ada.search("tea", filter={"types": ["context"]})] == [made.id]
     assert str(ada.scope) == str(made.scope)
     assert await ada.erase() == 1
     assert [e.id async for e in memory.entries.iterate()] == [other.id]

@@ -12,7 +12,7 @@ import pytest
 from memory.domain.entry import Entry
 from memory.domain.errors import CorruptRecord
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.record import Corrupt, Key
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
 
@@ -101,7 +101,7 @@ async def test_a_corrupt_kept_version_hides_no_other(world: World) -> None:
     kept = (await world.rows(world.mid, ENTRY_VERSIONS))[0]
     world.mid.state.damage("entry_versions", kept.key)
     assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text two"]
-    assert await world.engine.browsing.browse(Asked(TENANT, (SESSION,), known_at=known)) == []
+    assert await world.engine.browsing.browse(EntryQuery(TENANT, (SESSION,), known_at=known)) == []
     assert await world.seen(entry) == ["text two"]
 
 

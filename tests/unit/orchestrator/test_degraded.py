@@ -14,12 +14,12 @@ import pytest
 
 from memory.domain.errors import StoreUnavailable
 from memory.orchestrator.settings import EngineSettings
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Key, pack_vector
 from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, Flaky, World
 
-ASKED = Asked(TENANT, (SESSION, USER))
+ASKED = EntryQuery(TENANT, (SESSION, USER))
 
 
 async def _two_tiers(world: World) -> None:
@@ -44,7 +44,11 @@ async def test_only_stores_that_can_hold_an_answer_are_asked(world: World) -> No
     await _two_tiers(world)
     world.short.down = True
     known = world.clock.advance()
-    for asked in (Asked(TENANT, (USER,)), Asked(TENANT, (USER,), known_at=known), Asked(TENANT, (USER, ORG))):
+    for asked in (
+        EntryQuery(TENANT, (USER,)),
+        EntryQuery(TENANT, (USER,), known_at=known),
+        EntryQuery(TENANT, (USER, ORG)),
+    ):
         for answer in (
             await world.engine.browsing.browse(asked),
             await world.engine.searching.search(asked, "text"),
@@ -57,7 +61,7 @@ async def test_hits_that_cannot_be_confirmed_are_left_out_and_the_answer_says_so
     await world.write("text in mid", scope=USER)
     await world.flush()
     world.mid.down = True
-    found = await world.engine.searching.search(Asked(TENANT, (USER,)), "text")
+    found = await world.engine.searching.search(EntryQuery(TENANT, (USER,)), "text")
     assert list(found) == []
     assert any("could not be confirmed" in d for d in found.degraded)
 
@@ -71,8 +75,8 @@ async def test_the_past_that_cannot_be_confirmed_is_left_out_and_the_answer_says
     await world.move(entry, "long")
     world.mid.fails_before.add("read.home")  # the mark is there, and with it whether the arriving copy counts
     for answer in (
-        await world.engine.browsing.browse(Asked(TENANT, (USER,), known_at=known)),
-        await world.engine.searching.search(Asked(TENANT, (USER,), known_at=known), "text"),
+        await world.engine.browsing.browse(EntryQuery(TENANT, (USER,), known_at=known)),
+        await world.engine.searching.search(EntryQuery(TENANT, (USER,), known_at=known), "text"),
     ):
         assert list(answer) == []
         assert any("mid" in d for d in answer.degraded)
@@ -205,7 +209,7 @@ async def test_a_stale_replica_finds_nothing_that_its_home_no_longer_is(world: W
     world.clock.advance()
     world.long.heal()
     world.mid.fails_before.add("search")  # so that the replicas alone are asked
-    found = await world.engine.searching.search(Asked(TENANT, (USER,), tags=("old",), limit=1), "text")
+    found = await world.engine.searching.search(EntryQuery(TENANT, (USER,), tags=("old",), limit=1), "text")
     assert [h.entry.id for h in found] == [kept.id]
     assert [said for said in found.degraded if said.startswith("store 'mid'")]
 
@@ -220,8 +224,8 @@ class TwoWays:
         return [pack_vector([1.0, 2.0]) for _ in texts]
 
 
-@pytest.mark.parametrize("by", ["words", "meaning"])
-async def test_of_a_home_that_cannot_search_the_copies_answer(by: Literal["words", "meaning"]) -> None:
+@pytest.mark.parametrize("mode", ["lexical", "semantic"])
+async def test_of_a_home_that_cannot_search_the_copies_answer(mode: Literal["lexical", "semantic"]) -> None:
     async with World(mid=replace(DURABLE, semantic=False), embedder=TwoWays()) as world:
         entry, gone = await world.write("text", scope=USER), await world.write("text too", scope=USER)
         await world.flush()
@@ -229,7 +233,7 @@ async def test_of_a_home_that_cannot_search_the_copies_answer(by: Literal["words
         await world.delete(gone)
         world.long.heal()
         world.mid.fails_before.add("search")
-        found = await world.engine.searching.search(Asked(TENANT, (USER,), by=by), "text")
+        found = await world.engine.searching.search(EntryQuery(TENANT, (USER,), mode=mode), "text")
         assert [h.entry.id for h in found] == [entry.id]
         assert found.degraded == ("store 'mid': fails before search",)
 
@@ -248,7 +252,7 @@ async def test_of_a_home_that_is_away_the_others_are_not_asked_over_and_over(how
         asked: list[tuple[str, str]] = []
         for store in (world.mid, world.long):
             _told(store, asked)
-        assert await world.engine.searching.search(Asked(TENANT, (USER,)), "text") == []
+        assert await world.engine.searching.search(EntryQuery(TENANT, (USER,)), "text") == []
         assert sum(call == ("mid", "get") for call in asked) <= 2, (
             "the blocked sources, and where the first of them live"
         )
@@ -273,7 +277,7 @@ async def test_a_source_that_is_silent_holds_up_no_search_that_finds_what_left_i
         await _one_arriving_in_mid(world)
         world.short.silent = True
         async with asyncio.timeout(60):
-            found = await world.engine.searching.search(Asked(TENANT, (SESSION,), limit=20), "text")
+            found = await world.engine.searching.search(EntryQuery(TENANT, (SESSION,), limit=20), "text")
         assert len(found) == 10
         assert [said for said in found.degraded if said.startswith("store 'short'")]
 
@@ -293,7 +297,7 @@ async def test_a_store_that_cannot_show_its_marks_hides_nothing_but_what_they_te
     async with World(settings=EngineSettings(deadline=timedelta(milliseconds=500))) as world:
         await _one_arriving_in_mid(world)
         setattr(world.short, how, True)
-        browsed = await world.engine.browsing.browse(Asked(TENANT, (SESSION,)))
+        browsed = await world.engine.browsing.browse(EntryQuery(TENANT, (SESSION,)))
         assert sorted(e.content for e in browsed) == sorted(f"text {n}" for n in range(1, 11))
         assert {note.partition(":")[0] for note in browsed.degraded} == {"store 'short'"}
         world.heal()

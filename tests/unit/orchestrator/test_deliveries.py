@@ -19,7 +19,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import Scope
 from memory.orchestrator.settings import EngineSettings
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Record, pack_vector
 from tests.support.delivered import undelivered
@@ -53,7 +53,7 @@ async def by_copies() -> AsyncIterator[World]:
 
 async def found(world: World, question: str, scope: Scope = USER, **more: Any) -> set[str]:
     hits = await world.engine.searching.search(
-        Asked(TENANT, (scope,), by="meaning", **more), question, explain=True
+        EntryQuery(TENANT, (scope,), mode="semantic", **more), question, explain=True
     )
     return {hit.content for hit in hits if hit.explanation["relevance"]["cosine"] >= 0.2}
 
@@ -200,10 +200,10 @@ async def test_another_process_finds_it_by_words_at_once_and_by_meaning_once_it_
 ) -> None:
     other = await by_copies.another_process()
     entry = await by_copies.write("t one", USER)
-    asked = Asked(TENANT, (USER,))
+    asked = EntryQuery(TENANT, (USER,))
     assert [hit.entry.id for hit in await other.searching.search(asked, "one")] == [entry.id]
     await by_copies.flush()
-    assert [hit.entry.id for hit in await other.searching.search(replace(asked, by="meaning"), "t")] == [
+    assert [hit.entry.id for hit in await other.searching.search(replace(asked, mode="semantic"), "t")] == [
         entry.id
     ]
 
@@ -233,7 +233,9 @@ async def test_whenever_it_is_asked_a_search_finds_by_meaning_each_thing_written
         writing = [asyncio.create_task(write()) for _ in range(3)]
         while not all(task.done() for task in writing):
             before, searched = dict(said), searched + 1
-            hits = await world.engine.searching.search(Asked(TENANT, (USER,), by="meaning", limit=200), "t")
+            hits = await world.engine.searching.search(
+                EntryQuery(TENANT, (USER,), mode="semantic", limit=200), "t"
+            )
             shown = [(hit.entry.id, hit.entry.content) for hit in hits]
             assert len(shown) == len({entry_id for entry_id, _ in shown})
             assert before.items() & said.items() <= set(shown)

@@ -30,9 +30,9 @@ from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
 from memory.policies import visibility
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.visibility import FILTERED
-from memory.ports.query import Filter, Not, Or
+from memory.ports.query import Condition, Not, Or
 from memory.ports.record import Key
 from tests.support import noticed
 from tests.support.depth import drawn
@@ -57,7 +57,7 @@ def _world(settings: EngineSettings | None = None) -> World:
 
 async def _found(engine: Engine, text: str, *scopes: Scope, **more: Any) -> list[str]:
     found = await engine.searching.search(
-        Asked(TENANT, scopes or (USER,), by="meaning", limit=50, **more), text
+        EntryQuery(TENANT, scopes or (USER,), mode="semantic", limit=50, **more), text
     )
     assert not found.degraded
     return sorted(hit.entry.content for hit in found)
@@ -80,13 +80,13 @@ async def test_a_form_chooses_once_it_has_been_read_and_the_store_measures() -> 
             "of a scope without long entries there is nothing to ask"
         )
         (hit,) = await world.engine.searching.search(
-            Asked(TENANT, (USER,), by="meaning"), "beverage", explain=True
+            EntryQuery(TENANT, (USER,), mode="semantic"), "beverage", explain=True
         )
         assert hit.entry == await world.get(tea)
         assert hit.explanation["vectors_age"] == 0.0
         world.clock.advance(10 * SECOND)
         (hit,) = await world.engine.searching.search(
-            Asked(TENANT, (USER,), by="meaning"), "bird", explain=True
+            EntryQuery(TENANT, (USER,), mode="semantic"), "bird", explain=True
         )
         assert (hit.entry.id, hit.explanation["vectors_age"]) == (bird.id, 10.0)
 
@@ -95,7 +95,7 @@ async def test_where_the_store_was_asked_by_meaning_nothing_is_said_of_an_age() 
     async with _world() as world:
         await world.write("tea", USER)
         (hit,) = await world.engine.searching.search(
-            Asked(TENANT, (USER,), by="meaning"), "beverage", explain=True
+            EntryQuery(TENANT, (USER,), mode="semantic"), "beverage", explain=True
         )
         assert "vectors_age" not in hit.explanation
 
@@ -141,7 +141,9 @@ async def test_what_others_deleted_makes_room_for_what_is_less_near() -> None:
         other = await world.another_process()
         for entry in near:
             await other.delete(TENANT, entry.id)
-        found = await world.engine.searching.search(Asked(TENANT, (USER,), by="meaning", limit=1), "beverage")
+        found = await world.engine.searching.search(
+            EntryQuery(TENANT, (USER,), mode="semantic", limit=1), "beverage"
+        )
         assert [hit.entry.content for hit in found] == ["tea and a heron"]
         await other.close()
 
@@ -293,7 +295,9 @@ async def test_scopes_and_tenants_are_apart() -> None:
             )
         for _ in range(2):
             for tenant, scope in (("acme", USER), ("acme", ORG), ("other", USER)):
-                found = await world.engine.searching.search(Asked(tenant, (scope,), by="meaning"), "beverage")
+                found = await world.engine.searching.search(
+                    EntryQuery(tenant, (scope,), mode="semantic"), "beverage"
+                )
                 assert [hit.entry.content for hit in found] == [f"tea of {tenant} {scope.text}"]
             assert await _found(world.engine, "beverage", USER, ORG) == [
                 "tea of acme org:o1",
@@ -309,7 +313,7 @@ async def test_a_filter_that_few_pass_is_asked_of_the_form() -> None:
             await world.write(f"tea {number}", USER)
         await world.write("tea and heron", USER, tags=["rare"])
         await _ready(world.engine)
-        asked = Asked(TENANT, (USER,), by="meaning", limit=1, tags=("rare",))
+        asked = EntryQuery(TENANT, (USER,), mode="semantic", limit=1, tags=("rare",))
         assert [hit.entry.content for hit in await world.engine.searching.search(asked, "beverage")] == [
             "tea and heron"
         ]
@@ -318,7 +322,7 @@ async def test_a_filter_that_few_pass_is_asked_of_the_form() -> None:
 def test_filters_of_searches_name_no_field_that_forms_lack() -> None:
     now = World().clock()
     trusted = Not(Or(tuple(of_origin(f"{kind}:x") for kind in ORIGIN_KINDS)))
-    asked = Asked(
+    asked = EntryQuery(
         TENANT,
         (USER,),
         since=now,
@@ -332,8 +336,8 @@ def test_filters_of_searches_name_no_field_that_forms_lack() -> None:
     assert _named(visibility.filter_of(asked, ENTRIES, now)) == FILTERED
 
 
-def _named(part: Filter | None) -> set[str]:
-    inner: tuple[Filter, ...] = (part.part,) if isinstance(part, Not) else getattr(part, "parts", ())
+def _named(part: Condition | None) -> set[str]:
+    inner: tuple[Condition, ...] = (part.part,) if isinstance(part, Not) else getattr(part, "parts", ())
     return {name for one in inner for name in _named(one)} | (
         {name} if (name := getattr(part, "field", None)) is not None else set()
     )
@@ -373,7 +377,7 @@ async def test_vectors_of_another_embedder_are_not_chosen_while_they_are_made_an
 async def _meant(engine: Engine) -> list[str]:
     return sorted(
         hit.entry.content
-        for hit in await engine.searching.search(Asked(TENANT, (USER,), by="meaning"), "beverage")
+        for hit in await engine.searching.search(EntryQuery(TENANT, (USER,), mode="semantic"), "beverage")
     )
 
 
@@ -671,10 +675,12 @@ class Told:
         stand or mean that.
         """
         engine, scopes = self.world.engine, tuple(self.draw.sample(SCOPES, self.draw.randrange(1, 4)))
-        there = await engine.browsing.browse(Asked(TENANT, scopes, limit=50))
+        there = await engine.browsing.browse(EntryQuery(TENANT, scopes, limit=50))
         wrong = []
         for asked, words in WORDS.items():
-            found = await engine.searching.search(Asked(TENANT, scopes, by="meaning", limit=50), asked)
+            found = await engine.searching.search(
+                EntryQuery(TENANT, scopes, mode="semantic", limit=50), asked
+            )
             shown = {(hit.entry.id, hit.entry.content) for hit in found}
             standing = {
                 (entry.id, entry.content) for entry in there if any(word in entry.content for word in words)
@@ -698,24 +704,27 @@ async def test_nothing_is_stale_and_nothing_of_ones_own_is_missed_whatever_happe
 
 SLIPS = {
     "writes are not noted": Slip(
-        forms, "Forms.wrote", "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)", "pass"
+        forms,
+        "PartitionIndexes.wrote",
+        "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
+        "pass",
     ),
     "writes are noted of what chooses alone": Slip(
-        forms, "Forms._all", "[self._reading] if self._reading is not None else []", "[]"
+        forms, "PartitionIndexes._all", "[self._reading] if self._reading is not None else []", "[]"
     ),
     "a write that broke off counts as none": Slip(
         placement, "Placement.write", "watcher.broke_off(writes)", "pass"
     ),
     "what was written while it was read by id is forgotten": Slip(
-        forms, "Forms._bring_up", "view.written.get(record_id) != number", "False"
+        forms, "PartitionIndexes._bring_up", "view.written.get(record_id) != number", "False"
     ),
-    "what is gone is kept": Slip(forms, "Forms._bring_up", "view.form.drop(record_id)", "pass"),
+    "what is gone is kept": Slip(forms, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"),
     "what was erased is kept": Slip(placement, "Placement.delete_matching", "watcher.deleted(query)", "pass"),
     "a form never grows old": Slip(
-        forms, "Forms._let_go_of_old", "<= now - view.since <= LASTS]", "<= now - view.since]"
+        forms, "PartitionIndexes._let_go_of_old", "<= now - view.since <= LASTS]", "<= now - view.since]"
     ),
     "what was let go of while it was read chooses": Slip(
-        forms, "Forms._read", "if self._reading is None:", "if False:"
+        forms, "PartitionIndexes._read", "if self._reading is None:", "if False:"
     ),
 }
 

@@ -15,7 +15,7 @@ from memory.domain.hold import LegalHold
 from memory.orchestrator import healing, remaking
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.conversations.passages import Where
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.record import Key
 from memory.ports.writes import Newer, Put
 from tests.support.long_texts import astray
@@ -524,9 +524,9 @@ async def test_long_texts_are_found_by_their_parts_again_whichever_store_was_set
         assert await astray(await world.settled()) == []
         assert (await world.engine.healing.compare()).differs == {}
         living = [edited.id, stays.id, shorter.id, added.id]
-        assert sorted(e.id for e in await world.engine.browsing.browse(Asked(TENANT, (USER,)))) == sorted(
-            living
-        )
+        assert sorted(
+            e.id for e in await world.engine.browsing.browse(EntryQuery(TENANT, (USER,)))
+        ) == sorted(living)
 
 
 @pytest.mark.parametrize(("passages", "name"), [("home", "mid"), ("home", "long"), ("long", "long")])

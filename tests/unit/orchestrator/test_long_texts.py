@@ -22,7 +22,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS, Kind, Kinds
 from memory.orchestrator.passages import part_key
 from memory.policies import passages as policy
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.passages import FINE, PART, fine_parts_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, Field, FieldType, TextPart
@@ -73,11 +73,11 @@ async def test_they_are_in_one_store_and_stay_there_when_their_entry_moves(
         await world.write("x" * PART, scope)
         there = [int(store.name == where) for store in world.stores]
         assert await _passages(world) == there
-        assert await world.search("boat outage", scope, by="meaning") == [LONG]
+        assert await world.search("boat outage", scope, mode="semantic") == [LONG]
         await world.move(entry, "long")
         assert await world.owed() == 0
         assert await _passages(world) == there
-        assert await world.search("boat outage", scope, by="meaning") == [LONG]
+        assert await world.search("boat outage", scope, mode="semantic") == [LONG]
 
 
 async def test_what_an_entry_says_no_more_finds_nothing_though_its_passage_stands() -> None:
@@ -86,9 +86,9 @@ async def test_what_an_entry_says_no_more_finds_nothing_though_its_passage_stand
         world.long.fails_before.add("passages.write")
         await world.update(entry, content=LONG.replace("ship crashed", "tea went cold"))
         assert await _passages(world) == [0, 0, 1]
-        assert await world.search("boat", USER, by="meaning") == []
+        assert await world.search("boat", USER, mode="semantic") == []
         assert await _settled(world) == []
-        assert len(await world.search("beverage", USER, by="meaning")) == 1
+        assert len(await world.search("beverage", USER, mode="semantic")) == 1
 
 
 async def test_tags_change_a_version_and_no_passage() -> None:
@@ -110,7 +110,7 @@ async def test_a_write_without_the_store_of_passages_owes_them_and_moves_once_it
         assert await world.owed() == 1
         assert await world.move(entry, "mid") == "postponed"
         assert (await world.get(entry)) == entry
-        found = await world.engine.searching.search(Asked(TENANT, (SESSION,)), "crashed ship")
+        found = await world.engine.searching.search(EntryQuery(TENANT, (SESSION,)), "crashed ship")
         assert [hit.entry.id for hit in found] == [entry.id]
         assert set(found.degraded) == {
             "store 'long': fails before passages.search",
@@ -147,7 +147,7 @@ async def test_a_deletion_ends_those_in_a_store_that_had_them_once() -> None:
         async with later:
             await later.update(entry, content=LONG)
             assert await _passages(later) == [0, 2, 1]
-            assert await later.search("beverage", USER, by="meaning") == []
+            assert await later.search("beverage", USER, mode="semantic") == []
             await later.delete(entry)
             assert await _passages(later) == [0, 0, 0]
 
@@ -166,7 +166,7 @@ async def test_a_slow_maker_brings_nothing_of_what_was_deleted_meanwhile() -> No
     async with _world() as world:
 
         async def delete() -> None:
-            (entry,) = await world.engine.browsing.browse(Asked(TENANT, (USER,)))
+            (entry,) = await world.engine.browsing.browse(EntryQuery(TENANT, (USER,)))
             assert await world.delete(entry)
 
         async def while_its_parts_are_embedded() -> None:
@@ -370,7 +370,7 @@ class Told:
             lambda engine: engine.promotion.end_session(TENANT, SESSION),
             lambda engine: engine.delete(TENANT, entry_id),
             lambda engine: engine.erasure.erase_scope(TENANT, scope),
-            lambda engine: engine.searching.search(Asked(TENANT, (scope,)), "boat"),
+            lambda engine: engine.searching.search(EntryQuery(TENANT, (scope,)), "boat"),
             lambda engine: engine.maintenance.sweep(),
             lambda engine: engine.reindexing.run(),
         ]
@@ -392,7 +392,9 @@ SLIPS = {
     "what was more parts once is forgotten": Slip(
         entry_records, "changed", "max(parts_before(record), len(parts_in(record)))", "0"
     ),
-    "a passage has no generation": Slip(passages, "Making._passage", "generation=record.generation,", ""),
+    "a passage has no generation": Slip(
+        passages, "PassageBuilder._passage", "generation=record.generation,", ""
+    ),
 }
 
 

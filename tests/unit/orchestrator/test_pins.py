@@ -20,7 +20,7 @@ from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from tests.support.slips import Slip
 from tests.unit.orchestrator.world import DAY, TENANT, USER, World
 
@@ -37,7 +37,7 @@ async def pinned(world: World, content: str = "text", **more: Any) -> Entry:
 
 async def shown(engine: Engine) -> list[str]:
     """What the session shows as its own."""
-    return sorted(e.content for e in await engine.browsing.browse(Asked(TENANT, (), pinned_to="s1")))
+    return sorted(e.content for e in await engine.browsing.browse(EntryQuery(TENANT, (), pinned_to="s1")))
 
 
 async def still_pinned(world: World) -> list[str]:

@@ -18,7 +18,7 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.choosing import AT_LEAST
 from memory.orchestrator.settings import EngineSettings
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.query import Tenant
 from memory.ports.record import Key, Role
 from memory.ports.writes import AtVersion, Put
@@ -65,17 +65,17 @@ async def write(engine: Engine, content: str, scope: Scope = USER) -> Entry:
 
 
 async def found(
-    engine: Engine, text: str, scope: Scope = USER, by: Any = "meaning", **asked: Any
+    engine: Engine, text: str, scope: Scope = USER, mode: Any = "semantic", **asked: Any
 ) -> set[str]:
     return {
         hit.entry.content
-        for hit in await engine.searching.search(Asked(TENANT, (scope,), by=by, **asked), text)
+        for hit in await engine.searching.search(EntryQuery(TENANT, (scope,), mode=mode, **asked), text)
     }
 
 
 async def heard(session: Conversation, text: str) -> set[str]:
     """The messages that are found by meaning."""
-    return {str(hit.message.id) for hit in await hits_of(session, text, 10, "meaning")}
+    return {str(hit.message.id) for hit in await hits_of(session, text, 10, "semantic")}
 
 
 async def rows(world: World) -> list[tuple[str, str, Any, str | None, bytes | None]]:
@@ -159,7 +159,7 @@ async def test_all_is_found_by_meaning_of_another_embedder_once_it_has_ended(
     assert await found(engine, "beverage", known_at=past) == {"Ada prefers tea", "Tea again"}
     assert await heard(await opened(engine), "beverage") == {"m1"}
     assert await astray(engine) == []
-    assert (await engine.searching.search(Asked(TENANT, (USER,)), "beverage")).degraded == ()
+    assert (await engine.searching.search(EntryQuery(TENANT, (USER,)), "beverage")).degraded == ()
     assert [(name, text, version) for name, text, version, _, _ in await rows(world)] == before, (
         "no version came of it"
     )
@@ -251,7 +251,7 @@ async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(
         assert await heard(await opened(engine), "beverage") == set()
         assert await heard(await opened(old), "beverage") == {"m1"}
         for one in (engine, old):
-            hits = await one.searching.search(Asked(TENANT, (USER,)), "tea")
+            hits = await one.searching.search(EntryQuery(TENANT, (USER,)), "tea")
             assert {"Ada prefers tea", "Tea again"} == {hit.entry.content for hit in hits}
             assert "made anew" in hits.degraded[0]
             assert "made anew" in (await one.finding.find(Tenant(TENANT), None, "tea", 10)).degraded[0]
@@ -305,8 +305,10 @@ async def test_what_is_found_by_words_is_not_compared_with_a_vector_of_the_other
         engine = await process(world, ALIKE, reindex=True)
         for at in (None, world.clock.moment):
             words, both = [
-                await engine.searching.search(Asked(TENANT, (USER,), by=by, known_at=at), "beverage snow")
-                for by in ("words", "both")
+                await engine.searching.search(
+                    EntryQuery(TENANT, (USER,), mode=mode, known_at=at), "beverage snow"
+                )
+                for mode in ("lexical", "hybrid")
             ]
             assert [hit.score for hit in both] == pytest.approx([hit.score for hit in words])
             assert 0 < (words[0].relevance or 0) < 1
@@ -353,7 +355,7 @@ async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its
         assert (await engine.reindexing.run()).ended
         await world.engine.maintenance.sweep()
         assert "by now" in (world.engine.meaning.lacks or "")
-        assert await found(world.engine, "tea", by="both") == {"Ada prefers tea", "Tea again"}
+        assert await found(world.engine, "tea", mode="hybrid") == {"Ada prefers tea", "Tea again"}
         late = await world.write("Late tea", scope=USER)
         await world.flush()
         assert await engine.reindexing.left(await new.fingerprint()) == 2
@@ -374,7 +376,7 @@ async def test_a_search_during_which_it_ends_is_answered_as_any_other(new: Embed
             assert (await engine.reindexing.run()).ended
 
         world.mid.after["search"] = reindex
-        assert await found(engine, "tea", by="both") == {"Ada prefers tea"}
+        assert await found(engine, "tea", mode="hybrid") == {"Ada prefers tea"}
         assert "search" not in world.mid.after
         assert await found(engine, "beverage") == {"Ada prefers tea"}
 
@@ -445,7 +447,7 @@ async def test_broken_off_anywhere_it_goes_on_where_it_was(step: str, where: str
                     between = await process(world, one)
                 except EmbedderMismatch:  # not begun, or ended
                     continue
-                assert await found(between, "tea", by="both") >= {"Ada prefers tea", "Tea again"}
+                assert await found(between, "tea", mode="hybrid") >= {"Ada prefers tea", "Tea again"}
             again = await process(world, new, reindex=True)
             assert (await again.reindexing.run()).ended
             assert await others(world, new) == []
@@ -525,7 +527,7 @@ async def test_what_is_erased_while_its_text_is_embedded_does_not_return(world: 
         new.meanwhile = erase
         assert (await engine.reindexing.run()).ended
         assert await found(engine, "beverage") == {kept.content}
-        assert await found(engine, "tea", by="words") == {kept.content}
+        assert await found(engine, "tea", mode="lexical") == {kept.content}
         assert not [name for name, text, *_ in await rows(world) if text == entry.content]
         assert await astray(engine) == []
 

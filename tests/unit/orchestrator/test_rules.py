@@ -16,7 +16,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.judging import EvaluationGaps
-from memory.policies.conditions import Condition
+from memory.policies.conditions import RuleCondition
 from memory.policies.facts import RecordFacts
 from memory.policies.promotion import CustomRule, Decision, PromotionRule
 from memory.policies.single_conditions import HasTag, ScopeExceeds
@@ -74,7 +74,7 @@ async def test_the_newest_of_each_scope_stay() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else value.describe(),
 )
-async def test_a_scope_is_measured_by_count_by_bytes_and_by_tokens(when: Condition, stay: str) -> None:
+async def test_a_scope_is_measured_by_count_by_bytes_and_by_tokens(when: RuleCondition, stay: str) -> None:
     """Of four texts, the last has five bytes and the others four; the last costs three
     tokens and the others one.
     """

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from memory.orchestrator.collections import ENTRIES, SEQUENCE
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.pages import place_of
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record
@@ -31,7 +31,7 @@ async def test_entries_without_a_sequence_come_before_the_others_by_id(
             fields = {name: value for name, value in row.fields.items() if name != SEQUENCE}
             await world.mid.apply([Put(ENTRIES, replace(row, fields=fields), AtVersion(row.version))])
     wanted = [*sorted(older), *(entry.id for entry in entries[:4])]
-    asked = Asked(TENANT, (USER,), order=order, limit=limit)  # type: ignore[arg-type]
+    asked = EntryQuery(TENANT, (USER,), order=order, limit=limit)  # type: ignore[arg-type]
     found: list[str] = []
     while True:
         page = await world.engine.browsing.browse(asked)

@@ -21,7 +21,7 @@ from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.tiering import MoveResult
 from memory.orchestrator.topology import Topology, refuse_away
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
 from memory.ports.query import MAX_LIMIT, Everywhere, Order, Query, RowType, Tenant, within
@@ -228,7 +228,7 @@ async def test_an_engine_works_on_a_split_tier_as_on_a_whole_one() -> None:
         Query(ENTRIES, Tenant("umbrella"))
     )
     for tenant in drafts:
-        asked = Asked(tenant, (Scope.user("ann"),))
+        asked = EntryQuery(tenant, (Scope.user("ann"),))
         assert [e.id for e in await engine.browsing.browse(asked)] == [entries[tenant].id]
         assert [h.entry.id for h in await engine.searching.search(asked, "lantern")] == [entries[tenant].id]
     assert [e.content for e in await engine.entries.history("umbrella", changed.id)] == [

@@ -22,7 +22,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.retrieval.pool import pooled
 from memory.orchestrator.topology import Topology
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.ports.candidates import Candidates, Statistics
 from memory.ports.capabilities import CACHE_NEEDS, Capabilities
 from memory.ports.collections import Collection
@@ -165,8 +165,8 @@ async def test_entries_are_found_by_meaning_and_an_edit_changes_theirs() -> None
         a = await world.write("aaaa", scope=USER)
         await world.write("bbbb", scope=USER)
         await world.write("zzzz", scope=USER)  # has no vector
-        hits = await world.engine.searching.search(Asked(TENANT, (USER,), limit=1), "aa", explain=True)
-        assert [(h.entry.content, h.explanation["ranks"]["meaning"]) for h in hits] == [("aaaa", 1)]
+        hits = await world.engine.searching.search(EntryQuery(TENANT, (USER,), limit=1), "aa", explain=True)
+        assert [(h.entry.content, h.explanation["ranks"]["semantic"]) for h in hits] == [("aaaa", 1)]
         await world.update(a, content="cccc")
         assert (await world.search("ccc", USER))[0] == "cccc"
         assert (await world.search("bbb", USER))[0] == "bbbb"
@@ -190,10 +190,10 @@ async def test_entries_of_a_session_are_found_by_meaning_where_their_home_has_no
             await world.write(content, scope=SESSION)
         await world.write("aaab", scope=USER)
         both = await world.engine.searching.search(
-            Asked(TENANT, (SESSION, USER), limit=2), "aa", explain=True
+            EntryQuery(TENANT, (SESSION, USER), limit=2), "aa", explain=True
         )
         assert [h.entry.content for h in both] == ["aaaa", "aaab"]
-        assert all(h.explanation["ranks"]["meaning"] for h in both)
+        assert all(h.explanation["ranks"]["semantic"] for h in both)
 
 
 # -- who is asked ----------------------------------------------------------------------
@@ -224,7 +224,7 @@ async def _asked(world: World, *scopes: Scope, limit: int = 10) -> list[tuple[st
     asked for such, once.
     """
     heard = _listened(world)
-    assert await world.engine.searching.search(Asked(TENANT, scopes, limit=limit), "aa bb")
+    assert await world.engine.searching.search(EntryQuery(TENANT, scopes, limit=limit), "aa bb")
     asked = [one for one in heard if one[1] in ("candidates", "search")]
     passages = [one for one in asked if one[2] is not None and one[2].collection is ENTRY_PASSAGES]
     assert [(name, question.limit) for name, _, question in passages if question is not None] == [

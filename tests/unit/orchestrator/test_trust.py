@@ -26,12 +26,12 @@ from memory.orchestrator.gates import Asking, lets_out
 from memory.orchestrator.rolling_back import NOT_KEPT
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.superseding import Superseded
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from tests.support.depth import beyond
 from tests.unit.orchestrator.world import SESSION, TENANT, USER, Flaky, World
 
 WEB = "source:web"
-ASKED = Asked(TENANT, (SESSION, USER), limit=100)
+ASKED = EntryQuery(TENANT, (SESSION, USER), limit=100)
 LATER = timedelta(seconds=3)
 
 
@@ -49,7 +49,7 @@ async def _roll_back(engine: Engine, *, erase: bool = False, derived: bool = Fal
     return await engine.source_reverter.run(TENANT, [WEB], since=None, erase=erase, derived=derived)
 
 
-async def _shown(engine: Engine, asked: Asked = ASKED) -> list[str]:
+async def _shown(engine: Engine, asked: EntryQuery = ASKED) -> list[str]:
     return sorted(entry.content for entry in await engine.browsing.browse(asked))
 
 
@@ -374,10 +374,10 @@ async def test_where_blocked_sources_are_unknown_what_comes_from_somewhere_is_no
     unnamed = await _write(world, "good", SESSION)
     other = await world.another_process()
     setattr(world.mid, way, True)
-    browsed = await other.browsing.browse(Asked(TENANT, (SESSION,)))
+    browsed = await other.browsing.browse(EntryQuery(TENANT, (SESSION,)))
     assert [entry.content for entry in browsed] == ["good"]
     assert any("may be blocked" in said for said in browsed.degraded)
-    found = await other.searching.search(Asked(TENANT, (SESSION,)), "good web agent")
+    found = await other.searching.search(EntryQuery(TENANT, (SESSION,)), "good web agent")
     assert [hit.entry.content for hit in found] == ["good"]
     assert await other.entries.get(TENANT, unnamed.id) == unnamed
     with pytest.raises(StoreUnavailable):
@@ -419,7 +419,7 @@ async def test_so_many_are_blocked_as_a_question_can_leave_out(world: World) -> 
     with pytest.raises(InvalidInput, match="revert some of them, then unblock these"):
         await place(distrusts.MAX_BLOCKED_SOURCES)
     await place(0)
-    everything = Asked(
+    everything = EntryQuery(
         TENANT,
         (SESSION, USER),
         tags=tuple(f"t{n}" for n in range(50)),

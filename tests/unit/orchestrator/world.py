@@ -24,7 +24,7 @@ from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
@@ -259,17 +259,18 @@ class World:
             store.fails_before.discard("move.release")
 
     async def browse(self, scope: Scope = SESSION, **more: Any) -> list[str]:
-        return [e.content for e in await self.engine.browsing.browse(Asked(TENANT, (scope,), **more))]
+        return [e.content for e in await self.engine.browsing.browse(EntryQuery(TENANT, (scope,), **more))]
 
     async def search(self, text: str, scope: Scope = SESSION, **more: Any) -> list[str]:
         return [
-            h.entry.content for h in await self.engine.searching.search(Asked(TENANT, (scope,), **more), text)
+            h.entry.content
+            for h in await self.engine.searching.search(EntryQuery(TENANT, (scope,), **more), text)
         ]
 
     async def seen(self, entry: Entry) -> list[str]:
         """What every way of reading shows of an entry, which must agree."""
         got = await self.get(entry)
-        asked = Asked(TENANT, (entry.scope,))
+        asked = EntryQuery(TENANT, (entry.scope,))
         listed = await self.engine.browsing.browse(asked)
         found = [hit.entry for hit in await self.engine.searching.search(asked, "text")]
         ways = [[e.content for e in way if e.id == entry.id] for way in ([got] if got else [], listed, found)]

@@ -24,7 +24,7 @@ from memory.facade.build import build_store
 from memory.facade.config import ServingStore
 from memory.orchestrator.collections import ENTRIES
 from memory.policies.condition_tables import MOST_CONDITIONS, MOST_LEVELS, condition_of
-from memory.policies.conditions import AllOf, AnyOf, Condition, NoneOf, first_moment
+from memory.policies.conditions import AllOf, AnyOf, NoneOf, RuleCondition, first_moment
 from memory.policies.facts import Fields, Rank, RecordFacts
 from memory.policies.routing import TIERS
 from memory.policies.single_conditions import (
@@ -102,7 +102,7 @@ FACTS = st.builds(
     scope_kind=st.sampled_from(list(map(str, ScopeKind))),
     rank=st.builds(Rank, st.integers(1, 6), st.integers(0, 6), st.integers(0, 6)),
 )
-SAID: tuple[Condition, ...] = (
+SAID: tuple[RuleCondition, ...] = (
     OlderThan(5 * DAY),
     IdleFor(5 * DAY),
     AccessCountAtLeast(2),
@@ -231,7 +231,7 @@ def made(scheme: str, folder: str) -> Store:
     )
 
 
-async def let_through(store: Store, condition: Condition, known: Fields) -> set[str]:
+async def let_through(store: Store, condition: RuleCondition, known: Fields) -> set[str]:
     query = Query(ENTRIES, Everywhere(), condition.filter(NOW, known), select=frozenset())
     return {head.key.id async for page in scan(store, query) for head in page.heads}
 
@@ -315,7 +315,7 @@ def test_conditions_are_combined_in_python_as_in_tables() -> None:
     ],
     ids=str,
 )
-def test_a_condition_tells_itself_in_words(condition: Condition, words: str) -> None:
+def test_a_condition_tells_itself_in_words(condition: RuleCondition, words: str) -> None:
     assert condition.describe() == words
 
 
@@ -344,7 +344,7 @@ def test_a_condition_tells_itself_in_words(condition: Condition, words: str) -> 
     ],
     ids=str,
 )
-def test_it_says_why_it_holds_and_why_not(condition: Condition, judged: tuple[bool, str]) -> None:
+def test_it_says_why_it_holds_and_why_not(condition: RuleCondition, judged: tuple[bool, str]) -> None:
     assert condition.judged(PLAIN, NOW) == judged
 
 
@@ -368,7 +368,7 @@ def test_what_was_not_looked_at_lies_beyond_nothing() -> None:
     ],
     ids=str,
 )
-def test_it_says_whose_records_alone_it_can_take(condition: Condition, tenants: list[str] | None) -> None:
+def test_it_says_whose_records_alone_it_can_take(condition: RuleCondition, tenants: list[str] | None) -> None:
     assert condition.tenants() == (None if tenants is None else set(tenants))
 
 
@@ -422,7 +422,7 @@ def test_what_cannot_be_read_is_refused_by_its_path(given: Any, where: str, prob
 
 def test_conditions_nest_only_so_deep() -> None:
     table: dict[str, Any] = {"tag": "a"}
-    condition: Condition = HasTag("a")
+    condition: RuleCondition = HasTag("a")
     for _ in range(MOST_LEVELS - 1):
         table, condition = {"not": table}, NoneOf(condition)
     assert condition_of(table, "when") == condition_of(condition, "when")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question, read
 from memory.policies.marks import marks_of
 from memory.policies.ranking import closeness
@@ -85,21 +85,21 @@ def test_an_answer_beside_the_words_of_the_question_is_found_by_them() -> None:
     pool = _pool(question, texts, **beside)
     assert score(question, pool, None, NOW).score[1] > score(question, pool, None, NOW).score[2]
     apart = _pool(question, texts)
-    assert score(question, apart, None, NOW).terms["words"][1] == 0
+    assert score(question, apart, None, NOW).terms["lexical"][1] == 0
 
 
 def test_neighbours_are_those_of_the_same_scope_and_conversation() -> None:
     question = read("wool")
     pool = _pool(question, ["wool", "yes"], conversation_id=["c", "c"], number_in_conversation=[1, 2])
-    assert score(question, pool, None, NOW).terms["words"][1] > 0
+    assert score(question, pool, None, NOW).terms["lexical"][1] > 0
     elsewhere = replace(pool, scopes=["user:ann", "user:bob"])
-    assert score(question, elsewhere, None, NOW).terms["words"][1] == 0
+    assert score(question, elsewhere, None, NOW).terms["lexical"][1] == 0
 
 
 def test_a_number_without_a_conversation_has_no_neighbours() -> None:
     question = read("wool")
     pool = _pool(question, ["wool", "yes"], number_in_conversation=[1, 2])
-    assert score(question, pool, None, NOW).terms["words"][1] == 0
+    assert score(question, pool, None, NOW).terms["lexical"][1] == 0
 
 
 def test_the_speaker_who_is_named_is_preferred_and_of_two_neither() -> None:
@@ -144,13 +144,13 @@ def test_a_record_without_a_vector_is_measured_by_its_words_alone() -> None:
     question = read("cat")
     scored = score(question, _pool(question, ["a cat", "a car"], [[0, 0], [1, 0]]), pack_vector([1, 0]), NOW)
     assert np.isfinite(scored.score).all()
-    assert scored.terms["own_meaning"][0] == 0
+    assert scored.terms["own_semantic"][0] == 0
 
 
 def _relevance(
     question: Question, pool: Measured, near: bytes | None = None, **asked: Any
 ) -> list[float] | None:
-    found = rank(question, pool, near, Asked("t", (), **asked), NOW, scale=SCALE).relevance
+    found = rank(question, pool, near, EntryQuery("t", (), **asked), NOW, scale=SCALE).relevance
     return None if found is None else found.values.tolist()
 
 
@@ -190,7 +190,7 @@ def test_relevance_grows_with_the_cosine_and_with_the_words_and_the_best_evidenc
         question,
         _pool(replace(question, text=""), ["a", "a", "a"], vectors[:3]),
         pack_vector([1, 0]),
-        by="meaning",
+        mode="semantic",
     )
     assert by_meaning == pytest.approx([far, near, same]), (
         "where no word was found the cosine alone is calibrated"
@@ -200,7 +200,7 @@ def test_relevance_grows_with_the_cosine_and_with_the_words_and_the_best_evidenc
 def test_relevance_counts_neither_preferences_nor_age() -> None:
     question = read("alpaca")
     pool = _pool(question, ["alpaca", "alpaca"], valid_from=[NOW, NOW - 900 * DAY], type=["user", "context"])
-    found = rank(question, pool, None, Asked("t", (), preferred=Preferences(types=("user",))), NOW)
+    found = rank(question, pool, None, EntryQuery("t", (), preferred=Preferences(types=("user",))), NOW)
     assert found.order[0] > found.order[1]
     assert found.relevance is not None
     assert found.relevance.values[0] == found.relevance.values[1]
@@ -209,7 +209,7 @@ def test_relevance_counts_neither_preferences_nor_age() -> None:
 def test_relevance_is_unknown_where_cosines_count_that_nobody_has_calibrated() -> None:
     question = read("alpaca")
     pool, near = _pool(question, ["alpaca", "zebra"], [[1, 0], [0, 1]]), pack_vector([1, 0])
-    unknown = rank(question, pool, near, Asked("t", ()), NOW)
+    unknown = rank(question, pool, near, EntryQuery("t", ()), NOW)
     assert unknown.relevance is None
     assert unknown.value(0).relevance is None
     assert unknown.explained(0)["relevance"] == {
@@ -217,7 +217,7 @@ def test_relevance_is_unknown_where_cosines_count_that_nobody_has_calibrated() -
         "cosine": 1.0,
         "cosine_with_neighbours": 1.0,
     }
-    by_words = rank(question, pool, None, Asked("t", (), by="words"), NOW).relevance
+    by_words = rank(question, pool, None, EntryQuery("t", (), mode="lexical"), NOW).relevance
     assert by_words is not None
 
 
@@ -234,7 +234,7 @@ def test_what_is_said_of_relevance_adds_up_to_it() -> None:
         question,
         _pool(question, ["alpaca", "zebra"], [[1, 1], [0, 1]]),
         pack_vector([1, 0]),
-        Asked("t", ()),
+        EntryQuery("t", ()),
         NOW,
         scale=SCALE,
     )
@@ -279,7 +279,9 @@ def test_from_thirty_words_on_a_length_says_no_more() -> None:
 # -- who answers -----------------------------------------------------------------------
 
 
-def _answering(by: str, texts: Sequence[str], vectors: Sequence[Sequence[float]], **asked: Any) -> list[int]:
+def _answering(
+    mode: str, texts: Sequence[str], vectors: Sequence[Sequence[float]], **asked: Any
+) -> list[int]:
     """The rows that answer a question of two words, each beside the next in a
     conversation.
     """
@@ -291,36 +293,39 @@ def _answering(by: str, texts: Sequence[str], vectors: Sequence[Sequence[float]]
         conversation_id=["c"] * len(texts),
         number_in_conversation=list(range(len(texts))),
     )
-    if by == "meaning":
+    if mode == "semantic":
         pool = replace(pool, counts=np.zeros((len(texts), 0)))
-    return rank(question, pool, pack_vector([1.0, 0.0]), Asked("t", (), by=by), NOW, **asked).answering(0.0)  # type: ignore[arg-type]
+    query = EntryQuery("t", (), mode=mode)  # type: ignore[arg-type]
+    return rank(question, pool, pack_vector([1.0, 0.0]), query, NOW, **asked).answering(0.0)
 
 
 @pytest.mark.parametrize(
-    ("by", "rows"),
-    [("words", [0]), ("meaning", [2]), ("both", [0, 1, 2, 3])],
-    ids=["words", "meaning", "both"],
+    ("mode", "rows"),
+    [("lexical", [0]), ("semantic", [2]), ("hybrid", [0, 1, 2, 3])],
+    ids=["lexical", "semantic", "hybrid"],
 )
 def test_by_one_way_who_is_found_that_way_answers_and_by_both_who_stands_beside_too(
-    by: str, rows: list[int]
+    mode: str, rows: list[int]
 ) -> None:
     assert (
-        _answering(by, ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]])
+        _answering(
+            mode, ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]]
+        )
         == rows
     )
 
 
 def test_what_is_alone_answers_by_what_it_says_itself() -> None:
     texts, vectors = ["alpaca", "x", "x", "x", "x", "x"], [[0, 1], [0, 1], [1, 0], [0, 1], [0, 1], [-1, 0]]
-    assert _answering("both", texts, vectors, alone=True) == [0, 2]
-    assert _answering("both", texts, vectors, alone=[True, True, True, False, True, False]) == [0, 2, 3]
+    assert _answering("hybrid", texts, vectors, alone=True) == [0, 2]
+    assert _answering("hybrid", texts, vectors, alone=[True, True, True, False, True, False]) == [0, 2, 3]
 
 
 def test_ties_are_told_by_id() -> None:
     """D81."""
     question = read("alpaca")
     pool = replace(_pool(question, ["alpaca"] * 4), ids=["d", "a", "c", "b"])
-    ranked = rank(question, pool, None, Asked("t", ()), NOW)
+    ranked = rank(question, pool, None, EntryQuery("t", ()), NOW)
     assert ranked.best_first(range(4)) == [1, 3, 2, 0]
     assert ranked.best_first([2, 0, 3]) == [3, 2, 0]
 
@@ -429,7 +434,7 @@ def test_a_day_and_a_speaker_that_many_rows_share_are_told_of_each() -> None:
         "speaker": ["Caroline", "Caroline", "Caroline", "Bob", None],
         "valid_from": [NOW, NOW, NOW - 40 * DAY, NOW - 40 * DAY, NOW],
     }
-    told = score(question, _pool(question, ["x"] * 5, **fields), None, NOW).terms["words"]
+    told = score(question, _pool(question, ["x"] * 5, **fields), None, NOW).terms["lexical"]
     assert told[0] == told[1] > told[2] > told[3] > told[4] == 0
 
 

@@ -12,7 +12,7 @@ import pytest
 from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.visibility import PRESENT, accepting, is_active, is_current, is_expired, was_stored
 from memory.ports.record import FieldValue, Key, Record
 
@@ -26,7 +26,7 @@ SCOPES = (Scope.user("ann"), Scope.session("s1"))
 TAGS = ("a", "b", "")
 
 
-def _said(record: Record, asked: Asked) -> bool:
+def _said(record: Record, asked: EntryQuery) -> bool:
     """One condition after the other, as reads by id have them."""
     tags, at = record.fields.get("tags") or (), asked.as_of or asked.known_at
     return (
@@ -60,11 +60,11 @@ def _record(chance: random.Random, *, kept: bool) -> Record:
     )
 
 
-def _asked(chance: random.Random) -> Asked:
+def _asked(chance: random.Random) -> EntryQuery:
     def maybe(share: float) -> datetime | None:
         return chance.choice(MOMENTS) if chance.random() < share else None
 
-    return Asked(
+    return EntryQuery(
         "acme",
         tuple(chance.sample(SCOPES, chance.choice((1, 2)))),
         tags=tuple(chance.sample(TAGS, chance.choice((0, 0, 1, 2)))),

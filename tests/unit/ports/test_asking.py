@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, lets_through
 from memory.ports.contract.cells import cells
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, StartsWith
+from memory.ports.query import And, Condition, Eq, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, StartsWith
 from memory.ports.record import Key, Mark, Owed, Record, Role, Standing, Tombstone
 from tests.support.depth import drawn
 
@@ -148,7 +148,7 @@ def _value_of(standing: Any, name: str) -> Any:
     return standing.fields.get(name) if isinstance(standing, Record) else None
 
 
-def _read_word_by_word(part: Filter, standing: Standing) -> bool:
+def _read_word_by_word(part: Condition, standing: Standing) -> bool:
     """The meaning of a filter, spelled out: what a compiled one is held against."""
     match part:
         case And(parts):
@@ -180,7 +180,7 @@ def _outcome(ask: Any) -> Any:
 
 @settings(deadline=None, max_examples=drawn(400))
 @given(filters, st.lists(standings, min_size=1, max_size=4))
-def test_a_filter_made_once_means_what_it_says_word_by_word(part: Filter, several: list[Standing]) -> None:
+def test_a_filter_made_once_means_what_it_says_word_by_word(part: Condition, several: list[Standing]) -> None:
     holds = condition(part)
     for standing in several:
         meant = _outcome(lambda standing=standing: _read_word_by_word(part, standing))

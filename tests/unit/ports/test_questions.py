@@ -13,7 +13,7 @@ from memory.orchestrator.collections import ENTRIES
 from memory.ports.asking import lets_through
 from memory.ports.contract.refusals import nested
 from memory.ports.contract.support import record
-from memory.ports.query import MAX_FILTER_DEPTH, And, Eq, Filter, Ge, In, Lt, Not, Or, StartsWith
+from memory.ports.query import MAX_FILTER_DEPTH, And, Condition, Eq, Ge, In, Lt, Not, Or, StartsWith
 from memory.ports.questions import checked, text_range
 from tests.support.depth import drawn
 
@@ -53,7 +53,7 @@ def test_a_filter_without_a_prefix_is_asked_as_it_is() -> None:
 
 @pytest.mark.parametrize("by_not", [False, True])
 def test_the_depth_of_a_filter_is_found_without_going_to_its_bottom(by_not: bool) -> None:
-    deep: Filter = nested(sys.getrecursionlimit() * 20, by_not=by_not)
+    deep: Condition = nested(sys.getrecursionlimit() * 20, by_not=by_not)
     with pytest.raises(InvalidInput, match="nests deeper"):
         checked(ENTRIES, deep)
     assert checked(ENTRIES, nested(MAX_FILTER_DEPTH, by_not=by_not)) is not None

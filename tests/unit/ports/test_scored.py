@@ -20,7 +20,7 @@ from memory.ports.contract.support import ELSEWHERE, HERE, T0, delete, done, id_
 from memory.ports.contract.test_candidates import QUESTIONS, drawn
 from memory.ports.query import Eq, within
 from memory.ports.record import Owed, Partition, Record, pack_vector
-from memory.ports.scored import Form
+from memory.ports.scored import PartitionIndex
 from memory.ports.scoring import candidates_of
 from memory.ports.writes import Newer
 from tests.support import depth
@@ -28,14 +28,14 @@ from tests.support import depth
 PLACES = (HERE, ELSEWHERE)
 
 
-def stand(form: Form, *records: Record) -> Form:
+def stand(form: PartitionIndex, *records: Record) -> PartitionIndex:
     for one in records:
         form.put(one, lexical.index(form.collection, one.texts) if form.collection.texts else None)
     return form
 
 
-def made(records: Sequence[Record]) -> Form:
-    return stand(Form(SAMPLES), *records)
+def made(records: Sequence[Record]) -> PartitionIndex:
+    return stand(PartitionIndex(SAMPLES), *records)
 
 
 def rows(of: Measured) -> dict[str, object]:
@@ -53,8 +53,11 @@ def rows(of: Measured) -> dict[str, object]:
     return dict(zip(of.ids, zip(*columns, strict=True), strict=True))
 
 
-async def answered_alike(asked: Candidates, forms: Mapping[Partition, Form], *stores: BaseStore) -> None:
-    ours = candidates_of(asked, [forms[p] for p in asked.where.partitions if p in forms] or [Form(SAMPLES)])  # type: ignore[union-attr]
+async def answered_alike(
+    asked: Candidates, forms: Mapping[Partition, PartitionIndex], *stores: BaseStore
+) -> None:
+    asked_for = [forms[p] for p in asked.where.partitions if p in forms]  # type: ignore[union-attr]
+    ours = candidates_of(asked, asked_for or [PartitionIndex(SAMPLES)])
     for theirs in [await store.candidates(asked) for store in stores]:
         assert rows(ours) == rows(theirs)
         assert ours.statistics == theirs.statistics
@@ -85,7 +88,7 @@ async def test_after_every_history_a_form_answers_as_the_specification_and_says_
     gathering, looking = _Gathering(state=store.state), _Gathering(state=store.state, capabilities=bare)
     for other in (gathering, looking):
         await other.open(DECLARED)
-    forms = {place: Form(SAMPLES) for place in PLACES}
+    forms = {place: PartitionIndex(SAMPLES) for place in PLACES}
     stand_: dict[Partition, dict[int, Record]] = {place: {} for place in PLACES}
     for version in range(1, 13):
         for place in PLACES:
@@ -182,7 +185,7 @@ async def test_what_is_too_near_to_tell_apart_in_single_precision_is_told_apart(
 @pytest.mark.asyncio
 async def test_a_collection_of_nothing_but_records_is_asked_by_names() -> None:
     records = [record(n) for n in range(3)]
-    form = stand(Form(PLAIN), *records)
+    form = stand(PartitionIndex(PLAIN), *records)
     found = candidates_of(
         Candidates(PLAIN, within(HERE), "lantern", among=(id_of(1), id_of(9)), counted=("lantern",)), [form]
     )
@@ -237,7 +240,7 @@ def test_a_form_tells_about_how_much_memory_it_takes() -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        form = Form(SAMPLES)
+        form = PartitionIndex(SAMPLES)
         for n in range(1_500):
             one = said(n)
             form.put(one, lexical.index(SAMPLES, one.texts))

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.conditions import Condition, Conditions, SortKey
+from memory.adapters.sql.conditions import Conditions, SortKey, SqlCondition
 from memory.adapters.sql.server.filters import ExactShaper
 from memory.adapters.sql.shapes import Shape, Values
 
@@ -42,7 +42,7 @@ class MyShaper(ExactShaper):
 class MyConditions(Conditions):
     """Conditions that the servers' optimizers find an index for."""
 
-    def filter(self, shape: Shape) -> Condition:
+    def filter(self, shape: Shape) -> SqlCondition:
         match shape:
             case ("owing", wanted):
                 return self._table.c.owing.is_not(None) if wanted else self._table.c.owing.is_(None)
@@ -62,7 +62,7 @@ class MyConditions(Conditions):
         table = f"JSON_TABLE(:{wanted.key}, '$[*]' COLUMNS (value {text} CHARACTER SET utf8mb4 COLLATE {collation} PATH '$')) AS listed"
         return sa.select(sa.literal_column(_LISTED[code[0]])).select_from(sa.text(table).bindparams(wanted))
 
-    def after(self, shape: Shape) -> Condition:
+    def after(self, shape: Shape) -> SqlCondition:
         """Key by key, and the first once more by itself: a comparison of whole tuples
         is not looked up in an index.
         """
@@ -76,7 +76,7 @@ class MyConditions(Conditions):
             return behind
         return sa.and_(column <= value if descending else column >= value, behind)
 
-    def some(self, column: sa.ColumnElement[Any], code: str, count: int) -> Condition:
+    def some(self, column: sa.ColumnElement[Any], code: str, count: int) -> SqlCondition:
         """Whether a column holds one of so many values."""
         values: Sequence[sa.BindParameter[Any]] = self.values(code * count)
         return column == values[0] if count == 1 else column.in_(values)

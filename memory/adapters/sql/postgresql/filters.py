@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from memory.adapters.sql.columns import PARTITIONS, field_column
-from memory.adapters.sql.conditions import Condition, Conditions
+from memory.adapters.sql.conditions import Conditions, SqlCondition
 from memory.adapters.sql.postgresql.schema import indexed_part
 from memory.adapters.sql.server.filters import ExactShaper
 from memory.adapters.sql.shapes import Shape
@@ -44,7 +44,7 @@ class PgConditions(Conditions):
             return sa.cast(self._table.c.owed.is_not(None), sa.Integer())
         return super().column(field)
 
-    def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> Condition:
+    def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> SqlCondition:
         """Where a page is walked to, or a field's index may serve, the number is told
         in a subquery: so the server goes by how large partitions are, not by whether it
         had counted this one when it last counted. One that was not there then it would
@@ -52,7 +52,7 @@ class PgConditions(Conditions):
         """
         return self._table.c.partition_no == (sa.select(number).scalar_subquery() if some_of_it else number)
 
-    def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
+    def _of_tenant(self, tenant: sa.BindParameter[Any]) -> SqlCondition:
         partitions = sa.table(
             self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema
         )
@@ -61,7 +61,7 @@ class PgConditions(Conditions):
             sa.func.array(numbers)
         )  # looked up whatever the server thinks how many there are
 
-    def filter(self, shape: Shape) -> Condition:
+    def filter(self, shape: Shape) -> SqlCondition:
         match shape:
             case ("has", field):
                 return self._present(field, self.value("s") == sa.any_(self.column(field)))

@@ -13,7 +13,7 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import TSQUERY, array
 
-from memory.adapters.sql.conditions import Condition
+from memory.adapters.sql.conditions import SqlCondition
 from memory.adapters.sql.postgresql.codec import escape, lexeme, unescape
 from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.filters import PgConditions
@@ -28,7 +28,7 @@ from memory.ports.bm25 import Scores, gained, norms, rarities
 from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
 from memory.ports.pace import paced
-from memory.ports.query import Filter, Hit, Near, Partitions, RowType, Search, Where, Words
+from memory.ports.query import Condition, Hit, Near, Partitions, RowType, Search, Where, Words
 from memory.ports.record import Key, Role
 from memory.ports.text import query_words
 
@@ -86,7 +86,7 @@ class Sought:
 
     where: Where
     roles: frozenset[Role]
-    filter: Filter | None
+    filter: Condition | None
     numbers: Sequence[int]
     asked: Sequence[int]
     stems: Sequence[str]
@@ -249,12 +249,12 @@ def postings(table: PgTable, sought: Sought) -> Question:
     return question(table, _postings, (where, sought.roles, chosen, way, sought.near is not None), values)
 
 
-def live(conditions: Any, roles: frozenset[Role]) -> Condition:
+def live(conditions: Any, roles: frozenset[Role]) -> SqlCondition:
     """Whether a record of these roles is there, of rows that something else finds:
     asked for plainly, the partial index of nearly every row there is would be read
     through for each word, for as long as the server has not counted what that has.
     """
-    standing: Condition = conditions.standing(roles, RECORDS).is_(sa.true())
+    standing: SqlCondition = conditions.standing(roles, RECORDS).is_(sa.true())
     return standing
 
 
@@ -285,7 +285,7 @@ def _postings(table: Any, shape: Shape) -> sa.Select[Any]:
 
 
 def _held(
-    table: Any, conditions: Any, there: Condition, standing: Condition, passes: Condition
+    table: Any, conditions: Any, there: SqlCondition, standing: SqlCondition, passes: SqlCondition
 ) -> sa.Subquery:
     """A row for each word in each record, looked up word by word: `OFFSET 0` keeps it
     so.
@@ -313,7 +313,7 @@ def _held(
 
 
 def _gone_through(
-    table: Any, conditions: Any, there: Condition, standing: Condition, passes: Condition
+    table: Any, conditions: Any, there: SqlCondition, standing: SqlCondition, passes: SqlCondition
 ) -> sa.Subquery:
     """The same from the words of every record there."""
     c = table.table.c
@@ -365,7 +365,7 @@ def _nearest(table: Any, shape: Shape) -> sa.Select[Any]:
 
 
 def _in_order(
-    table: Any, conditions: Any, passing: Sequence[Condition], columns: Sequence[str]
+    table: Any, conditions: Any, passing: Sequence[SqlCondition], columns: Sequence[str]
 ) -> sa.Select[Any]:
     c = table.table.c
     comparable = sa.func.octet_length(c.vector) == conditions.value("i")

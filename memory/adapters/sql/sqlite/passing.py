@@ -20,7 +20,7 @@ from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
 from memory.ports.nearness import exact_cosines
-from memory.ports.query import Filter, RowType
+from memory.ports.query import Condition, RowType
 from memory.ports.record import Role
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Passing:
     """The live rows in some roles that a filter lets through."""
 
     def __init__(
-        self, session: Session, table: SqliteTable, part: Filter | None, roles: frozenset[Role]
+        self, session: Session, table: SqliteTable, part: Condition | None, roles: frozenset[Role]
     ) -> None:
         self._session, self._table, self._filter, self._roles = session, table, part, roles
 

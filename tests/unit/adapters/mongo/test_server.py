@@ -33,9 +33,9 @@ from memory.ports.contract.support import (
     record,
 )
 from memory.ports.query import (
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Has,
     In,
     Not,
@@ -174,7 +174,7 @@ async def test_what_changed_last_of_a_tenant_comes_from_an_index_in_order_on_eve
 
 @pytest.mark.parametrize("part", [None, Eq("tier", "mid")], ids=str)
 async def test_pages_over_everything_come_from_an_index_in_order(
-    store: MongoStore, raw: Raw, part: Filter | None
+    store: MongoStore, raw: Raw, part: Condition | None
 ) -> None:
     """As maintenance asks for them."""
     records = [put(record(n, Partition(f"tenant {n % 3}", f"s{n % 5}"), tier="mid")) for n in range(200)]
@@ -201,7 +201,7 @@ async def test_pages_over_everything_come_from_an_index_in_order(
 )
 @pytest.mark.parametrize("part", [None, Eq("type", "common")], ids=str)
 async def test_a_question_about_a_place_is_not_answered_by_what_serves_everything(
-    store: MongoStore, raw: Raw, where: Any, part: Filter | None
+    store: MongoStore, raw: Raw, where: Any, part: Condition | None
 ) -> None:
     """In a small scope of a large collection that would read nearly all of it."""
     fields = {"type": "common"}
@@ -216,7 +216,7 @@ async def test_a_question_about_a_place_is_not_answered_by_what_serves_everythin
         }
 
 
-BY_INDEX: list[tuple[Any, Filter, str]] = [
+BY_INDEX: list[tuple[Any, Condition, str]] = [
     (within(HERE), Eq("type", "rare"), "field_type"),
     (Tenant("acme"), Eq("type", "rare"), "field_type"),
     (within(HERE), Has("tags", "rare"), "field_tags"),
@@ -225,7 +225,7 @@ BY_INDEX: list[tuple[Any, Filter, str]] = [
 
 @pytest.mark.parametrize(("where", "part", "index"), BY_INDEX, ids=str)
 async def test_what_is_declared_as_indexed_is_found_by_its_index(
-    store: MongoStore, raw: Raw, where: Any, part: Filter, index: str
+    store: MongoStore, raw: Raw, where: Any, part: Condition, index: str
 ) -> None:
     fields = {"type": "common", "tags": ("common",)}
     await done(

@@ -15,7 +15,7 @@ from memory.domain.errors import InvalidInput
 from memory.ports.batch import ResolvedWrite
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, one, put, record
-from memory.ports.query import Eq, Everywhere, Filter, Order, Query, encode_cursor, within
+from memory.ports.query import Condition, Eq, Everywhere, Order, Query, encode_cursor, within
 from memory.ports.record import Corrupt, Key, Role, Tombstone
 from memory.ports.writes import (
     Absent,
@@ -99,7 +99,7 @@ async def test_a_record_whose_kind_is_damaged_is_erased(store: MongoStore, raw: 
     ids=["arriving", "cached", "owing"],
 )
 async def test_what_maintenance_asks_for_everywhere_reads_only_what_it_finds(
-    store: MongoStore, raw: Raw, roles: set[Role], part: Filter | None
+    store: MongoStore, raw: Raw, roles: set[Role], part: Condition | None
 ) -> None:
     await done(store, *[put(record(n)) for n in range(200)])
     raw.command({"profile": 2})

@@ -22,7 +22,7 @@ from memory.adapters.qdrant.rounding import bound_beyond, stands_for
 from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.contract.support import HERE, done, id_of, key_of, live, put, record
-from memory.ports.query import MAX_LIMIT, Eq, Filter, Ge, Gt, Le, Lt, Not, Order, Query, within
+from memory.ports.query import MAX_LIMIT, Condition, Eq, Ge, Gt, Le, Lt, Not, Order, Query, within
 from tests.unit.adapters.qdrant.conftest import ENGINES
 
 COUNTED = Collection("numbered", (Field("number", FieldType.INTEGER, indexed=True),))
@@ -79,7 +79,7 @@ async def _set(store: QdrantStore, point: str, payload: dict[str, object]) -> No
         await engine._client.set_payload("memory", payload, [point])  # type: ignore[attr-defined]
 
 
-async def _found(store: QdrantStore, part: Filter) -> list[str]:
+async def _found(store: QdrantStore, part: Condition) -> list[str]:
     return [
         r.key.id for r in (await store.query(Query(MEASURED, within(HERE), part, limit=MAX_LIMIT))).records
     ]
@@ -94,7 +94,7 @@ async def test_what_is_handed_back_is_what_was_written(astray: QdrantStore) -> N
 @pytest.mark.thorough
 async def test_filters_decide_on_what_was_written(astray: QdrantStore) -> None:
     for value in VALUES[::3]:
-        wanted: list[tuple[Filter, list[bool]]] = [
+        wanted: list[tuple[Condition, list[bool]]] = [
             (Eq("share", value), [v == value for v in VALUES]),
             (Lt("share", value), [v < value for v in VALUES]),
             (Le("share", value), [v <= value for v in VALUES]),
@@ -117,7 +117,7 @@ async def test_filters_decide_on_whole_numbers_up_to_the_last_there_is(engine: s
         *[put(record(n, fields={"number": number}), collection=COUNTED) for n, number in enumerate(WHOLE)],
     )
     for value in WHOLE:
-        wanted: list[tuple[Filter, list[bool]]] = [
+        wanted: list[tuple[Condition, list[bool]]] = [
             *(
                 (kind("number", value), [holds(n, value) for n in WHOLE])
                 for kind, holds in COMPARISONS.items()

@@ -44,9 +44,9 @@ from memory.ports.contract.support import (
 )
 from memory.ports.query import (
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -226,7 +226,7 @@ _VALUES: dict[FieldType, Any] = {
 }
 
 
-def _filters() -> Iterator[Filter]:
+def _filters() -> Iterator[Condition]:
     """Each field of the collection and of the system, compared in each way that suits
     it.
     """

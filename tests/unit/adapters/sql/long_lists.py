@@ -13,7 +13,7 @@ import pytest
 from memory.ports.asking import lets_through
 from memory.ports.contract.collections import MORE_SAMPLES
 from memory.ports.contract.support import HERE, T0, done, put, record
-from memory.ports.query import Filter, In, Not, Query, Search, Words, within
+from memory.ports.query import Condition, In, Not, Query, Search, Words, within
 from memory.ports.record import Record
 from memory.ports.store import Store
 
@@ -50,7 +50,7 @@ async def every_record_is_judged_as_the_port_does(store: Store, field: str) -> N
             assert await _found(store, part) == expected, f"{others} values, {type(part).__name__}"
 
 
-async def _found(store: Store, part: Filter) -> set[str]:
+async def _found(store: Store, part: Condition) -> set[str]:
     page = await store.query(Query(MORE_SAMPLES, within(HERE), part))
     assert (await store.count(Query(MORE_SAMPLES, within(HERE), part))).records == len(page.records)
     return {r.key.id for r in page.records}

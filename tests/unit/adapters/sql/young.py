@@ -11,14 +11,14 @@ from memory.ports.candidates import Around, Candidates
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, done, put, record
-from memory.ports.query import And, Eq, Filter, Ge, Gt, IsNull, Or, Order, Query, within
+from memory.ports.query import And, Condition, Eq, Ge, Gt, IsNull, Or, Order, Query, within
 from memory.ports.record import Partition
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Put
 
 OLD, NEW = Partition("long-there", "user:ann"), Partition("new", "user:bob")
 PAIRS: Collection = replace(SAMPLES, indexes=(("source", "confidence"), ("source", "number")))
-VISIBLE: Filter = And(
+VISIBLE: Condition = And(
     (Or((IsNull("expires_at"), Ge("expires_at", T0))), Or((IsNull("valid_to"), Gt("valid_to", T0))))
 )
 QUESTIONS: dict[str, tuple[Query, str]] = {

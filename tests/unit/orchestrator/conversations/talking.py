@@ -10,7 +10,7 @@ from memory.domain.message import Message, Role
 from memory.domain.session import FoundMessages
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.finding import Finding
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from tests.unit.orchestrator.world import TENANT
@@ -56,10 +56,10 @@ async def window(conversation: Conversation) -> list[str]:
 
 
 async def told(conversation: Conversation, **asked: Any) -> list[str]:
-    return [str(item.message.id) for item in (await conversation.history(HistoryAsked(**asked))).items]
+    return [str(item.message.id) for item in (await conversation.history(HistoryQuery(**asked))).items]
 
 
 async def marks(conversation: Conversation) -> dict[str, str | None]:
     """Why each message is not in the window."""
-    page = await conversation.history(HistoryAsked())
+    page = await conversation.history(HistoryQuery())
     return {str(item.message.id): item.excluded or (item.archived_by and "archived") for item in page.items}

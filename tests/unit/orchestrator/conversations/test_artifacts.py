@@ -17,10 +17,10 @@ from memory.orchestrator.collections import ARTIFACTS, MESSAGES
 from memory.orchestrator.conversations import artifacts
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import found_by
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.streaming import StreamedMessage
 from memory.orchestrator.steps import current_step
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
 from memory.ports.writes import AtVersion, Put
@@ -94,7 +94,7 @@ async def test_a_large_text_is_no_part_of_the_row_and_is_given_back_whole(world:
     assert max(len(str(row)) for row in rows) < 20_000
     for handle in (session, await opened(await world.another_process())):
         assert (await handle.context()).messages[-1] == said
-        assert (await handle.history(HistoryAsked())).items[-1].message == said
+        assert (await handle.history(HistoryQuery())).items[-1].message == said
         assert [hit.message for hit in await hits_of(handle, "nest", 10)] == [said]
     await _is_sound(world)
 
@@ -140,12 +140,12 @@ async def test_what_is_not_shown_is_not_read(world: World) -> None:
     await session.append([user(NEST, "u1"), user("short", "u2")])
     fresh = await opened(await world.another_process())
     world.mid.steps.clear()
-    context = await fresh.context(ContextAsked(budget=100))
+    context = await fresh.context(ContextRequest(budget=100))
     assert [message.id for message in context.messages] == ["system", "u2"]
     await session.info()
-    assert (await fresh.history(HistoryAsked(offset=2))).items[0].message.id == "u2"
+    assert (await fresh.history(HistoryQuery(offset=2))).items[0].message.id == "u2"
     assert "artifacts.read" not in world.mid.steps
-    (item,) = (await fresh.history(HistoryAsked(offset=1, limit=1))).items
+    (item,) = (await fresh.history(HistoryQuery(offset=1, limit=1))).items
     assert item.message.text == NEST
     assert world.mid.steps.count("artifacts.read") == 1
 
@@ -155,7 +155,7 @@ async def test_while_the_store_does_not_answer_no_outline_is_shown(world: World)
     await session.append([user(NEST, "u1"), user("short", "u2")])
     await session.context()
     world.mid.down = True
-    context = await session.context(ContextAsked(last=1))
+    context = await session.context(ContextRequest(last=1))
     assert [message.text for message in context.messages] == ["You are kind.", "short"]
     assert context.degraded != []
     with pytest.raises(StoreUnavailable):
@@ -238,7 +238,7 @@ async def test_of_an_erased_message_nothing_is_left(world: World) -> None:
     assert "nest" not in await everything(*world.stores)
     await _is_sound(world)
     assert await texts(session) == [REED]
-    assert (await session.history(HistoryAsked())).items[1].is_redacted
+    assert (await session.history(HistoryQuery())).items[1].is_redacted
 
 
 async def test_with_its_session_all_goes(world: World) -> None:

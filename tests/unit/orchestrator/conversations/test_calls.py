@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryAsked
-from memory.policies.reading import ContextAsked
+from memory.orchestrator.conversations.history import HistoryQuery
+from memory.policies.reading import ContextRequest
 from tests.unit.orchestrator.conversations.talking import assistant, begun, opened, user
 from tests.unit.orchestrator.world import World
 
@@ -32,10 +32,10 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "exclude": (lambda s: s.exclude("u1", "manual"), ["log.read", "log.append"]),
     "clear": (lambda s: s.clear(), ["log.read", "log.append"]),
     "window": (lambda s: s.context(), ["session.read", "log.read"]),
-    "the newest five": (lambda s: s.context(ContextAsked(last=5)), ["session.read", "log.read"]),
-    "window under a budget": (lambda s: s.context(ContextAsked(4_000)), ["session.read", "log.read"]),
+    "the newest five": (lambda s: s.context(ContextRequest(last=5)), ["session.read", "log.read"]),
+    "window under a budget": (lambda s: s.context(ContextRequest(4_000)), ["session.read", "log.read"]),
     "info": (lambda s: s.info(), ["session.read", "log.read"]),
-    "history": (lambda s: s.history(HistoryAsked()), ["session.read", "history.read", "log.read"]),
+    "history": (lambda s: s.history(HistoryQuery()), ["session.read", "history.read", "log.read"]),
 }
 """What each asks where the handle has read the session before."""
 AT_ONCE = ("window", "the newest five", "window under a budget", "info", "history")
@@ -87,14 +87,14 @@ async def test_what_became_of_messages_is_asked_where_one_has_left_the_window_or
     await session.exclude("u1", "manual")
     for handle, reads in ((session, ["log.read"]), (other, [])):
         world.mid.steps.clear()
-        assert [item.excluded for item in (await handle.history(HistoryAsked())).items] == [
+        assert [item.excluded for item in (await handle.history(HistoryQuery())).items] == [
             None,
             "manual",
             None,
         ]
         assert world.mid.steps == ["session.read", "history.read", *reads, "history.marks"]
     world.mid.steps.clear()
-    assert [item.excluded for item in (await session.history(HistoryAsked(first=3))).items] == [None]
+    assert [item.excluded for item in (await session.history(HistoryQuery(first=3))).items] == [None]
     assert world.mid.steps == ["session.read", "history.read", "log.read"]
 
 

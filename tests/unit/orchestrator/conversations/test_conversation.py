@@ -14,13 +14,13 @@ from memory.domain.message import Message, Role
 from memory.domain.session import Compaction
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.session_keys import session_key
 from memory.policies.compacting import summary_of
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.policies.window import INTERRUPTED
 from memory.ports.query import Everywhere, Query, Tenant
 from memory.ports.record import Key, Record
@@ -47,7 +47,7 @@ async def test_a_new_session_has_its_system_message(world: World) -> None:
     info = await session.info()
     assert (info.message_count, info.compaction_count, info.status, info.version) == (1, 0, "active", 1)
     assert await window(session) == ["system"]
-    (item,) = (await session.history(HistoryAsked())).items
+    (item,) = (await session.history(HistoryQuery())).items
     assert (item.message.id, item.message.text, item.number, item.turn) == ("system", SYSTEM.text, 1, 0)
     assert await session.compactions() == []
 
@@ -72,7 +72,7 @@ async def test_messages_are_read_as_they_were_said_by_this_handle_and_by_others(
     await session.append([assistant("a1", "a1"), user("u3", "u3")])
     for handle in (session, await opened(await world.another_process())):
         assert await window(handle) == ["system", "u1", "u2", "a1", "u3"] == await told(handle)
-        assert [item.number for item in (await handle.history(HistoryAsked())).items] == [1, 2, 3, 4, 5]
+        assert [item.number for item in (await handle.history(HistoryQuery())).items] == [1, 2, 3, 4, 5]
         info = await handle.info()
         assert (info.message_count, info.version) == (5, 5)
 
@@ -96,7 +96,7 @@ async def test_a_streamed_answer_is_one_message_however_often_it_is_told(world: 
     assert (info.version, info.message_count) == (3, 3)
     last = (await session.context()).messages[-1]
     assert (last.text, last.usage, last.finish_reason) == ("full", {"total": 7}, "stop")
-    assert (await session.history(HistoryAsked())).items[-1].message == last
+    assert (await session.history(HistoryQuery())).items[-1].message == last
 
 
 async def test_an_update_that_comes_after_another_message_doubles_nothing(world: World) -> None:
@@ -157,7 +157,7 @@ async def test_an_update_changes_window_and_history_together(world: World) -> No
     for handle in (session, await opened(await world.another_process())):
         system, first, _ = (await handle.context()).messages
         assert (first.usage, first.finish_reason, system.text) == ({"total": 3}, "stop", "You are curt.")
-        assert [item.message for item in (await handle.history(HistoryAsked())).items][:2] == [system, first]
+        assert [item.message for item in (await handle.history(HistoryQuery())).items][:2] == [system, first]
     assert (await session.info()).version == before
     with pytest.raises(NotFound, match="message not found: nothing"):
         await session.update("nothing", {"content": "x"})
@@ -279,20 +279,20 @@ async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(wor
             assistant("done", "a2"),
         ]
     )
-    context = await session.context(ContextAsked(30))
+    context = await session.context(ContextRequest(30))
     assert [m.id for m in context.messages] == ["u1"], "the last user message is kept whatever it takes"
     assert context.over_budget == context.total_tokens - 30 > 0
     assert context.left_out == 3
-    assert [m.id for m in (await session.context(ContextAsked(112))).messages] == ["u1", "a2"], (
+    assert [m.id for m in (await session.context(ContextRequest(112))).messages] == ["u1", "a2"], (
         "a call is not shown without its result"
     )
-    whole = await session.context(ContextAsked(1_000))
+    whole = await session.context(ContextRequest(1_000))
     assert (whole.over_budget, whole.left_out) == (0, 0)
-    assert [m.id for m in (await session.context(ContextAsked(last=1))).messages] == ["a2"]
-    assert [m.id for m in (await session.context(ContextAsked(last=2))).messages] == ["a2"], (
+    assert [m.id for m in (await session.context(ContextRequest(last=1))).messages] == ["a2"]
+    assert [m.id for m in (await session.context(ContextRequest(last=2))).messages] == ["a2"], (
         "half of a call is not shown"
     )
-    assert (await session.context(ContextAsked(1_000), tools=[{"name": "look"}])).tools_tokens > 0
+    assert (await session.context(ContextRequest(1_000), tools=[{"name": "look"}])).tools_tokens > 0
 
 
 async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
@@ -315,7 +315,7 @@ async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
     )
     for handle in (session, await opened(await world.another_process())):
         assert await window(handle) == ["system", "sum1", "m5", "m6"]
-        items = (await handle.history(HistoryAsked())).items
+        items = (await handle.history(HistoryQuery())).items
         assert [(item.number, str(item.message.id)) for item in items][-1] == (8, "sum1")
         assert [item.archived_by for item in items] == [None, *[made.id] * 4, None, None, None]
         assert [item.is_summary for item in items] == [*[False] * 7, True]
@@ -441,10 +441,10 @@ async def test_a_summary_never_stands_under_the_id_of_another_message(
         return Message(id="late" if at == "meanwhile" else taken, role="system", content="second")
 
     made = await session.compact(summary, keep_last=0, reason="manual")
-    names = [item.message.id for item in (await session.history(HistoryAsked())).items]
+    names = [item.message.id for item in (await session.history(HistoryQuery())).items]
     assert len(names) == len(set(names))
     assert made.summary.id in names
-    assert (await session.history(HistoryAsked(ids=[str(made.summary.id)]))).items[0].message.text == "second"
+    assert (await session.history(HistoryQuery(ids=[str(made.summary.id)]))).items[0].message.text == "second"
     assert (await window(session))[:2] == ["system", made.summary.id]
 
 
@@ -584,7 +584,7 @@ async def test_a_deleted_session_is_gone_and_a_new_one_of_its_id_knows_nothing_o
         session.info,
         session.context,
         lambda: session.append([user("late")]),
-        lambda: session.history(HistoryAsked()),
+        lambda: session.history(HistoryQuery()),
     ):
         with pytest.raises(NotFound):
             await call()
@@ -699,7 +699,7 @@ async def test_one_damaged_event_costs_no_other(world: World, lost: int) -> None
     before = (await another.info()).message_count
     await another.append([user("more", "more")])
     assert (await window(session))[-1] == "more"
-    assert (await session.history(HistoryAsked(ids=["more"]))).items[0].number == before + 1, (
+    assert (await session.history(HistoryQuery(ids=["more"]))).items[0].number == before + 1, (
         "no number is given twice"
     )
 
@@ -718,7 +718,7 @@ async def test_pages_of_a_history(world: World) -> None:
     assert await told(session, roles=["user"], limit=2) == ["m2", "m3"]
     seen, cursor = list[str](), None
     while True:
-        page = await session.history(HistoryAsked(limit=4, cursor=cursor))
+        page = await session.history(HistoryQuery(limit=4, cursor=cursor))
         seen += [str(item.message.id) for item in page.items]
         cursor = page.cursor
         if cursor is None:
@@ -736,19 +736,19 @@ async def test_no_page_of_a_history_loses_what_stands_beside_the_log(
     """
     session = await begun(world.engine)
     await session.append([user(f"m{n}", f"m{n}") for n in range(3)])
-    seen, page = list[str](), await session.history(HistoryAsked(limit=limit, descending=descending))
+    seen, page = list[str](), await session.history(HistoryQuery(limit=limit, descending=descending))
     while True:
         assert 0 < len(page.items) <= limit
         seen += [str(item.message.id) for item in page.items]
         if page.cursor is None:
             break
-        page = await session.history(HistoryAsked(limit=limit, descending=descending, cursor=page.cursor))
+        page = await session.history(HistoryQuery(limit=limit, descending=descending, cursor=page.cursor))
     whole = ["system", "m0", "m1", "m2"]
     assert seen == (whole[::-1] if descending else whole)
 
 
 async def test_a_page_of_one_of_a_session_in_which_nothing_was_said_is_the_last(world: World) -> None:
-    page = await (await begun(world.engine)).history(HistoryAsked(limit=1))
+    page = await (await begun(world.engine)).history(HistoryQuery(limit=1))
     assert ([item.message.id for item in page.items], page.cursor) == (["system"], None)
 
 
@@ -845,7 +845,7 @@ async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_list(world: W
     for handle in (other, session):
         await handle.replace(given)
         assert [message.text for message in (await handle.context()).messages] == [SYSTEM.text, "m1", "new"]
-    assert [item.message.text for item in (await other.history(HistoryAsked())).items] == [
+    assert [item.message.text for item in (await other.history(HistoryQuery())).items] == [
         SYSTEM.text,
         "m1",
         "m2",

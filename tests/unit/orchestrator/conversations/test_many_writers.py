@@ -19,7 +19,7 @@ from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.events import FIRST_PLACE, event_of
 from memory.orchestrator.conversations.folding import State
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.ports.query import Order, Query, within
 from memory.ports.record import Record
 from tests.unit.orchestrator.conversations.talking import SYSTEM, begun, opened, user, window
@@ -114,7 +114,7 @@ async def test_nothing_acknowledged_is_lost_or_doubled_and_all_agree(seed: int, 
         )
         mid.failing = 0.0
         reader = await opened(await world.another_process())
-        items = (await reader.history(HistoryAsked(limit=1_000))).items
+        items = (await reader.history(HistoryQuery(limit=1_000))).items
         ids = [str(item.message.id) for item in items if not item.is_summary]
         assert sorted(ids) == sorted(["system", *acknowledged]), (
             "each message once, and none that nobody appended"

@@ -23,7 +23,7 @@ from memory.orchestrator.topology import Topology
 from memory.policies.compacting import CompactionSettings
 from memory.policies.onward import ExitedMessages, WindowExitFunction
 from memory.policies.quotas import Quota
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from tests.unit.orchestrator.conversations.talking import begun, opened, user, window
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, World
 
@@ -577,8 +577,8 @@ async def test_what_somebody_takes_out_by_hand_goes_nowhere(world: World) -> Non
 async def test_reading_a_part_of_a_window_owes_nothing(world: World) -> None:
     session = await begun(await process(world, Distiller()), "s1", None)
     await session.append([user(f"tea {n}", f"m{n}") for n in range(5)])
-    assert [m.id for m in (await session.context(ContextAsked(last=2))).messages] == ["m3", "m4"]
-    assert len((await session.context(ContextAsked(budget=10))).messages) < 5
+    assert [m.id for m in (await session.context(ContextRequest(last=2))).messages] == ["m3", "m4"]
+    assert len((await session.context(ContextRequest(budget=10))).messages) < 5
     assert await world.engine.maintenance.owed() == 0
 
 

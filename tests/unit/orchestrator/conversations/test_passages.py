@@ -40,8 +40,8 @@ async def meant(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         yield opened_world
 
 
-async def found(session: Conversation, text: str, by: Any = "meaning") -> list[str]:
-    return [str(hit.message.id) for hit in await hits_of(session, text, 10, by)]
+async def found(session: Conversation, text: str, mode: Any = "semantic") -> list[str]:
+    return [str(hit.message.id) for hit in await hits_of(session, text, 10, mode)]
 
 
 # -- found -----------------------------------------------------------------------------
@@ -53,8 +53,8 @@ async def test_a_message_is_found_by_meaning_as_soon_as_it_is_said(meant: World)
         [user("tea with milk", "u1"), assistant("noted", "a1"), user("a bird by the lake", "u2")]
     )
     assert await found(session, "beverage") == ["u1"]
-    assert await found(session, "heron", "words") == []
-    assert await found(session, "heron", "both") == ["u2"]
+    assert await found(session, "heron", "lexical") == []
+    assert await found(session, "heron", "hybrid") == ["u2"]
     hits = await meant.engine.finding.find(Tenant(TENANT), None, "beverage", 10)
     assert [(hit.session_id, hit.message.id) for hit in hits] == [("s1", "u1")]
     assert await meant.owed() == 0
@@ -70,7 +70,7 @@ async def test_what_is_found_both_ways_comes_first(meant: World) -> None:
             user("a ship in a bottle with a heron in it", "less"),
         ]
     )
-    assert await found(session, "ship", "both") == ["by both", "less", "by meaning"]
+    assert await found(session, "ship", "hybrid") == ["by both", "less", "by meaning"]
 
 
 async def test_the_best_part_of_a_long_message_counts(meant: World) -> None:
@@ -92,7 +92,7 @@ async def test_a_message_of_which_the_text_is_stored_apart_is_found_as_any_other
     assert await found(session, "beverage") == ["large"]
     other = await opened(await meant.another_process())
     await other.update("large", {"metadata": {"seen": True}})
-    assert await found(other, "remarkably", "words") == ["large"]
+    assert await found(other, "remarkably", "lexical") == ["large"]
     assert await found(other, "beverage") == ["large"]
     assert await settled(meant) == []
     await (await opened(await meant.another_process())).update("large", {"content": "tea"})
@@ -186,10 +186,10 @@ async def test_the_fields_of_its_session_decide_who_finds_it(meant: World) -> No
         await session.append([user("tea")])
     for user_id in ("ada", "bob"):
         hits = await meant.engine.finding.find(
-            Tenant(TENANT), Eq("subject", user_id), "beverage", 10, "meaning"
+            Tenant(TENANT), Eq("subject", user_id), "beverage", 10, "semantic"
         )
         assert [hit.session_id for hit in hits] == [f"of-{user_id}"]
-    assert await meant.engine.finding.find(Tenant("another"), None, "beverage", 10, "meaning") == []
+    assert await meant.engine.finding.find(Tenant("another"), None, "beverage", 10, "semantic") == []
 
 
 async def test_another_process_finds_by_words_at_once_and_by_meaning_once_the_writer_was_quiet(
@@ -198,7 +198,7 @@ async def test_another_process_finds_by_words_at_once_and_by_meaning_once_the_wr
     session = await begun(meant.engine)
     await session.append([user("tea", "u1")])
     theirs = await opened(await meant.another_process())
-    assert await found(theirs, "tea", "both") == ["u1"]
+    assert await found(theirs, "tea", "hybrid") == ["u1"]
     assert await found(theirs, "beverage") == []
     await meant.engine.conversations.passages.catch_up()
     assert await found(theirs, "beverage") == ["u1"]
@@ -365,8 +365,8 @@ async def test_where_nothing_serves_meaning_messages_are_found_by_words_alone(
     async with World(embedder=Embedder(), passages=where, mid=able, long=able) as world:
         session = await begun(world.engine)
         await session.append([user("tea", "u1")])
-        assert await found(session, "tea", "both") == ["u1"]
-        assert await found(session, "beverage", "both") == []
+        assert await found(session, "tea", "hybrid") == ["u1"]
+        assert await found(session, "beverage", "hybrid") == []
         assert await world.owed() == 0
         with pytest.raises(InvalidInput, match=why):
             await found(session, "beverage")

@@ -142,7 +142,9 @@ SLIPS = {
     "what was more parts once is forgotten": Slip(
         events, "Event.changed", "parts=max(self.parts, parts)", "parts=0"
     ),
-    "a passage has no generation": Slip(passages, "Making._passage", "generation=record.generation,", ""),
+    "a passage has no generation": Slip(
+        passages, "PassageBuilder._passage", "generation=record.generation,", ""
+    ),
 }
 
 

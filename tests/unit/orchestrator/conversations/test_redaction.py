@@ -12,10 +12,10 @@ from memory.domain.errors import NotFound, StoreUnavailable
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES, OPERATIONS, SESSIONS
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record
 from tests.unit.orchestrator.conversations.talking import (
@@ -53,7 +53,7 @@ async def stored(world: World) -> str:
 
 
 async def redacted(session: Conversation) -> list[int]:
-    return [item.number for item in (await session.history(HistoryAsked())).items if item.is_redacted]
+    return [item.number for item in (await session.history(HistoryQuery())).items if item.is_redacted]
 
 
 async def said(world: World) -> Conversation:
@@ -72,7 +72,7 @@ async def test_of_an_erased_message_its_place_is_left(world: World) -> None:
         assert await window(handle) == ["system", "u1", "u3"]
         info = await handle.info()
         assert (info.message_count, info.version) == (before.message_count, (before.version or 0) + 1)
-        items = (await handle.history(HistoryAsked())).items
+        items = (await handle.history(HistoryQuery())).items
         assert [item.number for item in items] == [1, 2, 3, 4]
         assert (items[2].message.text, items[2].message.name, items[2].message.role) == ("", None, "user")
         assert (items[2].is_redacted, items[2].excluded) == (True, "erased")
@@ -293,7 +293,7 @@ async def test_an_erased_summary_is_no_layer(world: World) -> None:
     session = await said(world)
     await session.compact(summary("c1"), keep_last=0, reason="manual")
     assert await erase(world.engine, session, "named-by-a-caller")
-    assert [message.id for message in (await session.context(ContextAsked(layered=True))).messages] == [
+    assert [message.id for message in (await session.context(ContextRequest(layered=True))).messages] == [
         "system"
     ]
 

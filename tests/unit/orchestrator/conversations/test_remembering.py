@@ -15,11 +15,11 @@ from memory.domain.message import Message, Role
 from memory.domain.session import Context
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.log import LOOKED_AT
 from memory.orchestrator.conversations.reading import MARGIN
 from memory.orchestrator.conversations.seen import REMEMBERED, REMEMBERED_FOR, REMEMBERED_SIZE
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.policies.window import fitted, is_pinned, newest
 from memory.ports.collections import Collection
 from memory.ports.query import Query
@@ -39,7 +39,7 @@ from tests.unit.orchestrator.world import World
 ROLES = (Role.USER, Role.USER, Role.ASSISTANT, Role.SYSTEM)
 
 
-_ALL = HistoryAsked()
+_ALL = HistoryQuery()
 
 
 def _counted(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -63,7 +63,8 @@ def _counted(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 async def texts(session: Conversation, **asked: Any) -> list[str]:
     return [
-        f"{message.id}: {message.text}" for message in (await session.context(ContextAsked(**asked))).messages
+        f"{message.id}: {message.text}"
+        for message in (await session.context(ContextRequest(**asked))).messages
     ]
 
 
@@ -132,7 +133,7 @@ async def test_what_is_handed_out_may_be_changed_and_so_may_what_was_handed_in(w
 
     async def read() -> list[Message]:
         shown = [
-            message for kind in kinds for message in (await session.context(ContextAsked(**kind))).messages
+            message for kind in kinds for message in (await session.context(ContextRequest(**kind))).messages
         ]
         told = [item.message for item in (await session.history(_ALL)).items]
         found = [hit.message for hit in await hits_of(session, "first archived new", 10)]
@@ -167,7 +168,7 @@ async def test_no_more_is_read_than_is_shown_and_nothing_that_is_remembered(
         (session, LOOKED_AT),
     ):
         read.clear()
-        shown = (await handle.context(ContextAsked(**asked))).messages
+        shown = (await handle.context(ContextRequest(**asked))).messages
         assert shown[-1].id == "m1199"
         assert sum(read) <= most
     assert len((await session.context()).messages) == 1_201
@@ -253,7 +254,7 @@ def _shown(
 async def _step(session: Conversation, chance: random.Random, said: int) -> None:
     known = [
         str(message.id)
-        for message in (await session.context(ContextAsked(last=30))).messages
+        for message in (await session.context(ContextRequest(last=30))).messages
         if message.id != "system"
     ]
     some = chance.choice(known) if known else None
@@ -312,7 +313,7 @@ async def test_what_was_read_before_an_edit_that_was_seen_since_is_not_remembere
             collection is MESSAGES and calls == 1
         ):  # a slow answer: meanwhile it is edited, and this process learns of that
             await other.update("m4", {"content": "changed"})
-            await session.context(ContextAsked(last=1))
+            await session.context(ContextRequest(last=1))
         return rows
 
     monkeypatch.setattr(world.mid, "get", getting)

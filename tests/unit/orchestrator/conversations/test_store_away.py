@@ -14,11 +14,11 @@ from memory.domain.errors import NotFound, StoreUnavailable
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.seen import REMEMBERED_FOR, REMEMBERED_SIZE
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
-from memory.policies.reading import ContextAsked
+from memory.policies.reading import ContextRequest
 from memory.ports.record import Key
 from tests.unit.orchestrator.conversations.talking import SYSTEM, begun, hits_of, opened, told, user, window
 from tests.unit.orchestrator.world import TENANT, Flaky, World
@@ -26,7 +26,7 @@ from tests.unit.orchestrator.world import TENANT, Flaky, World
 
 async def shown(session: Conversation, **asked: Any) -> tuple[list[str], bool]:
     """The ids of what is shown, and whether it is said that the store did not answer."""
-    context = await session.context(ContextAsked(**asked))
+    context = await session.context(ContextRequest(**asked))
     assert all("store 'mid'" in said for said in context.degraded)
     return [str(message.id) for message in context.messages], bool(context.degraded)
 
@@ -47,7 +47,7 @@ async def test_while_the_store_is_down_the_window_is_what_was_last_seen_and_says
     world.mid.down = True
     assert await shown(session) == (everything, True)
     assert await shown(await opened_anew(world.engine), last=2) == (["system", "m2", "m3"], True)
-    history, said = session.history(HistoryAsked()), session.append([user("lost")])
+    history, said = session.history(HistoryQuery()), session.append([user("lost")])
     for call in (said, history, session.info(), hits_of(session, "m1", 5), session.exclude("m1", "manual")):
         with pytest.raises(StoreUnavailable):
             await call
@@ -189,7 +189,7 @@ async def test_one_whose_newest_place_another_has_taken_since_notices_that_too(w
     backup.bring_back()
     other = await opened(await world.another_process())
     await other.append(said("n2", "n3"))
-    await session.context(ContextAsked(last=1))
+    await session.context(ContextRequest(last=1))
     assert await window(session) == await window(other) == ["system", "m1", "n2", "n3"]
     await session.append(said("m4"))
     assert await window(other) == ["system", "m1", "n2", "n3", "m4"]

@@ -16,9 +16,9 @@ from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, put, record, searched
 from memory.ports.query import (
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     IsNull,
     Lt,
@@ -141,7 +141,7 @@ async def _filled(store: MySqlStore) -> None:
     ],
 )
 async def test_the_way_through_a_partition_and_an_indexed_field_are_served_by_their_index(
-    store: MySqlStore, part: Filter | None, order: tuple[Order, ...], key: str
+    store: MySqlStore, part: Condition | None, order: tuple[Order, ...], key: str
 ) -> None:
     await _filled(store)
     limit = 20 if order else 100

@@ -22,9 +22,9 @@ from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, r
 from memory.ports.query import (
     HOMES,
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     In,
     IsNull,
@@ -145,7 +145,7 @@ async def test_large_records_go_one_by_one_and_small_ones_together(store: Postgr
     assert await sent_for([100, large // 2, large // 2, 100, 100], 200) == [True, True]
 
 
-def everyday(*more: Filter) -> Filter:
+def everyday(*more: Condition) -> Condition:
     """The filter that the engine asks with."""
     return And((Or((IsNull("expires_at"), Ge("expires_at", T0))), *more))
 

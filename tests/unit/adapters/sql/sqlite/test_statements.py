@@ -17,7 +17,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.table import table_of
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES
-from memory.policies.asked import Asked
+from memory.policies.asked import EntryQuery
 from memory.policies.ranking.fields import BESIDE
 from memory.policies.visibility import filter_of
 from memory.ports.candidates import Around, Candidates
@@ -26,9 +26,9 @@ from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import (
     And,
+    Condition,
     Eq,
     Everywhere,
-    Filter,
     Ge,
     Gt,
     Has,
@@ -52,7 +52,7 @@ from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, f
 BROWSED = frozenset({Role.HOME, Role.ARRIVING})
 
 
-def everyday(minute: int, *more: Filter) -> Filter:
+def everyday(minute: int, *more: Condition) -> Condition:
     """The filter that the engine asks with."""
     now = T0 + timedelta(minutes=minute)
     return And(
@@ -258,7 +258,7 @@ async def test_a_conversations_own_entries_are_found_by_an_index(
     await done(
         store, *[put(record(n, fields={"conversation_id": f"c{n}"}), collection=ENTRIES) for n in range(5)]
     )
-    asked = Asked(HERE.tenant, scopes, pinned_to="c1")
+    asked = EntryQuery(HERE.tenant, scopes, pinned_to="c1")
     query = Query(
         ENTRIES, asked.where, filter_of(asked, ENTRIES, T0), (Order("created_at", descending=True),), 16
     )
