@@ -279,7 +279,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "erase": 'memory.sessions.delete("s1")',
     },
     "Admin": {
-        "distrust": 'memory.admin.block_source(source="web:example.com")',
+        "distrust": 'memory.admin.block_source(source="web:example.com", reason="spam")',
         "trust": 'memory.admin.unblock_source(source="web:example.com")',
         "roll_back rollback revert": 'memory.admin.revert_source(source="web:example.com")',
         "distrusted": "memory.admin.blocked_sources()",

@@ -151,16 +151,13 @@ ATTRIBUTES: list[tuple[str, str, str]] = [
     ("item", "content", "item.message.text"),
 ]
 
-UNTIL_MERGED = pytest.mark.xfail(
-    strict=True, reason="the renames of words.md are not merged yet; remove this mark when they are"
-)
 
 Call = Callable[[dict[str, Any]], Any]
 
 
 def calls_of(memory: Any) -> dict[str, Call]:
     view, session = memory.scoped(ADA), memory.session("s1", user="ada")
-    reporting = memory.write_with_report if hasattr(memory, "write_with_report") else memory.remember
+    reporting = memory.write_with_report
     return {
         "write": lambda wrong: memory.write("tea", scope=ADA, **wrong),
         "write_many": lambda wrong: memory.write_many([{"content": "tea", "scope": ADA, **wrong}]),
@@ -227,7 +224,6 @@ def test_a_guessed_argument_is_answered_by_the_blocking_twin(blocking: BlockingM
     assert blocking.sessions.list().sessions == []
 
 
-@UNTIL_MERGED
 async def test_a_guessed_argument_is_answered_with_a_renamed_one(memory: Memory) -> None:
     await check_arguments(memory, NEW_ARGUMENTS)
 
@@ -543,7 +539,6 @@ def public_parameters() -> dict[str, list[Any]]:
     return found
 
 
-@UNTIL_MERGED
 def test_every_right_name_of_the_table_exists() -> None:
     wrong, parameters = [], public_parameters()
     for key, answers in guesses.ARGUMENTS.items():
@@ -583,7 +578,6 @@ def test_no_guess_stands_twice() -> None:
     assert set(guesses.ATTRIBUTES) <= set(guesses.PLACES)
 
 
-@UNTIL_MERGED
 def test_no_guess_is_a_real_name() -> None:
     for kind, guessed in guesses.ATTRIBUTES.items():
         known = RESULTS | {place: kind for kind in corrections._CLASSES.values() for place in [kind.__name__]}
